@@ -50,11 +50,12 @@ test: $(READY) lint
 # Whole runs that are killed, starved and refused, and clusters of two nodes. They wait more than they
 # compute, so two at a time (tests/conftest.py says which are not beside each other).
 faults: $(READY)
-	$(BIN)/pytest -m slow -n 2 --dist loadgroup --no-loadscope-reorder --timeout 3600 $(CLUSTERS)
+	$(BIN)/pytest -m nightly -n 2 --dist loadgroup --no-loadscope-reorder --timeout 3600 $(CLUSTERS)
 
-# What else takes long: engines on their own, gpu.py's small setting, statistics by simulation.
+# What else takes long: tests of more than about a second, engines on their own, gpu.py's small setting,
+# statistics by simulation.
 slow: $(READY)
-	$(BIN)/pytest -m slow --timeout 3600 $(addprefix --ignore=,$(CLUSTERS))
+	$(BIN)/pytest -m nightly --timeout 3600 $(addprefix --ignore=,$(CLUSTERS))
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -70,6 +71,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return (kinds.index(group), place) if group in kinds else (len(kinds), 0)
 
     items.sort(key=order)
+
+
+def pytest_configure() -> None:
+    """Let signals end processes, though nohup and background jobs ignore some.
+
+    A child inherits an ignored signal, and tests end children by signals.
+    """
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -103,6 +103,7 @@ def test_an_id_of_several_rows_is_not_guessed(tmp_path: Path) -> None:
     assert run.episode(chinese["id"], language="zh").row_id == "f" * 32
 
 
+@pytest.mark.nightly
 def test_a_run_on_another_store_is_read_there(
     tmp_path: Path, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +129,7 @@ def test_a_finished_run_has_a_summary(made: Any) -> None:
     assert (run.summary["scored"], run.summary["declared"]) == (8, 8)
 
 
+@pytest.mark.nightly
 def test_two_runs(made: Any, tmp_path: Path) -> None:
     folder, _ = made
     written_run(tmp_path / "other", silent)

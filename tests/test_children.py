@@ -28,6 +28,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return mark
 
 
+@pytest.mark.nightly
 def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
     renderer = Renderer()
     try:
@@ -37,6 +38,7 @@ def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
     assert not hostile.exists()
 
 
+@pytest.mark.nightly
 def test_the_renderer_may_begin_before_its_first_text() -> None:
     renderer = Renderer()
     try:
@@ -49,6 +51,7 @@ def test_the_renderer_may_begin_before_its_first_text() -> None:
         renderer.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "module",
     [
@@ -94,6 +97,7 @@ def test_the_package_is_found_from_anywhere(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(PACKAGE / "__init__.py")
 
 
+@pytest.mark.nightly
 def test_a_template_that_leaves_the_sandbox_opens_nothing() -> None:
     """What a way out of Jinja's sandbox would do, done by a codec: its lookup imports a module."""
     renderer = Renderer()

@@ -160,6 +160,7 @@ def test_sampled_rows_have_seeds_of_their_own(path: str) -> None:
     assert "seeds" not in greedy.identity()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("changes", "lines"),
     [

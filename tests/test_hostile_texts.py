@@ -153,7 +153,7 @@ OFTEN_ALIKE = {"ACEBench, error", "ACEBench, incomplete"}
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow) if name in OFTEN_ALIKE else name
+        pytest.param(name, marks=pytest.mark.nightly) if name in OFTEN_ALIKE else name
         for name in READERS
     ],
 )

@@ -108,6 +108,7 @@ def test_heavy_dependencies_have_one_door(path: Path) -> None:
             assert not within(target, package) or room in rooms, f"{target} belongs in {rooms}"
 
 
+@pytest.mark.nightly
 def test_no_import_goes_round() -> None:
     """Not inside functions either, nor for types."""
     modules = {name_of(path): path for path in MODULES}
@@ -118,6 +119,7 @@ def test_no_import_goes_round() -> None:
     graphlib.TopologicalSorter(graph).prepare()  # raises what goes round
 
 
+@pytest.mark.nightly
 def test_one_module_does_statistics() -> None:
     """Whoever checks how a p-value came about reads one file."""
     users = [

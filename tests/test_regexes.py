@@ -140,6 +140,7 @@ def all_patterns() -> list[Found]:
     return list(found.values())
 
 
+@pytest.mark.nightly
 def test_all_patterns_are_found() -> None:
     """No module has more of them than are seen, or makes one in a way that nobody has looked at."""
     running = set()
@@ -296,6 +297,7 @@ def test_it_is_linear(found: Found) -> None:
     check(found)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("written", "method"),
     [

@@ -69,6 +69,7 @@ def test_an_etag_changes_with_the_content(store: Store) -> None:
     assert (before.size, after.size) == (1, 2)
 
 
+@pytest.mark.nightly
 def test_children_see_their_part_only(store: Store) -> None:
     child, sibling = store.child("run-1"), store.child("run-10")
     child.put("x", b"x")
@@ -181,6 +182,7 @@ def test_a_conditional_put_writes_over_what_was_seen(store: Store) -> None:
     assert store.quick().tagged("deep/er/a") == store.tagged("deep/er/a")
 
 
+@pytest.mark.nightly
 def test_of_many_writers_each_sees_the_last(store: Store) -> None:
     """A counter that every thread adds to: a lost update would be missing at the end."""
     store.put("count", b"0")

@@ -89,6 +89,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.just("F"), st.dictionaries(st.just("k"), VALUES)), max_size=3))
 def test_rendered_calls_are_read_back(calls: list[tuple[str, dict[str, object]]]) -> None:

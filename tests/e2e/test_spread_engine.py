@@ -15,7 +15,7 @@ import yaml
 
 from tests.e2e.ray_clusters import Cluster, running
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def rows_of(runs: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["id"])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_second_run_comes_from_the_cache(cli: Any, tmp_path: Path) -> None:
     runs = {}
     for name, cache in (("first", "readwrite"), ("second", "read")):

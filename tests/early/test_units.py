@@ -102,6 +102,7 @@ def test_all_units_together_are_the_headline() -> None:
         assert estimate_of(draws) == pytest.approx(whole)
 
 
+@pytest.mark.nightly
 def test_a_population_is_estimated_without_bias_and_ends_with_a_category() -> None:
     found, values = [], {"a": 0.9, "b": 0.1}
     for seed in range(400):
@@ -172,6 +173,7 @@ class Uneven(Simple):
         ]
 
 
+@pytest.mark.nightly
 def test_units_of_other_weight_are_another_stratum_of_the_population() -> None:
     """Heavy ones run out first: without strata what is left would be taken for the category."""
     false = 0
@@ -218,6 +220,7 @@ def test_what_weighs_nothing_is_no_stratum_of_a_population() -> None:
         draw(config, {"simple": Weightless()}, Weightless().dataset(), 1)
 
 
+@pytest.mark.nightly
 def test_installed_benchmarks_can_be_decided(tmp_path: Any) -> None:
     for name, options in (
         ("acebench", {}),

@@ -45,6 +45,7 @@ def test_lm_evals_files(here: Any, tmp_path: Path) -> None:
     assert lines[3]["error_type"] == "value_error:string"
 
 
+@pytest.mark.nightly
 def test_the_samples_of_a_large_run_are_never_all_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

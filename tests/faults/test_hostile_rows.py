@@ -77,7 +77,7 @@ def test_an_endless_generation_ends_at_its_deadline(hostile):
     assert "episode_timeout_s = 8" in row["error"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_prompts_over_the_context_are_skipped(make_run):
     run = make_run()
     rows = run.to_the_end()

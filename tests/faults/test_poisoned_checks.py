@@ -30,7 +30,7 @@ class Poison(Benchmark):
 '''
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_row_that_kills_checkers(make_run, monkeypatch):
     run: Run = make_run()
     info = run.folder / "poison-1.dist-info"

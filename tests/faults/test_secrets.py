@@ -13,7 +13,7 @@ from ace_ray.store import open_store
 KEY = "sk-THIS-IS-A-SECRET-0123456789"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_keys_are_in_no_file_row_or_line(make_run, s3, monkeypatch):
     began = time.time()
     for name in ("ENDPOINT_KEY", "HF_TOKEN", "AWS_SESSION_TOKEN"):

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 
 def started(run) -> dict[str, object]:

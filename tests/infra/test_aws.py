@@ -130,6 +130,7 @@ def work(uri: str, tmp_path: Path) -> None:
     lease.release()
 
 
+@pytest.mark.nightly
 def test_a_run_needs_all_of_the_policy_and_no_more(
     s3: Any, requests: list[Asked], tmp_path: Path
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_job_says_what_it_takes(script: str) -> None:
     assert "sage:" in done.stdout
 
 
+@pytest.mark.nightly
 def test_flags_of_jobs_are_known() -> None:
     helps = {}
     for script, words in jobs_called():

@@ -133,6 +133,7 @@ def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_one_line_where_it_cannot_be_had(tmp_path: Path) -> None:
     nothing = {"PIP_NO_INDEX": "1", "ACE_RAY_CACHE": str(tmp_path)}
     done = run(**nothing)

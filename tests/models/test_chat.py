@@ -18,6 +18,7 @@ Make = Callable[..., Path]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the end"}]
 
 
+@pytest.mark.nightly
 def test_messages_become_the_text_of_the_template(model_folder: Make) -> None:
     chat = Chat.load(model_folder(), {})
     text = chat.render(MESSAGES)
@@ -36,6 +37,7 @@ def test_text_that_is_no_utf8_can_be_encoded(model_folder: Make) -> None:
     assert Chat.load(model_folder(), {}).encode("the \ud800 the")
 
 
+@pytest.mark.nightly
 def test_a_template_that_refuses(model_folder: Make) -> None:
     folder = model_folder(template="{{ raise_exception('roles must alternate') }}")
     with pytest.raises(PromptRefused, match="roles must alternate"):
@@ -53,6 +55,7 @@ def test_a_folder_without_template_or_tokenizer(model_folder: Make) -> None:
         Chat.load(folder, {})
 
 
+@pytest.mark.nightly
 def test_a_plain_tokenizer_loads_without_torch(model_folder: Make) -> None:
     script = (
         "import sys; from pathlib import Path; from ace_ray.models.chat import Chat; "
@@ -77,6 +80,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_template_is_refused_within_bounds(
     model_folder: Make, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -94,6 +98,7 @@ def test_a_hostile_template_is_refused_within_bounds(
         chat.render(MESSAGES)
 
 
+@pytest.mark.nightly
 def test_a_template_that_waits_for_its_moment_is_bounded_too(model_folder: Make) -> None:
     """One that behaves when it is tried."""
     template = "{% if messages | length > 2 %}{{ 'x' * 3000000000 }}{% else %}fine{% endif %}"
@@ -104,6 +109,7 @@ def test_a_template_that_waits_for_its_moment_is_bounded_too(model_folder: Make)
     assert chat.render(MESSAGES) == "fine"
 
 
+@pytest.mark.nightly
 def test_a_renderer_that_is_ended_from_outside_is_started_again(model_folder: Make) -> None:
     chat = Chat.load(model_folder(), {})
     text = chat.render(MESSAGES)
@@ -122,6 +128,7 @@ def test_a_template_that_broke_its_limits_often_is_not_tried_again(
         Chat.load(model_folder(), {}).render(MESSAGES)
 
 
+@pytest.mark.nightly
 def test_a_template_is_given_no_keys(model_folder: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "AWS_SESSION_TOKEN", "HF_TOKEN", "DB_PASSWORD"):
         monkeypatch.setenv(name, "s3cr3t-of-the-driver")
@@ -132,6 +139,7 @@ def test_a_template_is_given_no_keys(model_folder: Make, monkeypatch: pytest.Mon
     assert b"s3cr3t" not in Path(f"/proc/{child.pid}/environ").read_bytes()
 
 
+@pytest.mark.nightly
 def test_what_is_rendered_is_what_transformers_renders(model_folder: Make) -> None:
     template = (
         "{{ unk_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
@@ -153,6 +161,7 @@ def test_what_is_rendered_is_what_transformers_renders(model_folder: Make) -> No
     assert "\ud800" in chat.render(half)
 
 
+@pytest.mark.nightly
 def test_tokens_of_a_gguf_file_that_are_no_texts_are_none() -> None:
     header = {
         "tokenizer.chat_template": "{{ bos_token }}{{ messages[0].content }}",

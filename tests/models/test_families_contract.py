@@ -385,6 +385,7 @@ def test_glm_binds_decoding_by_a_grammar(make_renderer: Make) -> None:
     assert "structured_outputs" not in asyncio.run(form.render(CHATS[0])).adjusted
 
 
+@pytest.mark.nightly
 def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> None:
     common = pytest.importorskip("mistral_common")
     from vllm.renderers.mistral import MistralRenderer
@@ -427,6 +428,7 @@ def test_an_effort_is_the_servers(effort: str, asked: dict[str, Any], make_rende
     same_prompts(form, online, [[{"role": "user", "content": "go"}]], **more)
 
 
+@pytest.mark.nightly
 def test_gpt_oss_with_its_own_vocabulary(
     make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_a_hostile_template_is_refused_within_bounds(
     make_renderer: Make, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +279,7 @@ def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: F
     assert fits.tools.calls
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("choice", "message"),
     [

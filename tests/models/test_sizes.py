@@ -58,6 +58,7 @@ def test_a_prefix_before_and_after_it_is_fetched(
     assert size_of(ref) == Size(size, 3)
 
 
+@pytest.mark.nightly
 def test_an_index_says_which_files_count(tmp_path: Path, make_checkpoint: Make, s3: Any) -> None:
     folder = make_checkpoint(tmp_path / "m", 1.0)
     (folder / "model.safetensors").rename(folder / "a.safetensors")

@@ -218,6 +218,7 @@ def test_a_folder_is_what_was_planned_or_has_changed(model_folder: Make, name: s
         check_unchanged(ref)
 
 
+@pytest.mark.nightly
 def test_what_was_fetched_is_held_until_it_is_released(
     model_folder: Make, s3: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -200,20 +200,21 @@ def started(folder: Path, **engine: object) -> str:
     return causes[0]
 
 
+@pytest.mark.nightly
 @CPU_ENGINE
 def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     assert "max_model_len (99999)" in started(tiny_llama(tmp_path / "m"), max_model_len=99_999)
 
 
 @CPU_ENGINE
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     line = started(tiny_llama(tmp_path / "m"), kv_cache_memory_bytes=1 << 12, max_model_len=2048)
     assert "No available memory for the cache blocks" in line
 
 
 @CPU_ENGINE
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     folder = tiny_llama(tmp_path / "m")
     file = folder / "model.safetensors"

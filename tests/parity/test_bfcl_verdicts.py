@@ -28,6 +28,7 @@ def copy() -> UpstreamPackage:
         pytest.skip(str(error))
 
 
+@pytest.mark.nightly
 def test_conversations(copy: UpstreamPackage) -> None:
     found = list(bfcl_multi_turn.compare(copy, copy.root, 1, 5))
     assert [line for counts in found for line in counts.verdicts] == []

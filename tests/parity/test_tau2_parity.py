@@ -42,6 +42,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]
     upstream.end()
 
 
+@pytest.mark.nightly
 def test_tools_and_prompts(comparison: Comparison) -> None:
     comparison.schemas()
     comparison.prompts(("airline", "telecom_solo", "mock"))
@@ -63,6 +64,7 @@ def test_gold_paths(comparison: Comparison, name: str) -> None:
     assert scored == found.cases[f"gold path, {name}"] - (name == "mock")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SAMPLES)
 def test_what_is_drawn(comparison: Comparison, name: str, tmp_path: Path) -> None:
     _, sequences, conversations, episodes = SAMPLES[name]

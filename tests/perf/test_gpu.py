@@ -94,6 +94,7 @@ class TestBudget:
         assert found["s"].value == "not run"
         assert found["a measured"].value == "1.0"
 
+    @pytest.mark.nightly
     def test_the_alarm_ends_what_runs(self, gpu: ModuleType) -> None:
         before = signal.signal(signal.SIGALRM, gpu.on_alarm)
         began: list[int] = []
@@ -164,6 +165,7 @@ class TestModels:
     def test_the_large_shape_is_qwen2_5_7bs(self, dummy: ModuleType) -> None:
         assert dummy.SHAPES["7b"].parameters == 7_615_616_512
 
+    @pytest.mark.nightly
     def test_weights_are_whole_finite_and_differ_by_seed(
         self, dummy: ModuleType, tmp_path: Path
     ) -> None:
@@ -187,6 +189,7 @@ class TestModels:
         for name in one:
             assert bool((one[name] == two[name]).all()) == ("norm" in name), name
 
+    @pytest.mark.nightly
     def test_an_adapter_fits_its_base(self, dummy: ModuleType, tmp_path: Path) -> None:
         shape = dummy.Shape(16, 2, 2, 1, 32, vocabulary=64)
         base = tmp_path / "base"
@@ -195,6 +198,7 @@ class TestModels:
         adapter = dummy.make_adapter(tmp_path / "lora", base, shape, seed=1)
         assert check_weights(adapter, base)
 
+    @pytest.mark.nightly
     def test_no_room_for_the_checkpoints_is_said(
         self, gpu: ModuleType, dummy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -207,7 +211,7 @@ class TestModels:
             measurements.swap()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")
 @pytest.mark.timeout(3600)
 def test_every_part_runs_in_the_small_setting(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_memory_of_a_few_episodes() -> None:
     numbers = ["--episodes", "1", "3", "--copies", "1"]
@@ -110,7 +110,7 @@ def test_memory_of_a_few_episodes() -> None:
     assert re.search(r"\d KiB \| [\d,]+ KiB, \d+ ms", lines[1]), printed
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")
 @pytest.mark.timeout(1800)
 def test_agents_at_once_in_the_small_setting() -> None:

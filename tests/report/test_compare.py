@@ -59,6 +59,7 @@ def run_compare(folders: list[Path], **asked: Any) -> str:
     return printed.getvalue()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -109,6 +110,7 @@ def test_other_data_prompts_and_modes_are_refused(tmp_path: Path, key: str, valu
     assert f"{key} is " in line
 
 
+@pytest.mark.nightly
 def test_verdicts_of_two_versions_are_refused_until_one_judges_both(tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE)
     rewrite(tmp_path / "b", ace_ray_version="0.0.1")
@@ -152,12 +154,14 @@ def test_unscored_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     assert note.endswith("3 in B, 0 in A")
 
 
+@pytest.mark.nightly
 def test_the_seed_is_chance_and_said(tmp_path: Path) -> None:
     comparison = compare_runs(two(tmp_path, ROWS, WORSE, sampling={"seed": 7}))
     assert comparison.differences == []
     assert "not the same chance: sampling.seed is 0 in A; 7 in B" in comparison.cautions
 
 
+@pytest.mark.nightly
 def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE)
     facts = {"versions": {"vllm": "0.32.0", "ray": "2"}, "machine": {"gpu_types": ["H100"]}}
@@ -177,6 +181,7 @@ def test_hardware_and_engine_are_said_and_not_refused(tmp_path: Path) -> None:
     assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).cautions
 
 
+@pytest.mark.nightly
 def test_what_the_engines_said_of_themselves_goes_before_what_the_driver_knew(
     tmp_path: Path,
 ) -> None:
@@ -192,6 +197,7 @@ def test_what_the_engines_said_of_themselves_goes_before_what_the_driver_knew(
     ]
 
 
+@pytest.mark.nightly
 def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
     def extra(name: str) -> dict[str, Any]:
         part = {"kind": "same", "model": name, "revision": name}
@@ -203,6 +209,7 @@ def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
     assert line == "not comparable in episodes: the model itself plays the user in A, B"
 
 
+@pytest.mark.nightly
 def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None:
     again = [
         {**item, "repeat": 1, "row_id": item["row_id"][::-1]}
@@ -219,6 +226,7 @@ def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("first", "second", "floor"),
     [
@@ -242,11 +250,13 @@ def test_repeats_tell_nothing_of_runs_with_other_seeds(
     assert any("there is no noise floor between" in x for x in comparison.notes) is not floor
 
 
+@pytest.mark.nightly
 def test_without_repeats_the_noise_is_unknown(tmp_path: Path) -> None:
     notes = compare_runs(two(tmp_path, ROWS, WORSE)).notes
     assert any("no row was generated twice" in note for note in notes)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("baseline", [None, "A", "C"])
 def test_all_are_compared_with_the_baseline(tmp_path: Path, baseline: str | None) -> None:
     runs = compared_in(*(write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"))
@@ -270,6 +280,7 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
         compare_runs(runs, groups=["Speical"])
 
 
+@pytest.mark.nightly
 def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
     toy = write_run(tmp_path / "toy", [{**item, "benchmark": "toy"} for item in ROWS], model="o/T")
     text = (toy / "run.json").read_text().replace('"acebench"', '"toy"')
@@ -284,6 +295,7 @@ def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
     assert [x.hypothesis.other for x in comparison.results] == ["B"]
 
 
+@pytest.mark.nightly
 def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     folders = []
     for name, rows in (("a", ROWS), ("b", WORSE)):
@@ -297,6 +309,7 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     assert line.difference.value == -0.5
 
 
+@pytest.mark.nightly
 def test_chosen_groups_make_a_small_family(tmp_path: Path) -> None:
     rows = everything({"special_incomplete": 4})
     runs = two(tmp_path, everything({}), rows)
@@ -347,6 +360,7 @@ def test_the_command_prints_tables_words_and_notes(sweep: list[Path]) -> None:
     assert "adjusted over the 180 lines of this rule set" in text
 
 
+@pytest.mark.nightly
 def test_a_forced_comparison_is_loud(tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5})
     text = run_compare([tmp_path / "a", tmp_path / "b"], allow_different=True)
@@ -355,6 +369,7 @@ def test_a_forced_comparison_is_loud(tmp_path: Path) -> None:
     assert "  not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in text
 
 
+@pytest.mark.nightly
 def test_the_files(sweep: list[Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = {"out": str(out), "with_flips": True, "select_best": True, "rules": "strict"}
@@ -386,6 +401,7 @@ def test_the_files(sweep: list[Path], tmp_path: Path) -> None:
     assert not any("strict" in path.name for path in out.iterdir())
 
 
+@pytest.mark.nightly
 def test_the_command_refuses_with_the_list_and_code_2(cli: Any, tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
     ended = cli("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "out")
@@ -431,6 +447,7 @@ def test_runs_without_a_common_verdict(tmp_path: Path) -> None:
     assert json.loads((out / "comparison.json").read_text())["lines"] == []
 
 
+@pytest.mark.nightly
 def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
     """A category's share in the comparison is its accuracy in the summary."""
     runs = compared_in(*sweep[:2])
@@ -451,6 +468,7 @@ def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
                 assert name not in found
 
 
+@pytest.mark.nightly
 def test_runs_on_s3(s3: Any, tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE)
     uris = []

@@ -108,6 +108,7 @@ def tree(mixed: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.nightly
 def test_steps_of_a_mixed_sweep_are_compared_with_steps(tree: dict[str, Any], mixed: Path) -> None:
     pairs = list(dict.fromkeys((line["base"], line["other"]) for line in tree["lines"]))
     assert pairs == [
@@ -144,6 +145,7 @@ def test_steps_are_no_sizes(tree: dict[str, Any], mixed: Path) -> None:
     assert r"Figure 7: sizes of checkpoints, not drawn: step\_1000, step\_2000" in notes
 
 
+@pytest.mark.nightly
 def test_one_listed_model_makes_no_curve_of_sizes(tmp_path: Path) -> None:
     """Nor does the paper's figure take its place."""
     lines = [ledger_line(SMALL, source=f"Qwen/{SMALL}", parameters=7_600_000_000)]
@@ -157,6 +159,7 @@ def test_one_listed_model_makes_no_curve_of_sizes(tmp_path: Path) -> None:
     assert "parameters" not in curves
 
 
+@pytest.mark.nightly
 def test_trainings_that_hold_other_benchmarks(tmp_path: Path) -> None:
     """What is compared is what both runs of a pair hold."""
     uris = []

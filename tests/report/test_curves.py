@@ -113,6 +113,7 @@ def test_names_with_and_without_steps(
     assert (found.step, found.series) == (step, series)
 
 
+@pytest.mark.nightly
 def test_curves_over_steps(tmp_path: Path) -> None:
     comparison = compare_runs(sweep(tmp_path, 3, 5, 8), rule_sets=["strict"])
     (figure,) = comparison.curves
@@ -136,6 +137,7 @@ def test_curves_over_steps(tmp_path: Path) -> None:
         assert draw(figure, form)
 
 
+@pytest.mark.nightly
 def test_a_law_of_a_family_and_none_of_a_pair(tmp_path: Path) -> None:
     uris = []
     for name, count in (("Toy-1B", 3), ("Toy-3B", 5), ("Toy-7B", 8), ("Bar-1B", 2), ("Bar-7B", 4)):
@@ -150,6 +152,7 @@ def test_a_law_of_a_family_and_none_of_a_pair(tmp_path: Path) -> None:
     assert "no law of Bar on Agent (strict rules): 2 of the 3 sizes it needs" in comparison.notes
 
 
+@pytest.mark.nightly
 def test_one_step_and_one_size_make_no_curve(tmp_path: Path) -> None:
     uris = [
         str(write_run(tmp_path / name, everything({}), model=f"o/{name}"))

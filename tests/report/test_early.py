@@ -108,6 +108,7 @@ def test_read_back_from_a_folder(tmp_path: Path) -> None:
         early_run("x", store, read_summary(store), {"step-10": "step 10"})
 
 
+@pytest.mark.nightly
 def test_reports_and_comparisons_of_a_stopped_run(tmp_path: Path, here: Any) -> None:
     stopped(tmp_path / "a")
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")

@@ -49,6 +49,7 @@ def test_images_are_valid(figure: Figure) -> None:
     assert ET.fromstring(draw(figure, "svg")).tag == f"{SVG}svg"
 
 
+@pytest.mark.nightly
 def test_the_image_follows_the_data_and_nothing_else() -> None:
     for form in ("png", "svg"):
         assert draw(bars(3, 1), form) == draw(bars(3, 1), form)
@@ -161,6 +162,7 @@ def test_sizes_in_names(model: str, billions: float | None, family: str) -> None
     assert family_of(run) == family
 
 
+@pytest.mark.nightly
 def test_matplotlib_is_loaded_only_to_draw() -> None:
     script = "import sys, ace_ray.reports.report; print('matplotlib' in sys.modules)"
     done = subprocess.run(

@@ -116,6 +116,7 @@ def test_github_makes_no_links_of_addresses(text: str) -> None:
     assert not re.search(r"(?<!\\)://|www\.", escaped(text), re.IGNORECASE)
 
 
+@pytest.mark.nightly
 def test_the_comparison_is_printed_and_not_written(cli: Any, runs: Path, tmp_path: Path) -> None:
     ended = cli("report", runs / "toy3", runs / "toy7")
     assert ended.code == 0, ended.stderr
@@ -126,6 +127,7 @@ def test_the_comparison_is_printed_and_not_written(cli: Any, runs: Path, tmp_pat
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_the_paper_is_printed_and_written(cli: Any, runs: Path, tmp_path: Path) -> None:
     ended = cli("report", runs / "toy3", runs / "toy7", "--paper", "--rules", "strict")
     assert ended.code == 0, ended.stderr
@@ -193,6 +195,7 @@ def test_what_cannot_be_a_report_s_folder(tmp_path: Path) -> None:
         claim("gs://bucket/report")
 
 
+@pytest.mark.nightly
 def test_a_report_of_several_runs_on_s3(runs: Path, s3: Any) -> None:
     def keys() -> set[str]:
         found = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix="several/")
@@ -211,6 +214,7 @@ def test_a_report_of_several_runs_on_s3(runs: Path, s3: Any) -> None:
         report([runs / "toy3"], out="s3://nowhere/report")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("out", ["report", None])
 def test_a_job_s_report_goes_to_no_relative_folder(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str | None
@@ -257,6 +261,7 @@ def test_runs_of_different_benchmarks_have_no_paper(runs: Path, tmp_path: Path) 
     assert "Accuracy" in report([runs / "toy3", other])
 
 
+@pytest.mark.nightly
 def test_one_line_for_what_is_not_a_run(cli: Any, tmp_path: Path) -> None:
     ended = cli("report", tmp_path)
     assert ended.code == 2

@@ -116,7 +116,7 @@ OFTEN = {0, 5, 6, 8}
 @pytest.mark.parametrize(
     "text",
     [
-        text if number in OFTEN else pytest.param(text, marks=pytest.mark.slow)
+        text if number in OFTEN else pytest.param(text, marks=pytest.mark.nightly)
         for number, text in enumerate(NASTY)
     ],
 )

@@ -69,7 +69,7 @@ _MAY_BE_MORE = {_NAMED, ("wbr", frozenset()), ("path", frozenset({"id", "d", "st
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(text, marks=pytest.mark.slow) if number % 3 else text
+        pytest.param(text, marks=pytest.mark.nightly) if number % 3 else text
         for number, text in enumerate(HOSTILE)
     ],
 )
@@ -90,6 +90,7 @@ def test_a_hostile_run_s_page_has_the_elements_of_a_clean_one(
         assert page.text.count(text) >= 10
 
 
+@pytest.mark.nightly
 def test_a_hostile_ledger_is_text(tmp_path: Path) -> None:
     texts = [utf8(text) for text in HOSTILE]
     lines = []
@@ -111,6 +112,7 @@ def test_a_hostile_ledger_is_text(tmp_path: Path) -> None:
         assert page.text.count(visible(text)) >= 3 or "_" in text, text
 
 
+@pytest.mark.nightly
 def test_hostile_gold_answers_and_prompts_are_text(tmp_path: Path) -> None:
     text = HOSTILE[0] + HOSTILE[2]
     data = tmp_path / "data"
@@ -139,6 +141,7 @@ def said(text: str) -> list[Row]:
     return [a | {name: b[name] for name in _SAID} for a, b in zip(calm, loud, strict=True)]
 
 
+@pytest.mark.nightly
 def test_a_megabyte_of_answer_is_a_few_kilobytes_of_page(tmp_path: Path) -> None:
     size = len(report_page(write_run(tmp_path / "a", said(_CLEAN)), out=tmp_path / "small"))
     for number, sign in enumerate(("x", "<", "\x00y", "&\u202e", "🙂")):
@@ -149,6 +152,7 @@ def test_a_megabyte_of_answer_is_a_few_kilobytes_of_page(tmp_path: Path) -> None
         assert len(content) < size + 3 * 9 * 5 * 4_000
 
 
+@pytest.mark.nightly
 def test_not_even_names_of_a_megabyte_make_a_large_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", hostile_rows("<" * 1_000_000))
     content = report_page(folder, out=tmp_path / "out")
@@ -156,6 +160,7 @@ def test_not_even_names_of_a_megabyte_make_a_large_page(tmp_path: Path) -> None:
     assert len(content) < 2_000_000
 
 
+@pytest.mark.nightly
 def test_the_sample_bounds_the_page(tmp_path: Path) -> None:
     rows = [row("en", "special_incomplete", i, official=False) for i in range(60)]
     folder = write_run(tmp_path / "run", rows)

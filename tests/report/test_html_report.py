@@ -43,6 +43,7 @@ def content(run: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return report_page(run, out=tmp_path_factory.mktemp("reports") / "one")
 
 
+@pytest.mark.nightly
 def test_a_single_run_s_page(content: bytes) -> None:
     is_sound(Page(content))
     assert anchors(content) == [
@@ -67,6 +68,7 @@ def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) ->
         assert part in line, part
 
 
+@pytest.mark.nightly
 def test_the_rule_set_that_is_asked_for_comes_first(run: Path, tmp_path: Path) -> None:
     text = report_page(run, out=tmp_path / "out", rules="strict").decode()
     results = section(text, "results")
@@ -123,6 +125,7 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     assert "no benchmark is called" in section(text, "answers"), "its data is not at hand"
 
 
+@pytest.mark.nightly
 def test_several_runs_are_compared_and_their_flips_shown(tmp_path: Path) -> None:
     better = everything({"special_incomplete": 10, "normal_preference": 10}, of=10)
     folders = [
@@ -152,6 +155,7 @@ def test_several_runs_are_compared_and_their_flips_shown(tmp_path: Path) -> None
     assert (line["official"], line["official n"]) == ("40.0000", "10")
 
 
+@pytest.mark.nightly
 def test_runs_that_do_not_compare_are_not_compared(tmp_path: Path) -> None:
     folders = [
         write_run(tmp_path / "A", ROWS, model="o/A"),
@@ -184,6 +188,7 @@ def test_a_long_manifest_is_cut_and_says_so(tmp_path: Path) -> None:
     assert len(content) < 1_000_000
 
 
+@pytest.mark.nightly
 def test_a_report_goes_into_its_run_and_touches_nothing_else(here: Any, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS)
     before = files(folder)
@@ -247,6 +252,7 @@ def test_a_report_does_not_stand_in_a_run_s_way(tmp_path: Path) -> None:
         open_output(plan)
 
 
+@pytest.mark.nightly
 def test_a_report_on_s3(here: Any, s3: Any, run: Path) -> None:
     for name, data in files(run).items():
         s3.client.put_object(Bucket=s3.bucket, Key=f"html/run/{name}", Body=data)

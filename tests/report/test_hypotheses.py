@@ -25,6 +25,7 @@ def lines(
     return results_of([data], pairs, rules)
 
 
+@pytest.mark.nightly
 def test_a_line_has_the_published_numbers() -> None:
     """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
     base = [True] + [False] + [True] * 7 + [False] * 12
@@ -39,6 +40,7 @@ def test_a_line_has_the_published_numbers() -> None:
     assert line.detectable == line.detectable_alone
 
 
+@pytest.mark.nightly
 def test_identical_runs_show_nothing() -> None:
     rng = np.random.default_rng(0)
     run = drawn(rng, chances(rng), samples=2)
@@ -52,6 +54,7 @@ def test_identical_runs_show_nothing() -> None:
         assert low == pytest.approx(-high)
 
 
+@pytest.mark.nightly
 def test_swapping_the_runs_mirrors_every_line() -> None:
     rng = np.random.default_rng(1)
     hard = chances(rng)
@@ -80,6 +83,7 @@ def test_swapping_the_runs_mirrors_every_line() -> None:
                 assert a.difference.interval == pytest.approx(mirrored, abs=1e-12)
 
 
+@pytest.mark.nightly
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     runs = [column([True] * 20), column([False] * 9 + [True] * 11), column([False] * 20)]
     found = lines(*runs, rules=("official", "strict"))
@@ -90,6 +94,7 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     assert (worse.detectable or 0) > (worse.detectable_alone or 1)
 
 
+@pytest.mark.nightly
 def test_dialogues_are_tested_whole() -> None:
     """Three turns each: turns flip together, so three times the evidence would be a lie."""
 
@@ -107,6 +112,7 @@ def test_dialogues_are_tested_whole() -> None:
     assert process.difference.p == accuracy.difference.p
 
 
+@pytest.mark.nightly
 def test_partly_valid_dialogues_move_by_parts() -> None:
     def run(valid: dict[int, int]) -> list:
         return [
@@ -119,6 +125,7 @@ def test_partly_valid_dialogues_move_by_parts() -> None:
     assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
 
 
+@pytest.mark.nightly
 def test_samples_are_no_further_evidence() -> None:
     """Four samples that all say the same are as good as one."""
     one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
@@ -142,6 +149,7 @@ def test_entries_of_one_task_are_no_further_evidence() -> None:
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
+@pytest.mark.nightly
 def test_many_partial_moves_take_the_clustered_test() -> None:
     rng = np.random.default_rng(4)
     base, other = (
@@ -152,6 +160,7 @@ def test_many_partial_moves_take_the_clustered_test() -> None:
     assert (accuracy.difference.p, process.difference.test) == (1.0, CLUSTERED)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("base", "other"), [([True], [True]), ([True], [False]), ([False], [False])]
 )
@@ -161,6 +170,7 @@ def test_one_row(base: list[bool], other: list[bool]) -> None:
     assert "this n (1) would show none of any size" in sentence(line)
 
 
+@pytest.mark.nightly
 def test_a_group_without_pairs_has_no_line() -> None:
     base = column([True, True])
     assert lines(base, column([True, True], status="infra_error")) == []
@@ -169,6 +179,7 @@ def test_a_group_without_pairs_has_no_line() -> None:
     assert [line.hypothesis.group.name for line in found] == ["c"]
 
 
+@pytest.mark.nightly
 def test_process_lines_only_where_every_entry_has_one() -> None:
     run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
     found = lines(run, run, named={"Both": ["c", "d"]})
@@ -180,7 +191,7 @@ def test_process_lines_only_where_every_entry_has_one() -> None:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_false_positives_are_rare() -> None:
     """Sixty comparisons of two runs of one model: tests keep their level, and families do."""
     rng = np.random.default_rng(11)
@@ -218,6 +229,7 @@ def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> hypotheses.Te
     return line
 
 
+@pytest.mark.nightly
 def test_the_noise_floor_by_hand() -> None:
     """Of 100 rows generated twice 10 flipped: over 400 rows 1.96 * sqrt(0.1 / 400)."""
     line = with_repeats(10, 100, moved=8)
@@ -229,6 +241,7 @@ def test_the_noise_floor_by_hand() -> None:
     assert not with_repeats(10, 100, moved=20).under_noise
 
 
+@pytest.mark.nightly
 def test_without_repeats_there_is_no_floor() -> None:
     (line,) = lines(column([True] * 5), column([False] * 5))
     assert line.noise is None
@@ -236,12 +249,14 @@ def test_without_repeats_there_is_no_floor() -> None:
     assert not line.under_noise
 
 
+@pytest.mark.nightly
 def test_a_quiet_engine_has_no_floor_to_be_under() -> None:
     line = with_repeats(0, 50, moved=0)
     assert line.noise_floor == 0
     assert not line.under_noise
 
 
+@pytest.mark.nightly
 def test_a_group_with_few_repeats_borrows_from_all() -> None:
     rows = [*column([True] * 50), *column([True] * 50, category="d")]
     again = [
@@ -259,6 +274,7 @@ def test_a_group_with_few_repeats_borrows_from_all() -> None:
     assert noise["d"].variance == pytest.approx(WEIGHT * every / (2 + WEIGHT))
 
 
+@pytest.mark.nightly
 def test_averaged_samples_are_less_noisy() -> None:
     def four(valid: bool) -> list:
         return [row for s in range(4) for row in column([valid] * 100, sample=s)]
@@ -270,6 +286,7 @@ def test_averaged_samples_are_less_noisy() -> None:
     assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.2 / 4 / 100))
 
 
+@pytest.mark.nightly
 def test_repeats_of_a_torn_dialogue_say_nothing() -> None:
     rows = [made(True, f"d_{i}", group="d") for i in range(2)]
     again = [
@@ -280,6 +297,7 @@ def test_repeats_of_a_torn_dialogue_say_nothing() -> None:
     assert [line.noise for line in found] == [None, None]
 
 
+@pytest.mark.nightly
 def test_sentences() -> None:
     better = lines(column([False] * 30), column([True] * 12 + [False] * 18))[0]
     assert sentence(better) == (

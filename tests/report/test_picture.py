@@ -49,6 +49,7 @@ def test_one_run_has_its_groups_side_by_side(tmp_path: Path) -> None:
     assert [share.partial for share in shares if share] == [True, True, True, True, False]
 
 
+@pytest.mark.nightly
 def test_sizes_are_curves(tmp_path: Path) -> None:
     found = picture(tmp_path, "o/Toy-3B", "o/Toy-7B", "o/Other-1B", "o/unsized")
     assert isinstance(found, Curves)

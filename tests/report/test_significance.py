@@ -96,6 +96,7 @@ def test_swapping_the_runs_changes_no_p(values: np.ndarray) -> None:
     assert difference_test(values) == difference_test(-values)
 
 
+@pytest.mark.nightly
 def test_holm_on_its_textbook_example() -> None:
     # Four p-values at 5 %: 0.005 * 4, 0.01 * 3, 0.03 * 2, and 0.04 raised to the one before it.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])

@@ -41,6 +41,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sweep(folder, LINES, {"step_100": ROWS, "step_200": BETTER})
 
 
+@pytest.mark.nightly
 def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path: Path) -> None:
     content = report_page(sweep, out=tmp_path / "out")
     is_sound(Page(content))
@@ -62,6 +63,7 @@ def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path:
     assert [run["label"] for run in facts["runs"]] == ["step_100", "step_200"]
 
 
+@pytest.mark.nightly
 def test_the_ledger_adds_up(sweep: Path, tmp_path: Path) -> None:
     report_page(sweep, out=tmp_path / "out")
     with (tmp_path / "out" / "ledger.csv").open() as file:
@@ -217,6 +219,7 @@ def test_a_sweep_is_reported_on_alone(sweep: Path, tmp_path: Path, here: Any) ->
     assert len(ended.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_a_sweep_s_report_lies_in_the_sweep(tmp_path: Path, here: Any) -> None:
     folder = write_sweep(tmp_path / "sweep", LINES[:1], {"step_100": ROWS})
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
@@ -227,6 +230,7 @@ def test_a_sweep_s_report_lies_in_the_sweep(tmp_path: Path, here: Any) -> None:
     assert here("report", folder).code == 0, "its own report is no run of the sweep"
 
 
+@pytest.mark.nightly
 def test_a_sweep_s_own_store_is_asked(
     s3: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -259,6 +263,7 @@ def put_on_s3(s3: Any, folder: Path, prefix: str) -> None:
             s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
 
 
+@pytest.mark.nightly
 def test_a_sweep_on_s3(here: Any, s3: Any, sweep: Path) -> None:
     put_on_s3(s3, sweep, "html/sweep")
     uri = f"s3://{s3.bucket}/html/sweep"

@@ -44,6 +44,7 @@ def test_what_cannot_be_seen_is_named(text: str, expected: str) -> None:
     assert visible(text) == brackets
 
 
+@pytest.mark.nightly
 def test_no_character_is_both_shown_and_unseen() -> None:
     unseen = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
     for code in range(sys.maxunicode + 1):

@@ -73,6 +73,7 @@ BOMBS: dict[str, Callable[[Path], Path]] = {
 }  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_file_that_unpacks_to_much_is_refused(tmp_path: Path, kind: str) -> None:
     path = BOMBS[kind](tmp_path / "p")
@@ -204,6 +205,7 @@ MORE = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["report", "score", "compact", "compare"])
 def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: str) -> None:
     folder = make_run(tmp_path / "run")

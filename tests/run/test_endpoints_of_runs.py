@@ -46,6 +46,7 @@ def on_s3(s3: Any, folder: Path, endpoint: str, bucket: str = "") -> str:
     return uri
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["score", "compact", "report", "compare"])
 def test_no_request_goes_where_a_run_says(
     command: str,
@@ -65,6 +66,7 @@ def test_no_request_goes_where_a_run_says(
     assert f"--endpoint-url {address}" in said
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["score", "compact", "report", "compare"])
 def test_the_command_names_the_service(
     command: str, s3: Any, tmp_path: Path, here: Callable[..., Any], monkeypatch: Any

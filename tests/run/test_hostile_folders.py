@@ -76,6 +76,7 @@ def tried() -> list[tuple[str, str]]:
     return [(name, COMMANDS[at % 4]) for at, name in enumerate(NAMES[::EVERY])]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("name", "command"), tried())
 def test_a_hostile_folder_ends_in_a_line(
     name: str, command: str, sound: Path, tmp_path: Path, here: Callable[..., Any]

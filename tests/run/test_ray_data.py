@@ -39,6 +39,7 @@ def test_ray_data_is_as_it_was_afterwards() -> None:
     assert attributes() == before
 
 
+@pytest.mark.nightly
 def test_the_executor_reads_metadata_itself() -> None:
     code = (
         "from ace_ray.run.session import prepare; prepare()\n"

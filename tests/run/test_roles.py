@@ -98,6 +98,7 @@ def test_the_tool_parser_of_a_served_model_is_that_of_its_family(tmp_path: Path)
         user(tmp_path, "{{ messages }}", model=auto)
 
 
+@pytest.mark.nightly
 def test_a_served_model_that_is_offered_no_tools_stays_as_it_was(tmp_path: Path) -> None:
     plain, auto = user(tmp_path, CALLS), user(tmp_path, CALLS, model={"tool_parser": "auto"})
     assert tool_parser(plain) is tool_parser(auto) is None

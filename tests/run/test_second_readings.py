@@ -98,6 +98,7 @@ def test_parts_with_and_without_the_column_become_one(tmp_path: Path) -> None:
     assert only
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_reported_on_says_so(tmp_path: Path) -> None:
     store = made(tmp_path, older=False)
     out = io.StringIO()

@@ -61,6 +61,7 @@ def parsed(entrypoint: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.nightly
 def test_a_config_of_the_checkout_goes_by_name() -> None:
     made = make_submission("evaluate", str(ROOT / "configs" / "acebench.yaml"))
     assert made.entrypoint == "python jobs/evaluate.py --config configs/acebench.yaml"
@@ -116,6 +117,7 @@ def test_the_printed_line_does_the_same(config: Path) -> None:
     assert "--address" not in made.command(None)
 
 
+@pytest.mark.nightly
 def test_the_id_is_of_the_resolved_config(config: Path, tmp_path: Path) -> None:
     def made(path: Path = config, **options: Any) -> Submission:
         return make_submission("evaluate", str(path), **options)
@@ -296,12 +298,14 @@ def test_a_sweep_that_would_find_nothing_in_a_job_is_refused(
 
 
 class TestAboutARun:
+    @pytest.mark.nightly
     def test_the_job_reads_its_arguments(self) -> None:
         made = submission_about("score", "s3://b/p/run 1")
         assert shlex.split(made.entrypoint) == ["python", "jobs/score.py", "s3://b/p/run 1"]
         made = submission_about("report", "s3://b/p/r", output="s3://b/reports/x")
         assert made.entrypoint == "python jobs/report.py s3://b/p/r --output=s3://b/reports/x"
 
+    @pytest.mark.nightly
     def test_the_id_is_of_job_and_run(self) -> None:
         name = submission_about("score", "s3://b/p/r").name
         assert name.startswith("ace-ray-score-")

@@ -132,6 +132,7 @@ class TestFind:
         open_store(f"{root}-other").put("step_2/config.json", b"{}")
         assert steps(root) == [1]
 
+    @pytest.mark.nightly
     @on_both
     def test_two_of_a_step(self, root: str, put: Put) -> None:
         put("step_10")

@@ -272,6 +272,7 @@ class TestAdapters:
         ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_models_at_one_endpoint_and_at_others(tmp_path: Path) -> None:
     tree = {
         "model": {"endpoint": {"url": "http://h/v1", "api_key_env": None}},

@@ -118,6 +118,7 @@ class TestLanes:
         assert sorted(labels(found)) == [["alike-0"], ["alike-1"], ["alike-2"]]
         assert len(lanes(checkpoints(30), EIGHT, swap=False)) == 30
 
+    @pytest.mark.nightly
     def test_the_longest_come_first(self) -> None:
         small, large = run("small", parameters=10**8), run("large", parameters=10**10)
         long = run("long", parameters=10**8, rows=10**6)

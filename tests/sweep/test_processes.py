@@ -284,6 +284,7 @@ class TestLane:
         monkeypatch.setattr(lane_module, "run_lane", refuses)
         assert run({"run_id": "a"}) == (75, [{"run_id": "a", "later": "S3 cannot be reached"}])
 
+    @pytest.mark.nightly
     def test_it_waits_for_its_gpus_before_it_begins(
         self, run: Any, monkeypatch: Any, tmp_path: Path, make_checkpoint: Any
     ) -> None:

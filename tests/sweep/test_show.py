@@ -32,6 +32,7 @@ def config(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Write:
     return write
 
 
+@pytest.mark.nightly
 def test_the_line_submits_what_was_planned(here: Any, config: Write) -> None:
     path = config()
     options = ["--limit", "1", "--set", "sampling.seed=3", "--output", "s3://b/p"]

@@ -273,6 +273,7 @@ class TestToTheEnd:
         ]
         assert all(spec["config"]["output"] == setup.folder.root for spec in lane.specs)
 
+    @pytest.mark.nightly
     def test_a_finished_sweep_starts_nothing(self, setup: Setup) -> None:
         setup.save(1, 2)
         setup.run()
@@ -450,6 +451,7 @@ class TestEarly:
     def early(self, **more: Any) -> dict[str, Any]:
         return {"early": {"against": "previous", **more}}
 
+    @pytest.mark.nightly
     def test_each_is_told_its_reference_and_its_share(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         sweep = setup.sweep(**self.early())
@@ -470,6 +472,7 @@ class TestEarly:
         assert {one["against"] for one in found.values()} == {reference}
         assert [one["alpha"] for one in found.values()] == pytest.approx([0.05 * 0.9 / 3] * 3)
 
+    @pytest.mark.nightly
     def test_shares_are_given_once_and_never_more_than_all(self, setup: Setup) -> None:
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
         kept: dict[str, Any] = {}
@@ -497,6 +500,7 @@ class TestEarly:
             assert min(given) > 0
             assert sum(given) <= 0.05
 
+    @pytest.mark.nightly
     def test_where_more_may_come_the_shares_are_those_of_a_series(self, setup: Setup) -> None:
         setup.save(*range(10, 400, 10))
         sweep = setup.sweep(**self.early(), watch=True, stop_file=str(setup.tmp_path / "stop"))
@@ -507,6 +511,7 @@ class TestEarly:
         assert shares == sorted(shares, reverse=True)
         assert 0.045 < sum(shares) < 0.05
 
+    @pytest.mark.nightly
     def test_decided_ones_are_finished_and_the_best_are_completed(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
@@ -544,6 +549,7 @@ class TestEarly:
         (best,) = (run.run_id for run in setup.sweep(**self.early()).runs if run.step == 20)
         assert noted["best"] == [best]
 
+    @pytest.mark.nightly
     def test_at_its_end_each_is_looked_at_again_under_its_share(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -751,6 +757,7 @@ class TestWhatFails:
         failed = {label for label, state in setup.states().items() if state == "failed"}
         assert failed == {"step 2", "step 4"}
 
+    @pytest.mark.nightly
     def test_a_machine_on_which_nothing_runs(self, setup: Setup) -> None:
         setup.script = lambda lane: setattr(lane, "code", 75)
         setup.save(1, 2, 3)
@@ -1117,6 +1124,7 @@ class TestWatching:
     def watch(self, setup: Setup) -> None:
         setup.options |= {"watch": True, "stop_file": str(setup.tmp_path / "stop")}
 
+    @pytest.mark.nightly
     def test_what_comes_is_evaluated(self, setup: Setup) -> None:
         setup.save(1, 2)
         setup.in_turn([partial(setup.save, 3)], [partial(setup.save, 4)], [setup.stop])
@@ -1403,6 +1411,7 @@ class TestWatching:
         assert setup.run(settle_s=0.05) == 75
         assert any("the last checkpoints could not be looked for" in line for line in setup.said)
 
+    @pytest.mark.nightly
     def test_failed_ones_are_not_tried_for_ever(self, setup: Setup) -> None:
         def script(lane: FakeLane) -> None:
             lane.tell(lane.lane.runs[0], broken="NaN")

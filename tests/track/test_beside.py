@@ -39,6 +39,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.nightly
 def test_a_run_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = complete_run(tmp_path / "run")
     monkeypatch.setenv("ACE_RAY_PUBLISH_AGAIN", "1")  # of a command that a user gives
@@ -51,6 +52,7 @@ def test_a_run_is_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert line["metrics"]["acebench/official/headline"] == 100.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("fails", "words"),
     [
@@ -73,6 +75,7 @@ def test_a_failed_tracker_is_one_warning(tmp_path: Path, fails: str, words: str)
     assert not (tmp_path / f"sent{fails}").exists()
 
 
+@pytest.mark.nightly
 def test_a_tracker_that_hangs_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +87,7 @@ def test_a_tracker_that_hangs_is_not_waited_for(
     assert "toy: not published, no answer within 3 s; to repeat: " in warning
 
 
+@pytest.mark.nightly
 def test_a_sweep_that_goes_on_sends_what_is_new(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
     trackers, said = publishing(sweep, tmp_path / "sent")
@@ -97,6 +101,7 @@ def test_a_sweep_that_goes_on_sends_what_is_new(tmp_path: Path) -> None:
     assert not [line for line in said if "warning" in line]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("code", [0, 75])
 def test_evaluate_publishes_a_run_that_is_complete(
     here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
@@ -111,6 +116,7 @@ def test_evaluate_publishes_a_run_that_is_complete(
     assert ("1 point sent to toy" in ended.stdout) == (code == 0)
 
 
+@pytest.mark.nightly
 def test_a_sweep_publishes_when_its_ledger_is_written(
     here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

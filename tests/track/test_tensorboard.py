@@ -143,6 +143,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.nightly
 def test_a_process_killed_before_it_noted_what_it_sent(here: Any, tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
     asked = ["publish", str(sweep), "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}"]

@@ -21,6 +21,7 @@ def compares(**options: Any) -> str:
     return str(ACEBench.from_options(options).summarize([], 0.0)["comparable"])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("languages", [["en"], ["zh"], ["zh", "en"], ["en", "zh"]])
 def test_the_official_data_with_the_official_prompts(
     shared_data: Path, languages: list[str]
@@ -29,6 +30,7 @@ def test_the_official_data_with_the_official_prompts(
     assert said.startswith("official data, prompts and protocol: the official rule set compares")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -111,6 +113,7 @@ def test_the_resolved_section_leaves_nothing_open(
     assert ACEBench.from_options(resolved).resolved() == resolved
 
 
+@pytest.mark.nightly
 def test_official_prompts_stay_official(shared_data: Path) -> None:
     for variant in ("standard", "condensed"):
         options = {"data": str(shared_data), "languages": ["en"], "variant": variant}

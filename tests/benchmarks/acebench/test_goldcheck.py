@@ -88,6 +88,7 @@ def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
     assert truth[0] == {"BaseAPI": {"wifi": True}}
 
 
+@pytest.mark.nightly
 @needs_official
 def test_the_official_set() -> None:
     report = check_gold(OFFICIAL)
@@ -163,6 +164,7 @@ def test_a_path_that_misses_is_named_with_its_cause() -> None:
     assert (missed["id"], missed["path"], missed["official"]) == (entry.id, 0, False)
 
 
+@pytest.mark.nightly
 def test_the_official_paths(shared_data: Path) -> None:
     """The rows are those of the reference study: deleted message 3 for 4, a login left out, an
     initial state older than the gold state."""

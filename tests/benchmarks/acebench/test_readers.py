@@ -311,6 +311,7 @@ def test_mini_gold_in_every_format(written: str) -> None:
     assert same_verdicts(normal, written) == 2 * len(normal)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("written", FORMATS)
 def test_published_gold_in_every_format(written: str, shared_data: Path) -> None:
     normal = load(shared_data, categories=NORMAL)

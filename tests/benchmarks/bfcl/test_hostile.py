@@ -159,6 +159,7 @@ for text in ("x" * 10_000_000, "new " * 2_000_000, "(" * 100_000, "f(a=1)," * 10
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hostile_answers(family):
     done = subprocess.run(

@@ -150,6 +150,7 @@ def sentences(value: Any) -> Iterator[str]:
             yield from sentences(inner)
 
 
+@pytest.mark.nightly
 def test_no_sentence_of_ours_is_upstreams(bfcl_copy: UpstreamPackage) -> None:
     theirs = dataclasses.asdict(official(bfcl_copy).texts)
     ours = dataclasses.asdict(texts.OWN)

@@ -152,6 +152,7 @@ def test_it_travels() -> None:
     assert again.scenario(entries[0]).state() == [{"assistant": {}}, {"assistant": {}}]
 
 
+@pytest.mark.nightly
 def test_what_can_move_a_score_is_in_the_identity(copy: Path) -> None:
     base = made(domains=["airline"]).identity()
     for options in (
@@ -255,6 +256,7 @@ def test_what_no_judge_was_named_for_is_said() -> None:
     assert "no judge is named" in summary["comparable"]
 
 
+@pytest.mark.nightly
 def test_an_import_is_the_same_benchmark(
     package: UpstreamPackage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +292,7 @@ def test_answers_whose_calls_were_not_read() -> None:
     assert [list(one) for one in unread.answers] == [["There."]]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_gold_path_scores(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
     assert Tau2.check_data("installed", lambda line: said.append(str(line)))

@@ -22,6 +22,7 @@ def records(monkeypatch: pytest.MonkeyPatch) -> None:
     without_arrow(monkeypatch.setattr)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize(("most", "size"), [(64, 16), (8, 64), (1, 1)])
 @pytest.mark.parametrize("count", [4, 12])

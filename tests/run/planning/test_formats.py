@@ -139,6 +139,7 @@ def played_by(who: str, model_folder: Any, template: str) -> Plan:
     return make_plan(config, ref, [UserCalls(user)], facts_of(config, ref))
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 @pytest.mark.parametrize(
     ("template", "problem"),
@@ -161,6 +162,7 @@ def test_the_template_of_who_plays_a_role_with_tools_shows_them(
         check_chat(plan)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 @pytest.mark.parametrize("who", ["same", "served"])
 def test_the_chat_of_a_role_with_tools_is_tried_with_them(model_folder: Any, who: str) -> None:

@@ -158,6 +158,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None
     assert stored(store)["holder"] == mine["holder"]
 
 
+@pytest.mark.nightly
 def test_of_many_drivers_one_gets_it(store: Store, fast: None) -> None:
     store.tagged(LEASE)  # S3: one client for all, made once
     start = threading.Barrier(16)
@@ -403,6 +404,7 @@ def test_garbage_in_place_of_ones_own_lease_is_a_loss(local: LocalStore, kind: s
     assert local.get(LEASE) == GARBAGE[kind]
 
 
+@pytest.mark.nightly
 def test_json_of_any_depth_is_only_garbage(local: LocalStore, clock: Clock, held: Any) -> None:
     """Some depths can be parsed and not be printed."""
     for depth in range(800, 1000):

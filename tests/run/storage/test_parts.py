@@ -458,6 +458,7 @@ class Crash(Exception):
     """The process ends here."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("survives", range(6))
 @pytest.mark.parametrize("step", ["put", "delete"])
 def test_a_crash_while_compacting_loses_nothing(
@@ -503,6 +504,7 @@ def test_sessions_are_counted() -> None:
     assert new_session([part_name("20261122043000-ab", ["a"])], "ab") == "20261122043001-ab"
 
 
+@pytest.mark.nightly
 def test_a_later_session_sorts_later(local: LocalStore) -> None:
     """Whatever the clock says, and after a compaction too."""
     sessions = []
@@ -519,6 +521,7 @@ def test_a_later_session_sorts_later(local: LocalStore) -> None:
     assert sessions == sorted(set(sessions))
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_rows(local: LocalStore) -> None:
     """The ledger works on columns; a loop over rows would show here."""
     one = table(("x", "scored"))
@@ -572,6 +575,7 @@ def test_parts_of_earlier_versions_have_no_gold(tmp_path: Path) -> None:
     assert stored(read_ledger(store))["a"]["gold"] is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("rows", "groups"), [(100, 1), (300, 2), (20_000, 16)])
 def test_row_groups_are_small_and_few(tmp_path: Path, rows: int, groups: int) -> None:
     store = open_store(str(tmp_path))

@@ -229,10 +229,11 @@ def judged(outputs: list[str], folder: Path, script: str = SCRIPT) -> Found:
     return found
 
 
-EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+EVERY = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.nightly)])
 """One text in so many; 1: all of them."""
 
 
+@pytest.mark.nightly
 @EVERY
 def test_nothing_runs_and_nothing_hangs(every: int, tmp_path: Path) -> None:
     values = [text.format(file="made") for text in CALLS] + LONG
@@ -263,6 +264,7 @@ def test_what_the_evaluator_would_run_is_named_unsafe(tmp_path: Path) -> None:
     assert {row[4] for row in single} == {"output_format"}
 
 
+@pytest.mark.nightly
 @EVERY
 def test_nothing_runs_where_agents_and_other_formats_are_read(every: int, tmp_path: Path) -> None:
     values = [text.format(file="made") for text in CALLS] + LONG

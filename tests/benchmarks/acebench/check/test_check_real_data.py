@@ -118,6 +118,7 @@ def changed(value: Any) -> Iterator[Any]:
         )
 
 
+@pytest.mark.nightly
 def test_no_mangled_gold_answer_is_strictly_valid(entries: list[Entry]) -> None:
     count = 0
     for entry in entries:
@@ -182,6 +183,7 @@ TAKEN_BACK = {
 }
 
 
+@pytest.mark.nightly
 def test_special_sentences_are_read_in_what_stands_around_them(entries: list[Entry]) -> None:
     special = [entry for entry in entries if entry.category not in NORMAL]
     assert len(special) == 300

@@ -68,6 +68,7 @@ _PARTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_any_text_is_read_in_bounded_work() -> None:
     source = random.Random(18)
     for part in _PARTS:

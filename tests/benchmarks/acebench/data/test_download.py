@@ -244,6 +244,7 @@ def test_hostile_zip(server, cache, name, mode, message):
     refused(server, cache, message)
 
 
+@pytest.mark.nightly
 def test_bombs(server, cache, monkeypatch):
     monkeypatch.setattr(download, "MEMBER_LIMIT", 3)
     server.body = tar_of(*[member(f"f{n}") for n in range(5)])

@@ -332,6 +332,7 @@ def test_an_output_that_is_a_file_is_refused(data: Path, tmp_path: Path) -> None
         score(path, data=data, output=path)
 
 
+@pytest.mark.nightly
 def test_odd_texts_survive(data: Path, tmp_path: Path) -> None:
     texts = ["\ud800 lone", "\x00\x01\x1f\x7f", "\u2028\u2029\x85", "[" * 1_000_000]
     texts += ["[forecast(city='" + "x" * 10_000_000 + "')]"]

@@ -133,6 +133,7 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         importer.import_copy(tmp_path / "nothing")
 
 
+@pytest.mark.nightly
 def test_the_published_package_is_known(bfcl_folder: Path) -> None:
     folder = importer.import_copy(bfcl_folder)
     manifest = json.loads((folder / "manifest.json").read_text())

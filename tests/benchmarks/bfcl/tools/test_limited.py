@@ -88,6 +88,7 @@ def total(environment: LimitedEnvironment) -> Any:
     return environment.state()["TicketAPI"]["total"]
 
 
+@pytest.mark.nightly
 def test_it_answers_as_a_toolbox_does() -> None:
     here, there = open_environment(SOURCES, INITIAL_STATE), opened()
     for name, arguments in (
@@ -100,6 +101,7 @@ def test_it_answers_as_a_toolbox_does() -> None:
     assert there.state() == here.state()
 
 
+@pytest.mark.nightly
 def test_a_state_that_takes_too_much_to_record_is_none() -> None:
     environment = opened()
     assert step(environment, "add(by=1)", "hide()") == ['{"total": 11}', "None"]
@@ -170,6 +172,7 @@ def test_a_process_that_has_grown_takes_no_newcomer() -> None:
     assert len(environment.state()["TicketAPI"]["held"]) == 4
 
 
+@pytest.mark.nightly
 def test_classes_that_do_not_load_are_the_users_mistake() -> None:
     def loaded(text: str) -> None:
         load_classes(ToolSources({"ticket_api": text}, "copy", text, named=True), ["TicketAPI"])
@@ -192,9 +195,11 @@ class TestChecks:
         found = check_multi_turn(entry, answers, "", SOURCES, docs)
         return found["official"].error_type, found["strict"].error_type
 
+    @pytest.mark.nightly
     def test_it_is_the_models_error(self) -> None:
         assert self.verdicts(["[spin()]", "Done."]) == (multi_turn.STATE, multi_turn.STATE)
 
+    @pytest.mark.nightly
     def test_it_changes_nothing_else(self) -> None:
         turns = [["[grow()]", "[add(by=1), spin()]", "Done."], ["[add(by=1)]", "Done."]]
         assert self.verdicts(*turns) == ("", "")

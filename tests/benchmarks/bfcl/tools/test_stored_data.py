@@ -136,6 +136,7 @@ def poisoned(run: Path, tmp_path: Path, request: pytest.FixtureRequest) -> tuple
     return run, marker
 
 
+@pytest.mark.nightly
 def test_reading_a_run_runs_nothing_that_it_brought(
     poisoned: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,6 +156,7 @@ def test_reading_a_run_runs_nothing_that_it_brought(
     assert (run / MANIFEST).read_bytes() == before
 
 
+@pytest.mark.nightly
 def test_classes_that_the_user_named_run_and_reach_nothing(
     poisoned: tuple[Path, Path],
 ) -> None:

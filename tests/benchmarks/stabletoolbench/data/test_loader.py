@@ -65,6 +65,7 @@ def test_the_published_counts(shared_queries: Path) -> None:
     assert all(len({*map(tuple, pairs)}) == len(pairs) for pairs in relevant)
 
 
+@pytest.mark.nightly
 def test_an_import_of_the_published_queries_is_known(shared_queries: Path, tmp_path: Path) -> None:
     said: list[str] = []
     folder = importer.import_queries(shared_queries, cache=tmp_path, say=said.append)

@@ -183,6 +183,7 @@ def test_arguments_are_bounded(airline: ToolSources) -> None:
         assert text.startswith("Error: got ")
 
 
+@pytest.mark.nightly
 def test_a_process_that_is_killed_is_replayed(airline: ToolSources) -> None:
     environment = TauEnvironment(airline, solo=False, initial_state=None)
     told(environment, "assistant", "cancel_reservation", {"reservation_id": BOOKED})
@@ -194,6 +195,7 @@ def test_a_process_that_is_killed_is_replayed(airline: ToolSources) -> None:
     assert '"status": "cancelled"' in again[0]
 
 
+@pytest.mark.nightly
 def test_ids_that_upstream_draws_are_the_same_again(telecom: ToolSources) -> None:
     """A customer without a draft bill gets a new one, whose id is random upstream."""
     customer = {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 1.0}

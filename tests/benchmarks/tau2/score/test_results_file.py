@@ -48,6 +48,7 @@ def benchmark(package: object) -> Tau2:
     return made(domains=["airline", "telecom", "telecom_solo", "mock"], user=user)
 
 
+@pytest.mark.nightly
 def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None:
     rows, played = [], []
     for category, agent in (
