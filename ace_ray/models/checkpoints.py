@@ -155,7 +155,7 @@ def check_whole(where: Path | S3Store) -> None:
         if files.sizes[name] <= _POINTER_BYTES:
             with _reading(files, name, "cannot be read"), files.open(name) as file:
                 _refuse_pointer(file, files.place(name))
-    empty = True
+    empty = bool(weights)
     for name in weights:
         if name.endswith(".safetensors"):
             held = {tensor for tensor, _ in _header(files, name)}

@@ -23,7 +23,8 @@ THINKS = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
 def user(folder: Path, template: str = THINKS, **role: Any) -> RoleBinding:
     (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     (folder / "chat_template.jinja").write_text(template)
-    (folder / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    header = b'{"w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}'
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"w")
     model = {"source": str(folder), **role.pop("model", {})}
     benchmark = make_benchmark("acebench", {"user": {"model": model, **role}})
     config = validated(
