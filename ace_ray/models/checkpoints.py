@@ -94,12 +94,16 @@ class _Files:
         try:
             found = list(where.iterdir())
         except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", where=str(where)) from error
+            raise UserError(
+                f"cannot be read: {error.strerror}",
+                where=str(where),
+                fix="name a model folder that is there, and that you may read",
+            ) from error
         for path in found:
             try:
                 status = path.stat()
             except FileNotFoundError:
-                # Not a link: a trainer has removed the file since the folder was listed.
+                # A file that is no link has gone since the folder was listed: a trainer removed it.
                 if path.is_symlink():
                     gone = f"is a link to {os.readlink(path)}, which is not there"
                     self.broken[path.name] = gone
