@@ -1,4 +1,4 @@
-# Two commands matter: `make quickstart` evaluates a real model, `make test` passes the tests.
+# Two commands matter: `make quickstart` evaluates a real model, `make test` runs the tests.
 # Both need only Python >= 3.11 and make, and build .venv on first use.
 
 PYTHON ?= python3
@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 export PIP_USER = 0
 unexport PIP_TARGET PIP_PREFIX PYTHONPATH
 
-.PHONY: install quickstart test faults slow lint format docs lock clean
+.PHONY: install quickstart test test-all check format docs lock clean
 
 install: $(READY)
 
@@ -40,24 +40,14 @@ quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml --set "model.source='$$model'" --set engine.dtype=$$dtype
 	@$(BIN)/ace-ray report "$$(ls -td runs/quickstart/*/ | head -1)"
 
-# Tests that start Ray or engines: one after another, since beside an engine a cluster gets no core in time.
-CLUSTERS := $(addprefix tests/,e2e faults sandbox test_cli.py test_bad_input.py)
+# Parts, their order and what runs beside what: tests/parts.py. Each prints its seconds and counts.
+test: $(READY)
+	@$(BIN)/python tests/parts.py
 
-test: $(READY) lint
-	$(BIN)/pytest -n 2 $(addprefix --ignore=,$(CLUSTERS))
-	$(BIN)/pytest $(CLUSTERS)
+test-all: check
+	@$(BIN)/python tests/parts.py --all
 
-# Whole runs that are killed, starved and refused, and clusters of two nodes. They wait more than they
-# compute, so two at a time (tests/conftest.py says which are not beside each other).
-faults: $(READY)
-	$(BIN)/pytest -m nightly -n 2 --dist loadgroup --no-loadscope-reorder --timeout 3600 $(CLUSTERS)
-
-# What else takes long: tests of more than about a second, engines on their own, gpu.py's small setting,
-# statistics by simulation.
-slow: $(READY)
-	$(BIN)/pytest -m nightly --timeout 3600 $(addprefix --ignore=,$(CLUSTERS))
-
-lint: $(READY)
+check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,63 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.faults.fault_runs import Run
+
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
-
-
-ONE_AT_A_TIME = {
-    "engine": (
-        "faults/test_real_engine_faults.py",
-        "e2e/test_adapters_run.py",
-        "e2e/test_endpoint_run.py::test_a_real_server_is_the_endpoint",
-    ),
-    "cluster": (
-        "e2e/test_elastic.py",
-        "e2e/test_two_nodes.py",
-        "e2e/test_job_submit.py",
-        "e2e/test_spread_engine.py",
-    ),
-}
-"""Tests that no other of their kind may be beside, in their order: a real engine takes all cores,
-and Ray fixes some ports of a cluster."""
-
-
-def group_of(nodeid: str) -> tuple[str, int]:
-    """What a test is never apart from, and its place there. A module is one group, since its tests
-    share runs, but for `ONE_AT_A_TIME`."""
-    for kind, tests in ONE_AT_A_TIME.items():
-        for place, test in enumerate(tests):
-            if nodeid.removeprefix("tests/").startswith(test):
-                return kind, place
-    return nodeid.partition("::")[0], 0
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """``--dist loadgroup`` by `group_of`: xdist 3.8 finds no marked groups under pytest 9.2."""
-    if config.getvalue("dist") != "loadgroup":
-        return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Groups(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)[0]
-
-    return Groups(config, log)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where groups are handed out, the two large ones first, and each of them by its places."""
-    if not getattr(config.option, "loadgroup", False):
-        return
-    kinds = list(ONE_AT_A_TIME)
-
-    def order(item: pytest.Item) -> tuple[int, int]:
-        group, place = group_of(item.nodeid)
-        return (kinds.index(group), place) if group in kinds else (len(kinds), 0)
-
-    items.sort(key=order)
 
 
 def pytest_configure() -> None:
@@ -141,6 +89,43 @@ def shared_data() -> Path:
     if not (folder / "data_en").is_dir():
         pytest.skip("the full ACEBench data is not here; name its parent with ACE_RAY_SHARED")
     return folder
+
+
+@pytest.fixture(scope="session")
+def local_ray(quiet_environment: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """A local Ray for all tests of a session; yields the environment that joins it."""
+    pytest.importorskip("ray")
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
+    with subprocess.Popen(
+        [sys.executable, str(ROOT / "tests" / "local_ray.py")],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **token, "RAY_ADDRESS": "local"},
+    ) as head:
+        assert head.stdout is not None
+        address = next((line for line in head.stdout if line.startswith("address ")), "")
+        assert address, "no local Ray started"
+        yield {**token, "RAY_ADDRESS": address.split()[1]}
+        head.terminate()
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Makes runs of the fake engine, each a folder and a command of its own.
+
+    Their processes end with the test.
+    """
+    made: list[Run] = []
+
+    def make(output: str | None = None, **changes: Any) -> Run:
+        folder = tmp_path / f"{len(made)}"
+        folder.mkdir()
+        made.append(Run(folder, output, **changes))
+        return made[-1]
+
+    yield make
+    for run in made:
+        run.close()
 
 
 @dataclass(frozen=True)

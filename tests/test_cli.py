@@ -79,6 +79,8 @@ def run_config(config_file: Write, tmp_path: Path, s3: Any) -> Path:
     return config_file(limit=8, output=output, run_id="run", engine={"max_model_len": words[-1]})
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
 def test_a_run_lands_on_s3_and_goes_on_where_it_was(
     cli: Any, run_config: Path, s3: Any, tmp_path: Path

@@ -117,6 +117,7 @@ def test_all_unknown_keys_are_told_at_once_before_missing_ones(
     assert "missing" not in line
 
 
+@pytest.mark.nightly
 def test_what_can_be_named_is_listed(here: Any) -> None:
     benchmarks = json.loads(here("list", "--json").stdout)
     assert benchmarks["acebench"]["categories"] == 17

@@ -129,6 +129,7 @@ def test_no_name_of_a_config_is_a_secret_s() -> None:
     assert [name for name in sorted(names) if is_secret_name(name)] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("unit", ["a", "=", "a=", "://", "?a", "&", "Bearer ", "eyJ", "x-", "http://#",
                                   "-----BEGIN ", "A.", "'", "sk-", "--a ", "a: ",
                                   "://a:", "a-", "cookie", "authorization: "])  # fmt: skip
@@ -284,6 +285,7 @@ def with_sweep(checkout: Path) -> Path:
     return checkout
 
 
+@pytest.mark.nightly
 def test_all_code_of_this_checkout_travels() -> None:
     made = make_submission("evaluate", "configs/acebench.yaml", output="s3://b/p")
     sent = packed(made)

@@ -52,6 +52,7 @@ def test_every_key_says_what_it_means(generate: ModuleType) -> None:
     assert bare == []
 
 
+@pytest.mark.nightly
 def test_the_site_builds_and_links_lead(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(

@@ -26,6 +26,7 @@ ASKED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", NO_PATHS, ids=range(len(NO_PATHS)))
 @pytest.mark.parametrize(("name", "key", "more"), ASKED)
 def test_of_a_benchmark(name: str, key: str, more: dict[str, Any], text: str) -> None:

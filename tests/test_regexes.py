@@ -292,6 +292,7 @@ def check(found: Found) -> None:
                     call(given(LONG))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("found", all_patterns(), ids=lambda found: found.where)
 def test_it_is_linear(found: Found) -> None:
     check(found)

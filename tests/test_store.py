@@ -102,6 +102,7 @@ def test_checking_leaves_nothing_behind(store: Store) -> None:
         assert not Path(store.root).exists()
 
 
+@pytest.mark.nightly
 def test_readers_see_whole_objects_only(store: Store) -> None:
     sizes = [1 << 18, 1 << 16]
     store.put("a", b"0" * sizes[0])

@@ -103,6 +103,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 @settings(max_examples=400, deadline=None)
 @given(st.lists(PIECES, max_size=12).map("".join))
 def test_the_quick_reader_reads_what_the_parser_reads(inside: str) -> None:
@@ -174,6 +175,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_texts_end_soon(value: str) -> None:
     """None takes time out of proportion: a quadratic reading of these takes minutes."""

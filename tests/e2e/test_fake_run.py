@@ -19,6 +19,8 @@ from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 from tests.faults.fault_runs import Run, descendants, title_of
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
 
@@ -138,7 +140,6 @@ def test_resume_evaluates_only_what_is_pending(first, script):
     assert rows_of(run).num_rows == before.num_rows + 2
 
 
-@pytest.mark.nightly
 def test_a_manifests_config_runs_again_as_it_is_in_the_same_folder(first, script, tmp_path):
     _, facts = script
     _, run = first
@@ -149,7 +150,6 @@ def test_a_manifests_config_runs_again_as_it_is_in_the_same_folder(first, script
     assert facts["config"]["samples"] == resolved["samples"]
 
 
-@pytest.mark.nightly
 def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     path, _ = script
     output = f"s3://{s3.bucket}/e2e"
@@ -177,7 +177,6 @@ def test_s3_run_is_complete_and_fresh_starts_over(script, s3, tmp_path):
     assert sum(name.startswith("rows/part-") for name in names) == len(names) - 3
 
 
-@pytest.mark.nightly
 def test_a_cluster_that_is_held_but_for_a_fraction_of_a_cpu(tmp_path: Path) -> None:
     """Sandboxes, or served models, are there before the graph: nothing else may ask for a whole."""
     cpus = os.cpu_count() or 1

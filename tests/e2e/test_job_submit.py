@@ -18,6 +18,8 @@ import pytest
 
 from tests.e2e.ray_clusters import RAY, Cluster, running
 
+pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -72,7 +74,6 @@ def test_jobs_write_score_and_report_a_run(cluster, config, tmp_path):
     assert "Overall (workbook)" in said.partition("no verdict changed")[2]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("named", [True, False])
 @pytest.mark.parametrize(
     "token", [{"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0" * 64}]
@@ -121,7 +122,6 @@ def test_a_run_that_does_not_fit_is_refused(cluster, config, tmp_path):
     assert not list(tmp_path.glob("runs/*"))
 
 
-@pytest.mark.nightly
 def test_a_driver_beside_another_ray_ends_at_once(cluster, config):
     """What it leaves unreferenced at its end must not look for a Ray, and find this one."""
     env = {

@@ -32,6 +32,8 @@ def only_run(folder: Path) -> Path:
     return run
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_five_sums_go_through_every_command(here: Any, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -184,6 +186,8 @@ class Buggy(Benchmark):
 """
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("rows", "code"),
     [
@@ -204,6 +208,8 @@ def test_a_bug_in_every_row_ends_the_run_and_is_shown(
     assert "continues this run" not in ended.stderr
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_an_exception_in_some_rows_is_told_and_ends_nothing(here: Any, tmp_path: Path) -> None:
     code = {"run": "assert entry.id != '2', 'no two'", "check": "pass"}
     (tmp_path / "buggy.py").write_text(BUGGY.format(rows=5, **code))

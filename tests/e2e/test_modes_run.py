@@ -15,6 +15,8 @@ from ace_ray.run.storage.parts import read_ledger
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 WATERED = {"bed": "T3", "minutes": 20, "check_rain": False}
 LOCKED = '<tool_call>{"name": "lock_door", "arguments": {"door": "back", "arm_alarm": true}}'
 
@@ -65,7 +67,6 @@ def test_native_calls_are_offered_read_judged_and_labelled(tmp_path: Path) -> No
     assert manifest["identity"]["benchmarks"]["acebench"]["variant"] == "native"
 
 
-@pytest.mark.nightly
 def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: Path) -> None:
     """A model of which every answer is a right call in a fenced block, and the run reads none."""
     watered = json.dumps({"name": "greenhouse_water", "arguments": WATERED}, indent=2)
@@ -105,7 +106,6 @@ def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: 
         assert finding["text"][:60] in printed
 
 
-@pytest.mark.nightly
 def test_one_pass_is_read_as_several_formats(tmp_path: Path) -> None:
     replies = {"lock the back door": LOCKED}
     rows, store = run(

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Cli
 from tests.track.third_party import install
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 @pytest.fixture

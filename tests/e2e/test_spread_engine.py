@@ -15,7 +15,7 @@ import yaml
 
 from tests.e2e.ray_clusters import Cluster, running
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ import yaml
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 GROUPS = ["G1_tool", "G3_instruction"]
 ANSWER = '{"return_type": "give_answer", "final_answer": "42"}'
 FINISH = f"Thought: I know.\nAction: Finish\nAction Input: {ANSWER}"
@@ -38,7 +40,6 @@ def rows_of(runs: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: row["id"])
 
 
-@pytest.mark.nightly
 def test_a_second_run_comes_from_the_cache(cli: Any, tmp_path: Path) -> None:
     runs = {}
     for name, cache in (("first", "readwrite"), ("second", "read")):

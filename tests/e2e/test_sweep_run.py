@@ -23,7 +23,7 @@ from ace_ray.run.storage.parts import read_ledger
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.store import open_store
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 ROWS_OF_A_RUN = 3
 NAN = float("nan")

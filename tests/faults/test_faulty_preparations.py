@@ -11,7 +11,7 @@ from ace_ray.benchmarks.bfcl.data.loader import load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from tests.faults.fault_runs import Driver, Run
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 PACKAGE = UpstreamPackage.locate("mini")
 SCENARIO = next(iter(prerequisites(PACKAGE)))

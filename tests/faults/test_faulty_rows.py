@@ -10,6 +10,8 @@ import pytest
 from ace_ray.run.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
 from tests.faults.fault_runs import Driver, Run
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE = range(8)
 """Entries, by what the engine does on them."""
 
@@ -112,7 +114,6 @@ def test_each_end_of_an_engine_is_a_line_of_its_own(faulty):
         assert f"engine worker {death}" in driver.text
 
 
-@pytest.mark.nightly
 def test_a_row_that_hangs_each_time_is_quarantined(make_run):
     run = make_run()
     run.write(engine={"hang": {run.questions[6]: ""}}, stall_s=3.0)
@@ -123,7 +124,6 @@ def test_a_row_that_hangs_each_time_is_quarantined(make_run):
     assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
 
 
-@pytest.mark.nightly
 def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
     run = make_run()
     run.write(engine={"die": {run.questions[6]: ""}, "delay_s": 0.2})
@@ -135,7 +135,6 @@ def test_in_a_crowd_only_the_killer_is_quarantined(make_run):
         assert run.row(entry)["status"] == ("quarantined" if entry == 6 else "scored")
 
 
-@pytest.mark.nightly
 def test_a_row_that_kills_without_a_trace_is_pending_not_quarantined(make_run):
     """Nothing tells it from an operator who kills the engine each time."""
     run = make_run()
@@ -148,7 +147,6 @@ def test_a_row_that_kills_without_a_trace_is_pending_not_quarantined(make_run):
     assert {run.row(entry)["status"] for entry in range(12) if entry != 6} == {"scored"}
 
 
-@pytest.mark.nightly
 def test_a_row_that_crashes_the_worker_leaves_a_trace(make_run):
     run = make_run()
     run.write(engine={"abort": {run.questions[6]: ""}, "delay_s": 0.2})
@@ -161,7 +159,6 @@ def test_a_row_that_crashes_the_worker_leaves_a_trace(make_run):
     ] * 5
 
 
-@pytest.mark.nightly
 def test_engines_that_die_on_everything_end_the_run(make_run):
     run = make_run()
     run.write(engine={"die": {"": ""}})

@@ -9,6 +9,8 @@ import pytest
 
 from tests.faults.fault_runs import Driver, Run
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 OUTPUTS = {
     "10 MB of text": ["x", 10_000_000],
     "10 MB that looks like a call": ["[f(a='", 1_700_000],
@@ -77,7 +79,6 @@ def test_an_endless_generation_ends_at_its_deadline(hostile):
     assert "episode_timeout_s = 8" in row["error"]
 
 
-@pytest.mark.nightly
 def test_prompts_over_the_context_are_skipped(make_run):
     run = make_run()
     rows = run.to_the_end()

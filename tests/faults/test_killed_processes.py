@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 def test_checker_writer_worker_and_coordinator(make_run):

@@ -6,6 +6,8 @@ import pytest
 
 from tests.faults.fault_runs import Run
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 BENCHMARK = '''
 import os, signal
 from ace_ray.benchmarks.base import Benchmark
@@ -30,7 +32,6 @@ class Poison(Benchmark):
 '''
 
 
-@pytest.mark.nightly
 def test_a_row_that_kills_checkers(make_run, monkeypatch):
     run: Run = make_run()
     info = run.folder / "poison-1.dist-info"

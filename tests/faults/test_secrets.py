@@ -13,6 +13,7 @@ from ace_ray.store import open_store
 KEY = "sk-THIS-IS-A-SECRET-0123456789"
 
 
+@pytest.mark.ray
 @pytest.mark.nightly
 def test_keys_are_in_no_file_row_or_line(make_run, s3, monkeypatch):
     began = time.time()

@@ -9,6 +9,8 @@ import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
 PLACES = 16
 """At which two rows come in together, and each must leave by itself."""
 
@@ -31,7 +33,6 @@ def late_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["error_class"] == "EpisodeTimeout"]
 
 
-@pytest.mark.nightly
 def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     """Some end only when their time is over: by then all others have begun. There are enough to
     take every place with those that they came in with."""
@@ -45,7 +46,6 @@ def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     assert [row["id"] for row in rows if row["started_at"].timestamp() >= first_end] == []
 
 
-@pytest.mark.nightly
 def test_rows_that_had_ended_are_not_blamed_for_a_death(make_run):
     """They come again, since their block had not ended; but they are not isolated, and a death that
     was none of theirs is not counted among their attempts."""

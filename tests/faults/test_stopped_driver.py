@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-pytestmark = pytest.mark.nightly
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 
 def started(run) -> dict[str, object]:

@@ -55,6 +55,7 @@ def test_the_manifests_call_jobs_that_exist() -> None:
     assert all((ROOT / script).is_file() for script in called)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("script", ["evaluate", "sweep", "score", "report"])
 def test_a_job_says_what_it_takes(script: str) -> None:
     done = subprocess.run(

@@ -71,6 +71,7 @@ def test_a_stopped_job_has_time_to_end(prepared: dict[str, Any]) -> None:
     assert int(wait.rpartition("=")[2]) > RunConfig.model_fields["grace_s"].default + END_S
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_ray_start_knows_the_options(prepared: dict[str, Any]) -> None:
     from ray.scripts.scripts import start

@@ -68,6 +68,7 @@ class Job:
         return self.log.read_text() if self.log.exists() else ""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("code", "requeued"), [("0", False), ("2", False), ("75", True)])
 def test_the_code_is_the_command_s_and_75_is_queued_again(
     tmp_path: Path, code: str, requeued: bool

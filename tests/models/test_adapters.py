@@ -265,6 +265,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_adapters_on_a_real_engine_say_what_merged_weights_do(

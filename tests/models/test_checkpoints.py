@@ -104,6 +104,7 @@ class TestWhole:
             (tmp_path / "pytorch_model.bin").write_bytes(content)
             refused(tmp_path, r"pytorch_model\.bin")
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "others",
         [

@@ -17,6 +17,7 @@ def test_arguments_of_both_argument_classes_are_known() -> None:
     check_engine_args({"enable_log_requests": True, "kv_cache_memory_bytes": 1})
 
 
+@pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
     ("name", "value", "takes"),
@@ -38,6 +39,7 @@ def test_a_value_of_another_type_is_refused(name: str, value: object, takes: str
         check_engine_args({name: value})
 
 
+@pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -111,6 +113,7 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
     check_reasoning_parser("anything")
 
 
+@pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
     ("name", "value", "needed"),

@@ -317,6 +317,7 @@ def same_prompts(form: Format, online: Any, chats: Any = CHATS, **more: Any) -> 
         assert ours == theirs
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_prompt_is_the_servers(name: str, make_renderer: Make) -> None:
     family = FAMILIES[name]

@@ -121,6 +121,7 @@ LARGE = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", LARGE)
 def test_a_header_takes_little_memory(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "m.gguf"
@@ -146,6 +147,7 @@ def test_many_short_arrays_take_little_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("raw", "why"),
     [

@@ -46,6 +46,7 @@ def test_a_folder(tmp_path: Path, make_checkpoint: Make) -> None:
     assert size == Size((folder / "pytorch_model.bin").stat().st_size, None)
 
 
+@pytest.mark.nightly
 def test_a_prefix_before_and_after_it_is_fetched(
     tmp_path: Path, make_checkpoint: Make, s3: Any
 ) -> None:

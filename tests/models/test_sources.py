@@ -144,6 +144,7 @@ def test_a_file_in_a_package(
     assert resolve("package:weights_package/folder", None).kind == "folder"
 
 
+@pytest.mark.nightly
 def test_an_s3_prefix(model_folder: Make, s3: Any, cache: Path) -> None:
     folder = model_folder()
     uri = f"s3://{s3.bucket}/models/tiny"

@@ -200,12 +200,14 @@ def started(folder: Path, **engine: object) -> str:
     return causes[0]
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @CPU_ENGINE
 def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
     assert "max_model_len (99999)" in started(tiny_llama(tmp_path / "m"), max_model_len=99_999)
 
 
+@pytest.mark.engine
 @CPU_ENGINE
 @pytest.mark.nightly
 def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
@@ -213,6 +215,7 @@ def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], 
     assert "No available memory for the cache blocks" in line
 
 
+@pytest.mark.engine
 @CPU_ENGINE
 @pytest.mark.nightly
 def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Path):

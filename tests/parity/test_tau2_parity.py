@@ -53,6 +53,7 @@ def test_tools_and_prompts(comparison: Comparison) -> None:
     assert found.cases["system messages"] == 50 + 2 * 114 + 9
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SAMPLES)
 def test_gold_paths(comparison: Comparison, name: str) -> None:
     step = SAMPLES[name][0]

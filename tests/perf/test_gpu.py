@@ -211,6 +211,7 @@ class TestModels:
             measurements.swap()
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")
 @pytest.mark.timeout(3600)

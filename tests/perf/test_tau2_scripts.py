@@ -51,6 +51,7 @@ def played(benchmark: Benchmark, entry: Entry, text: str) -> tuple[Episode, Chat
     return asyncio.run(benchmark.run(entry, context)), model.asked
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("domain", ["airline", "telecom", "telecom_solo"])
 def test_a_scripted_episode_is_worth_1_whatever_the_model_says(
     perf: Callable[[str], ModuleType], domain: str
@@ -100,6 +101,7 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_memory_of_a_few_episodes() -> None:
@@ -110,6 +112,7 @@ def test_memory_of_a_few_episodes() -> None:
     assert re.search(r"\d KiB \| [\d,]+ KiB, \d+ ms", lines[1]), printed
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")
 @pytest.mark.timeout(1800)

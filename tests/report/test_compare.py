@@ -125,6 +125,7 @@ def test_verdicts_of_two_versions_are_refused_until_one_judges_both(tmp_path: Pa
     assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).differences == []
 
 
+@pytest.mark.nightly
 def test_other_declared_entries_are_refused_and_missing_rows_are_not(tmp_path: Path) -> None:
     runs = two(tmp_path, ROWS, WORSE[:15], missing=5)
     comparison = compare_runs(runs)
@@ -145,6 +146,7 @@ def test_without_declared_entries_the_stored_ones_count(tmp_path: Path) -> None:
         compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
 
 
+@pytest.mark.nightly
 def test_unscored_rows_are_left_out_and_counted(tmp_path: Path) -> None:
     failed = [row("en", "special_incomplete", i, status="infra_error") for i in range(3)]
     comparison = compare_runs(two(tmp_path, ROWS, [*failed, *WORSE[3:]]))
@@ -429,6 +431,7 @@ def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here
     assert said in ended.stderr
 
 
+@pytest.mark.nightly
 def test_the_baseline_by_folder(tmp_path: Path) -> None:
     two(tmp_path, ROWS, WORSE)
     text = run_compare([tmp_path / "a", tmp_path / "b"], baseline=f"{tmp_path / 'b'}/")

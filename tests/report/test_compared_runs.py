@@ -125,6 +125,7 @@ def test_steps_of_a_mixed_sweep_are_compared_with_steps(tree: dict[str, Any], mi
     assert f"and every other model, against {SMALL}, entry by entry" in page.text
 
 
+@pytest.mark.nightly
 def test_a_mixed_sweep_names_its_best_checkpoint(tree: dict[str, Any], mixed: Path) -> None:
     best = {(one["series"], one["group"]): one["chosen"] for one in tree["best"]}
     for group in ("Special", "Normal", "All"):

@@ -31,6 +31,7 @@ def test_the_best_run_is_chosen_on_one_half() -> None:
     assert 160 < half.sum() < 240
 
 
+@pytest.mark.nightly
 def test_the_winner_s_curse_is_gone_from_the_held_out_half() -> None:
     """Twenty equal runs: the best looks better than it is, but not on the entries held out."""
     rng = np.random.default_rng(1)

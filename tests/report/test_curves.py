@@ -166,6 +166,7 @@ def figure(**more: object) -> Curves:
     return Curves("f", "t", panels, **more)  # type: ignore[arg-type]
 
 
+@pytest.mark.nightly
 def test_the_band_and_the_axis_are_drawn() -> None:
     plain = draw(figure(), "svg")
     band = [(1.0, 0.4, 0.3, 0.5), (7.0, 0.6, 0.5, 0.7)]

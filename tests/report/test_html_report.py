@@ -98,6 +98,7 @@ def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
     assert 'class="state incomplete"' in results
 
 
+@pytest.mark.nightly
 def test_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
     text = report_page(write_run(tmp_path / "run", everything({})), out=tmp_path / "out").decode()
     is_sound(Page(text.encode()))
@@ -178,6 +179,7 @@ def test_provenance_has_all_that_moves_a_score(run: Path, content: bytes) -> Non
     assert str(run) in found
 
 
+@pytest.mark.nightly
 def test_a_long_manifest_is_cut_and_says_so(tmp_path: Path) -> None:
     extra = {"replies": {f"key {i}": "v" * 1000 for i in range(1000)}}
     folder = write_run(tmp_path / "run", ROWS[:20], extra_identity=extra)

@@ -137,6 +137,7 @@ def test_samples_are_no_further_evidence() -> None:
     assert (many.difference.n, many.difference.p) == (one.difference.n, one.difference.p)
 
 
+@pytest.mark.nightly
 def test_entries_of_one_task_are_no_further_evidence() -> None:
     """Five tasks asked four times each: five pieces of evidence, not twenty."""
     base, other = column([True] * 40), column([False] * 20 + [True] * 20)
@@ -208,6 +209,7 @@ def test_false_positives_are_rare() -> None:
     assert families <= 6
 
 
+@pytest.mark.nightly
 def test_a_true_difference_is_found() -> None:
     rng = np.random.default_rng(12)
     hard = chances(rng, 40)

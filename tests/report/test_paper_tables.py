@@ -186,6 +186,7 @@ def test_only_missing_rows_withhold_the_overall(tmp_path: Path) -> None:
     assert shares(line) == [100.0] * 8 + [None]
 
 
+@pytest.mark.nightly
 def test_variants_are_composed_from_runs_that_differ_in_nothing_else(tmp_path: Path) -> None:
     def run(name: str, variant: str, valid: int, **more: object) -> Path:
         rows = everything({"normal_preference": valid})

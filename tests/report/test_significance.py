@@ -190,6 +190,7 @@ class TestIntervalsOverClusters:
         once = interval(values, np.ones(10))  # type: ignore[operator]
         assert interval(4 * values, np.full(10, 4)) == pytest.approx(once)  # type: ignore[operator]
 
+    @pytest.mark.nightly
     def test_it_covers(self, interval: object) -> None:
         rng = np.random.default_rng(2)
         held = 0

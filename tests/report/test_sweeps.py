@@ -152,6 +152,7 @@ def test_a_damaged_sweep(
     assert not Path("unused").exists()
 
 
+@pytest.mark.nightly
 def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
     folder = write_sweep(tmp_path / "sweep", [], {"a": ROWS})
     spent = {"load": 3.0, "warm_up": 0.0, "generation": 5.5, "tool": 0.0, "idle": 1.0}

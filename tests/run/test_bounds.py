@@ -168,6 +168,7 @@ def test_a_footer_has_one_reading(raw: bytes, kind: int | None) -> None:
         fields.of(1, kind)
 
 
+@pytest.mark.nightly
 def test_a_small_part_takes_little_memory(tmp_path: Path) -> None:
     for name in ("parts: 600 MiB of one text", "parts: millions of rows"):
         folder = make_run(tmp_path / name[-4:].strip())
@@ -265,6 +266,7 @@ MERGES = "a: &a {x: 1}\n" + "".join(
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "text",
     [BOMB, MERGES, "a: &a [*a]", "a: &a {b: *a}", "[" * 5000, "{a: " * 5000, "x" * (2 << 20),

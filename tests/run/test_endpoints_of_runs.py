@@ -87,6 +87,7 @@ def test_an_address_with_a_secret_or_none_is_refused(url: str, here: Callable[..
     assert "abc" not in ended.stderr
 
 
+@pytest.mark.nightly
 def test_a_job_is_told_too() -> None:
     place = {"endpoint-url": "http://s3:9000", "region": None}
     made = submission_about("score", "s3://b/p/run", place=place)

@@ -123,6 +123,7 @@ def test_a_hostile_sweep_ends_in_a_line(
     assert all(isinstance(step, int) for step in steps)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith(("run.json", "summary.json"))])
 def test_readers_of_a_sweep_take_any_run(name: str, sound: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

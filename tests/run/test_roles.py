@@ -83,6 +83,7 @@ def test_a_served_role_that_is_offered_tools_needs_a_tool_parser(tmp_path: Path)
     assert "ace-ray list parsers" in line
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("offered")
 def test_the_tool_parser_of_a_served_model_is_that_of_its_family(tmp_path: Path) -> None:
     auto = {"tool_parser": "auto"}

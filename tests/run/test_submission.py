@@ -68,6 +68,7 @@ def test_a_config_of_the_checkout_goes_by_name() -> None:
     assert make_submission("evaluate", "acebench").entrypoint == made.entrypoint
 
 
+@pytest.mark.nightly
 def test_any_other_config_goes_as_text_with_its_options(config: Path) -> None:
     made = make_submission(
         "evaluate",
@@ -101,6 +102,7 @@ def test_hostile_text_stays_text(checkout: Path, tmp_path: Path, text: str) -> N
     assert echoed.stdout == f"--config-text={path.read_text()}\n"
 
 
+@pytest.mark.nightly
 def test_the_printed_line_does_the_same(config: Path) -> None:
     made = make_submission("evaluate", str(config), limit=3)
     words = shlex.split(made.command("http://head:8265", attempt=4))
@@ -143,6 +145,7 @@ def test_the_job_is_part_of_the_id(config: Path, checkout: Path) -> None:
     assert len({name.rpartition("-")[2] for name in ids}) == 2
 
 
+@pytest.mark.nightly
 def test_metadata_is_text(config: Path) -> None:
     metadata = make_submission("evaluate", str(config)).metadata(3)
     assert all(isinstance(value, str) and value for value in metadata.values())
@@ -236,6 +239,7 @@ def test_a_secret_is_refused_and_not_repeated(config: Path, override: str) -> No
     assert SECRET not in str(refused.value)
 
 
+@pytest.mark.nightly
 def test_names_of_variables_and_tokenizers_are_no_secrets(config: Path) -> None:
     user = "{endpoint: {url: 'http://x/v1', model: m, api_key_env: MY_KEY}}"
     overrides = [f"benchmarks.0.user={user}", "engine.tokenizer_mode=slow"]
@@ -318,6 +322,7 @@ class TestAboutARun:
         }
         assert len(others) == 4
 
+    @pytest.mark.nightly
     def test_metadata_names_the_run(self) -> None:
         metadata = submission_about("report", "s3://b/p/r").metadata(2)
         assert (metadata["job"], metadata["run"], metadata["attempt"]) == (
@@ -334,6 +339,7 @@ class TestAboutARun:
             submission_about("report", "s3://b/p/r", output=run)
 
 
+@pytest.mark.nightly
 def test_score_and_report_take_no_options_of_a_config(here: Any) -> None:
     done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run")
     assert done.code == 0, done.stderr

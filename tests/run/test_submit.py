@@ -257,6 +257,7 @@ def test_a_dead_address_is_one_line_and_leaves_the_environment(
     assert os.environ["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:8"
 
 
+@pytest.mark.nightly
 def test_a_bad_sweep_is_refused_before_anything_is_sent(here: Any, tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text("{benchmarks: [acebench], output: 's3://b/p'}")

@@ -57,6 +57,8 @@ def counts(state: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in state.items() if name != "pid"}
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_state_never_crosses_episodes(actors: tuple[Any, ...]) -> None:
     async def play() -> list[dict[str, Any]]:
         pool = SandboxPool(actors)
@@ -70,6 +72,8 @@ def test_state_never_crosses_episodes(actors: tuple[Any, ...]) -> None:
     assert asyncio.run(play()) == expected
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_killed_actors_episodes_go_on_where_they_were(actors: tuple[Any, ...]) -> None:
     async def play() -> None:
         pool = SandboxPool(actors)
@@ -89,6 +93,8 @@ def test_killed_actors_episodes_go_on_where_they_were(actors: tuple[Any, ...]) -
     asyncio.run(play())
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_call_in_flight_takes_effect_once(actors: tuple[Any, ...]) -> None:
     async def play() -> dict[str, Any]:
         session = await SandboxPool(actors).open(0)
@@ -103,6 +109,8 @@ def test_call_in_flight_takes_effect_once(actors: tuple[Any, ...]) -> None:
     assert asyncio.run(play()) == {"start": 0, "step": 1, "sleep": 1}
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
     actors: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +129,8 @@ def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
     asyncio.run(play())
 
 
+@pytest.mark.ray
+@pytest.mark.nightly
 def test_actors_that_stay_dead_end_the_row(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
     (actor,) = start_actors(Counter, 1, cpus=0.1)
 

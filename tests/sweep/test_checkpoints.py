@@ -79,6 +79,7 @@ class TestFind:
             (200, "llama3-8b-step_200"),
         ]
 
+    @pytest.mark.nightly
     @on_both
     def test_a_pattern(self, root: str, put: Put) -> None:
         for name in ("checkpoint-1", "checkpoint-2", "Checkpoint-3", "tmp-checkpoint-4", "step_5"):
@@ -189,6 +190,7 @@ class TestLacks:
         put("step_3", {**files, "optimizer.pt": b"w", "training_args.bin": b"w"})
         assert [bool(c.lacks) for c in find(root)] == [False, False, True]
 
+    @pytest.mark.nightly
     @on_both
     def test_what_lies_deeper_is_no_part(self, root: str, put: Put) -> None:
         put("step_1", {f"optimizer/{name}": data for name, data in WHOLE.items()})
@@ -199,6 +201,7 @@ class TestLacks:
         put("step_2", {"optimizer/shard-0.pt": b"another"})
         assert find(root)[0].state == before
 
+    @pytest.mark.nightly
     @on_both
     def test_shards_of_an_index(self, root: str, put: Put) -> None:
         files = {k: v for k, v in WHOLE.items() if k != "model.safetensors"}
@@ -242,6 +245,7 @@ class TestLacks:
 
 
 class TestState:
+    @pytest.mark.nightly
     @on_both
     def test_it_changes_with_every_file(self, root: str, put: Put) -> None:
         put("step_1")
@@ -286,6 +290,7 @@ class TestChosen:
     def test_all_together(self) -> None:
         assert self.of(**{"from": 20, "to": 80, "every": 2, "last": 3}) == [40, 60, 80]
 
+    @pytest.mark.nightly
     @on_both
     def test_where_they_lie(self, root: str, put: Put) -> None:
         for step in (100, 200, 300, 400, 500):

@@ -139,6 +139,7 @@ class TestRuns:
 
 
 class TestRefused:
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         ("changes", "match"),
         [

@@ -336,6 +336,7 @@ def sweep_of(random: random.Random, machine: Machine) -> list[SweepRun]:
 MACHINES = [CPU, Machine(0, None, slots=3, shared=True), ONE, Machine(3, 80.0), EIGHT]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.gpus or 'cpu'}-{m.slots}")
 @pytest.mark.parametrize("seed", range(25))
 def test_whatever_is_asked(machine: Machine, seed: int) -> None:

@@ -158,6 +158,7 @@ class TestSwapGroup:
         (other / "config.json").write_text(json.dumps({"model_type": "toy", **change}))
         assert of(one).swap_group != of(other).swap_group
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "name",
         [

@@ -52,6 +52,7 @@ def test_why_it_cannot_be_submitted_as_it_is(here: Any, config: Write) -> None:
     assert "not as a job as it is: output: 'here' is relative" in plan.stdout
 
 
+@pytest.mark.nightly
 def test_sizes_that_nobody_knows_are_named(
     here: Any, config: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -282,6 +282,7 @@ class TestToTheEnd:
         assert setup.lanes == []
         assert setup.ledger() == before
 
+    @pytest.mark.nightly
     def test_only_what_is_pending(self, setup: Setup) -> None:
         setup.save(1, 2, 3)
         setup.run()
@@ -291,6 +292,7 @@ class TestToTheEnd:
         assert setup.run() == 0
         assert setup.lanes == [["step 2", "step 4"]]
 
+    @pytest.mark.nightly
     def test_which_are_taken_may_change(self, setup: Setup) -> None:
         setup.save(1, 2, 3, 4)
         assert setup.run(last=1) == 0
@@ -343,6 +345,7 @@ class TestToTheEnd:
         assert setup.most_at_once == 1
         assert set(setup.states().values()) == {"complete"}
 
+    @pytest.mark.nightly
     def test_a_finished_one_that_falls_apart_stands_once(self, setup: Setup) -> None:
         """A cleaner has got half of it; its result is there."""
         setup.save(1, 2)
@@ -358,6 +361,7 @@ class TestToTheEnd:
         setup.tear(3)
         assert setup.run() == 1
 
+    @pytest.mark.nightly
     def test_finished_runs_stay_in_the_ledger(self, setup: Setup) -> None:
         """Their checkpoints were removed, or others are asked for."""
         setup.save(1, 2, 3)
@@ -385,6 +389,7 @@ class TestToTheEnd:
         assert setup.lanes == [["step 50"]]
         assert list(setup.ledger()) == ["step 10", "step 30", "step 50"]
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"runs": [{"a": 1}]}'])
     def test_a_ledger_that_is_none_is_made_anew(self, setup: Setup, content: bytes) -> None:
         setup.save(1)
@@ -576,6 +581,7 @@ class TestEarly:
         assert setup.run(**self.early()) == 0
         assert any("step 20: its comparison cannot be looked at" in said for said in setup.said)
 
+    @pytest.mark.nightly
     def test_what_others_are_compared_with_begins_first(self, setup: Setup) -> None:
         """Though its lane is the shorter one, and longer ones begin first."""
         setup.save(10, 20, 30)
@@ -604,6 +610,7 @@ class TestEarly:
         assert sorted(setup.lanes) == [["a", "c"], ["b", "d"]]
         assert set(setup.states().values()) == {"decided"}
 
+    @pytest.mark.nightly
     def test_one_that_comes_later_may_be_the_best(self, setup: Setup) -> None:
         def script(lane: FakeLane) -> None:
             if any(run.step == 20 for run in lane.lane.runs) and not repaired:
@@ -627,6 +634,7 @@ class TestEarly:
         assert setup.run(**self.early()) == 0
         assert set(setup.states().values()) == {"decided"}
 
+    @pytest.mark.nightly
     def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
         setup.save(10, 20)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
@@ -639,6 +647,7 @@ class TestEarly:
 
 
 class TestWhatFails:
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         ("steps", "bad", "attempts", "note", "lanes"),
         [
@@ -735,6 +744,7 @@ class TestWhatFails:
         assert setup.run() == 0
         assert len(setup.lanes) == 3
 
+    @pytest.mark.nightly
     def test_one_that_kills_its_lane_takes_nobody_along(self, setup: Setup) -> None:
         """Nobody else's attempts are used up by it, and nobody waits behind it for ever."""
         setup.script = scripted(step_2=die)
@@ -811,6 +821,7 @@ class TestWhatFails:
         assert left == []
         assert set(setup.states().values()) == {"complete"}
 
+    @pytest.mark.nightly
     def test_the_store_is_away_for_too_long(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -888,6 +899,7 @@ class TestWhatFails:
 
 
 class TestRefused:
+    @pytest.mark.nightly
     def test_a_torn_checkpoint(self, setup: Setup) -> None:
         setup.save(1, 2, 3)
         setup.tear(2)
@@ -938,6 +950,7 @@ class TestRefused:
         with pytest.raises(UserError, match="its weights need about"):
             setup.sweep()
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "changes",
         [
@@ -958,6 +971,7 @@ class TestRefused:
         assert setup.lanes == []
         assert {item.path: item.etag for item in setup.folder.list()} == held
 
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "content", [b"", b"{", b"[]", b"{}", b"3", b'{"identity": 3}', b"\xff"]
     )
@@ -1047,6 +1061,7 @@ class TestPlaces:
 
 
 class TestStopping:
+    @pytest.mark.nightly
     @pytest.mark.parametrize(
         ("signals", "ends", "state", "note"),
         [

@@ -48,6 +48,7 @@ def points() -> dict[str, list[tuple[int, float]]]:
     }
 
 
+@pytest.mark.nightly
 def test_each_point_is_sent_once(here: Any, tmp_path: Path, database: Path) -> None:
     from trackio.sqlite_storage import SQLiteStorage
 

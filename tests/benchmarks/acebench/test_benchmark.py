@@ -58,6 +58,7 @@ def test_what_is_not_comparable_and_why(
     assert said == f"not comparable with the leaderboard: {reason}"
 
 
+@pytest.mark.nightly
 def test_a_changed_copy_is_not_comparable(shared_data: Path, tmp_path: Path) -> None:
     for part in ("data_en", "upstream"):
         shutil.copytree(shared_data / part, tmp_path / part)

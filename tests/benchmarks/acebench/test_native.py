@@ -428,9 +428,11 @@ def test_mini_tools_are_valid_and_their_gold_answers_fit(mini: list[Entry]) -> N
             validator.check_schema(tool["function"]["parameters"])
 
 
+@pytest.mark.nightly
 def test_published_tools_are_valid(shared_data: Path) -> None:
     assert valid_schemas(load(shared_data)) == 7567
 
 
+@pytest.mark.nightly
 def test_published_gold_answers_fit_their_tools(shared_data: Path) -> None:
     assert contradictory(load(shared_data)) == CONTRADICTORY.keys()

@@ -59,6 +59,7 @@ def test_the_published_functions_stay_as_they_are() -> None:
         assert json.dumps(entry.data) == before
 
 
+@pytest.mark.nightly
 def test_tools_of_the_published_data(bfcl_copy: UpstreamPackage) -> None:
     check_copy(bfcl_copy)
 

@@ -109,6 +109,7 @@ def test_all_six_groups(tmp_path: Path) -> None:
     assert set(made(tmp_path, apis=["simulator"], judge="none").roles()) == {"simulator"}
 
 
+@pytest.mark.nightly
 def test_the_published_queries_load(shared_data: Path, tmp_path: Path) -> None:
     folder = shared_data.parent / "stabletoolbench"
     benchmark = made(tmp_path, data=str(folder))

@@ -116,6 +116,7 @@ def test_a_split_that_is_not_there(copy: Path) -> None:
         made(data=str(copy), domains=["airline"]).dataset()
 
 
+@pytest.mark.nightly
 def test_splits() -> None:
     assert len(made(domains=["airline", "retail"], split="test").dataset()) == 60
     benchmark = made(domains=["airline", "telecom"], split={"airline": "test"})

@@ -42,6 +42,7 @@ def test_each_is_quarantined(where: str, count: int, most: int, size: int, shuff
         assert row["attempts"] == costs[row_id]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize(("most", "size"), [(64, 16), (1, 1)])
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from perf.accidents import simulated
 RUNS, ROWS = 30, 10_000
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("minutes", [1, 5, 20])
 def test_no_innocent_row_is_quarantined(minutes: float) -> None:
     for run in simulated(RUNS, rows=ROWS, minutes=minutes, killers=2):

@@ -45,6 +45,7 @@ def shared_core() -> Iterator[None]:
     rival.join()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("shared_core")
 def test_a_core_that_others_have_is_not_counted() -> None:

@@ -126,6 +126,7 @@ def test_workers_that_may_come_find_rows(
     assert found.most * workers <= rows // 2 or workers == limit, "others find half of them"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("workers", [1, 2, 3, 16])
 @pytest.mark.parametrize("rows", [1, 5, 63, 64, 700, 5_000, 300_000])
 @pytest.mark.parametrize("max_num_seqs", [1, 8, 32, 256, 1024])

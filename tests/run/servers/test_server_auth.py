@@ -137,6 +137,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_vllms_server_answers_health_alone_without_the_key() -> None:

@@ -443,6 +443,7 @@ def test_the_lease_beats(store: Store, fast: None, held: Any) -> None:
     assert lease.lost == ""
 
 
+@pytest.mark.nightly
 def test_a_lease_that_is_given_back_beats_no_more(store: Store, fast: None) -> None:
     for _ in range(2):
         lease = Lease.acquire(store, pytest.fail)
@@ -569,6 +570,7 @@ def test_a_renewal_whose_answer_was_lost_is_ours(failing: Any) -> None:
     assert failing.inner.get(LEASE) is None
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mood", ["away", "answer lost", "repeated"])
 def test_an_outage_is_survived(failing: Any, fast: None, mood: str) -> None:
     lease = Lease.acquire(failing, pytest.fail)

@@ -247,6 +247,7 @@ NO_PARTS: dict[str, bytes] = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", NO_PARTS)
 def test_what_is_no_part_is_named_and_its_rows_are_pending(store: Store, kind: str) -> None:
     put(store, EARLY, table(("a", "scored")))
@@ -274,6 +275,7 @@ def test_files_that_are_no_parquet_are_none_of_its_business(local: LocalStore) -
     assert (ids(ledger), ledger.ignored) == (["a"], {})
 
 
+@pytest.mark.nightly
 def test_a_part_torn_anywhere_is_ignored(local: LocalStore) -> None:
     """A crash of a file system may leave any beginning of a file."""
     put(local, EARLY, table(("a", "scored")))

@@ -69,6 +69,7 @@ HOSTILE: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
 def test_any_json_value_gets_a_verdict(value: Any) -> None:
     for entry in load(MINI, languages=["en"], categories=["agent_multi_step"])[:2]:

@@ -43,6 +43,7 @@ def error_type(group: dict[str, Any], message: str) -> str:
     return check(entry, message)["strict"].error_type or "valid"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("group", "message", "expected"),
     [(group, message, expected) for _, group, _, message, expected in _DECIDED],

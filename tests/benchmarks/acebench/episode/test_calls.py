@@ -231,6 +231,7 @@ def test_fixed_reports_what_is_not_literal(text: str, words: str) -> None:
     assert words in call.problem
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("protocol", ["official", "fixed"])
 @pytest.mark.parametrize(
     "text",

@@ -252,6 +252,7 @@ class TestRealCopy:
             found = _checked(entry, turns, sources, docs)
             assert [found[rules].valid for rules in ("official", "strict")] == [valid, valid]
 
+    @pytest.mark.nightly
     def test_no_key_fails_for_want_of_a_module(
         self, bfcl_copy: UpstreamPackage, sources: ToolSources
     ) -> None:

@@ -76,6 +76,7 @@ def refused(match: str, spec: str | Path, *categories: str) -> str:
     return line
 
 
+@pytest.mark.nightly
 def test_the_published_data_have_the_studied_counts(bfcl_copy: UpstreamPackage) -> None:
     entries = load(bfcl_copy)
     assert Counter(entry.category for entry in entries) == COUNTS

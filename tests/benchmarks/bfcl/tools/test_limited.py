@@ -109,6 +109,7 @@ def test_a_state_that_takes_too_much_to_record_is_none() -> None:
     assert step(environment, "add(by=1)") == ['{"total": 12}'], "the row goes on"
 
 
+@pytest.mark.nightly
 def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
     other, environment = opened(), opened()
     step(other, "add(by=5)")
@@ -159,6 +160,7 @@ def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
         environment.call("execute", {"text": "add(by=1)"})
 
 
+@pytest.mark.nightly
 def test_a_process_that_has_grown_takes_no_newcomer() -> None:
     other, environment = opened(), opened()
     (before,) = processes()

@@ -166,6 +166,7 @@ def test_classes_that_the_user_named_run_and_reach_nothing(
     assert not marker.exists()
 
 
+@pytest.mark.nightly
 def test_a_run_is_scored_with_data_that_the_user_names(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

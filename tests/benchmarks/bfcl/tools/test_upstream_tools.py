@@ -190,6 +190,7 @@ class TestFiles:
             assert "budget" in tools.execute(f"echo({nested})")
         assert "budget" in tools.execute("pwd()")
 
+    @pytest.mark.nightly
     def test_looking_at_a_directory_in_itself_counts(self, open_class: Open) -> None:
         tools = open_class("GorillaFileSystem")
         tools.step([f"touch('f{n}')" for n in range(1_000)] + ["mkdir('a')", "cp('a', 'a')"])

@@ -256,6 +256,7 @@ def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
         assert ("schema_sha256" in simulator.identity()) is bool(wanted)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("text", "follows"),
     [

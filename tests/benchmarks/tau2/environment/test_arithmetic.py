@@ -25,6 +25,7 @@ def outcome(function: Any, text: str) -> tuple[str, str]:
         return type(error).__name__, str(error).partition("; perhaps")[0]
 
 
+@pytest.mark.nightly
 def test_random_texts_are_as_python_has_them() -> None:
     draw = random.Random(3)
     kinds: set[str] = set()

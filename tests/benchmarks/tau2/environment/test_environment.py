@@ -204,6 +204,7 @@ def test_ids_that_upstream_draws_are_the_same_again(telecom: ToolSources) -> Non
     assert call(telecom, refuel, look) == call(telecom, refuel, look)
 
 
+@pytest.mark.nightly
 def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> None:
     strange = replace(airline, sha256="0" * 64)
     with pytest.raises(UserError, match="only the stored run names them"):

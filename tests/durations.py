@@ -1,0 +1,31 @@
+"""List the unmarked tests that take 3 s or more.
+
+Reads what ``pytest --durations=0 -m "not (ray or engine or nightly)"`` printed, from files that are
+named or from stdin. Exits with 1 when there are any.
+"""
+
+from __future__ import annotations
+
+import fileinput
+import re
+import sys
+from collections import Counter
+
+MOST_S = 3.0
+LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
+
+
+def slow(lines: list[str]) -> list[tuple[str, float]]:
+    """Sum set-up, call and teardown of each test; return tests of `MOST_S` and more, slowest first."""
+    seconds = Counter[str]()
+    for line in lines:
+        if found := LINE.match(line.strip()):
+            seconds[found[2]] += float(found[1])
+    return [(test, took) for test, took in seconds.most_common() if took >= MOST_S]
+
+
+if __name__ == "__main__":
+    found = slow(list(fileinput.input()))
+    for test, took in found:
+        print(f"{took:6.1f} s  {test}")
+    sys.exit(bool(found))

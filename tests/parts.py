@@ -1,0 +1,87 @@
+"""Run the tests in parts, one after another, and say what each part took.
+
+``python tests/parts.py`` runs the parts of `TEST` (`make test`), with ``--all`` those of `ALL`
+(`make test-all`), else the parts that are named. Exits with 1 when a part failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+
+TWO = ["-n", "2"]
+# The tests of a file share runs, so one process has them all.
+TWO_BY_FILE = [*TWO, "--dist", "loadfile"]
+PATIENT = ["--timeout", "3600"]
+
+TESTS = {
+    "fast": [*TWO, "-m", "not (ray or engine or nightly)"],
+    "runs": ["-m", "(ray or engine) and not nightly"],
+    "slow": [*TWO, *PATIENT, "-m", "nightly and not (ray or engine)"],
+    # Whole runs wait more than they compute.
+    "long runs": [*TWO_BY_FILE, *PATIENT, "-m", "ray and nightly and not cluster"],
+    # Ray fixes some ports of a cluster, and an engine takes all cores: one after another.
+    "clusters": [*PATIENT, "-m", "cluster"],
+    "engines": [*PATIENT, "-m", "engine and nightly"],
+}
+"""Arguments of pytest, by part. Each test is in exactly one part."""
+
+COMMANDS = {name: [sys.executable, "-m", "pytest", *given] for name, given in TESTS.items()}
+COMMANDS["docs"] = ["make", "docs"]
+
+TEST = ("fast", "runs")
+ALL = tuple(COMMANDS)
+LAST_LINE = re.compile(r"^=+ (.*\d+ (?:passed|failed|error|skipped).*) in [\d.]+s.*=+$")
+NO_TESTS = 5
+"""pytest's exit code."""
+
+
+def run(part: str) -> tuple[bool, Counter[str], float]:
+    """Run one part and pass on what it prints; return success, its counts and its seconds."""
+    print(f"\n{part}: {' '.join(COMMANDS[part])}", flush=True)
+    began, counts = time.monotonic(), Counter[str]()
+    command = COMMANDS[part]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdout is not None
+        last = b""
+        while piece := process.stdout.read(4096):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            last = (last + piece)[-4096:]
+    for line in last.decode(errors="replace").splitlines():
+        if found := LAST_LINE.match(line):
+            counts = Counter({w: int(n) for n, w in re.findall(r"(\d+) (\w+)", found[1])})
+    return process.returncode in (0, NO_TESTS), counts, time.monotonic() - began
+
+
+def told(counts: Counter[str]) -> str:
+    words = [f"{n:,} {word}" for word, n in counts.items() if word != "deselected"]
+    return ", ".join(words) or "no tests"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the tests in parts.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(ALL))
+    parser.add_argument("--all", action="store_true", help="every part")
+    asked = parser.parse_args()
+    if unknown := [part for part in asked.parts if part not in ALL]:
+        parser.error(f"no part is called {unknown[0]!r}: {', '.join(ALL)}")
+    parts = ALL if asked.all else tuple(asked.parts) or TEST
+    lines, total, seconds, good = [], Counter[str](), 0.0, True
+    for part in parts:
+        passed, counts, took = run(part)
+        ended = told(counts) if part in TESTS else ("built" if passed else "failed")
+        lines.append(f"  {part:<10} {took:6.0f} s   {ended}" + ("" if passed else "   FAILED"))
+        total, seconds, good = total + counts, seconds + took, good and passed
+    print("\n" + "\n".join(lines))
+    verdict = "all tests passed" if good else "SOME TESTS FAILED"
+    print(f"{verdict}: {told(total)} in {seconds:.0f} s")
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()
