@@ -16,7 +16,7 @@ LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
 
 
 def slow(lines: list[str]) -> list[tuple[str, float]]:
-    """Sum set-up, call and teardown of each test; return tests of `MOST_S` and more, slowest first."""
+    """Sum each test's set-up, call and teardown; return those of `MOST_S` or more, slowest first."""
     seconds = Counter[str]()
     for line in lines:
         if found := LINE.match(line.strip()):
@@ -25,7 +25,8 @@ def slow(lines: list[str]) -> list[tuple[str, float]]:
 
 
 if __name__ == "__main__":
-    found = slow(list(fileinput.input()))
+    with fileinput.input() as lines:
+        found = slow(list(lines))
     for test, took in found:
         print(f"{took:6.1f} s  {test}")
     sys.exit(bool(found))
