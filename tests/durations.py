@@ -16,7 +16,7 @@ LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
 
 
 def slow(lines: list[str]) -> list[tuple[str, float]]:
-    """Sum each test's set-up, call and teardown; return those of `MOST_S` or more, slowest first."""
+    """Sum set-up, call and teardown of each test; return the slow ones, slowest first."""
     seconds = Counter[str]()
     for line in lines:
         if found := LINE.match(line.strip()):
