@@ -1,8 +1,8 @@
 """Simulated runs in which engines die by accident and by rows: only killers are quarantined.
 
 The package's own `Isolation` on simulated engines: one worker, 64 rows at work, rows of
-exponentially distributed length, accidents as a Poisson process. An accident is recognised as coming
-from outside (a preempted node, a kill) or looks like the engine's own crash. Killers crash the
+exponentially distributed length, accidents as a Poisson process. An accident is recognised as one
+from outside (a preempted node, a kill), or it looks like the engine's own crash. Killers crash the
 engine in the middle of their work, each time.
 """
 
