@@ -18,7 +18,7 @@ from tests.text_readers import READERS, checks_and_golds
 
 TEXTS, SEED = 5_000, 0
 GROWTH_MIB = 1_024
-"""By which the peak memory of the process may grow."""
+"""Maximum growth of the peak memory of the process."""
 
 WORDS = """
 True False None null true NaN Infinity not and or if else lambda for in is await new var async

@@ -28,8 +28,8 @@ class Simulation:
     Args:
         minutes: between accidents, on average.
         seconds: of work on a row, on average.
-        start_s: until an engine has started; an accident meanwhile takes no row along.
-        recognised: whether accidents are told from the engine's own crashes.
+        start_s: until an engine has started; an accident meanwhile hits no row.
+        recognised: True if accidents can be told from the engine's own crashes.
     """
 
     def __init__(
