@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import GENERATION, SPECIAL
@@ -36,7 +37,7 @@ from ace_ray.records import Entry, Verdict
 from ace_ray.sandbox.attempts import end_processes
 
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
-Check = Callable[[], dict[str, Verdict]]
+Check = Callable[[], Mapping[str, Verdict]]
 """Judges one output."""
 
 
@@ -77,7 +78,7 @@ def _special_outputs(entry: Entry) -> list[str]:
 def acebench(folder: str) -> Iterator[Check]:
     for entry in load_acebench(locate(folder), categories=GENERATION):
         for output in outputs(entry):
-            yield lambda entry=entry, output=output: check(entry, output)
+            yield partial(check, entry, output)
 
 
 def bfcl_single(copy: UpstreamPackage) -> Iterator[Check]:
@@ -87,8 +88,7 @@ def bfcl_single(copy: UpstreamPackage) -> Iterator[Check]:
     for entry in load(copy, python):
         functions = entry.data["function"]
         answer = Answer(gold_text(entry.gold, functions))
-        asked = (entry.category, functions, entry.gold, answer)
-        yield lambda asked=asked: check_single(*asked)
+        yield partial(check_single, entry.category, functions, entry.gold, answer)
 
 
 def bfcl_multi_turn(copy: UpstreamPackage) -> Iterator[Check]:
@@ -104,7 +104,7 @@ def bfcl_multi_turn(copy: UpstreamPackage) -> Iterator[Check]:
             [*(Answer(f"[{named_call(call, names)}]") for call in turn), Answer("Done.")]
             for turn in entry.gold
         ]
-        yield lambda entry=entry, turns=turns: check_multi_turn(entry, turns, "", sources, docs)
+        yield partial(check_multi_turn, entry, turns, "", sources, docs)
 
 
 def measure(name: str, checks: list[Check], seconds: float, target: float) -> bool:

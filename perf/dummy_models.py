@@ -146,7 +146,7 @@ def write_weights(folder: Path, shape: Shape, seed: int, shard_bytes: int = SHAR
     generator = torch.Generator().manual_seed(seed)
     pool = (torch.randn(1 << 24, generator=generator) * SPREAD).to(torch.bfloat16)
     shards = list(_shards(shape, shard_bytes))
-    placed = {}
+    placed: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
         tensors = {}

@@ -116,7 +116,7 @@ def checks_and_golds() -> tuple[dict[str, Reader], list[str]]:
             turns = [[text, "Done."] for _ in entry.gold]
             bfcl.check(entry, Episode(state={"turns": turns, "ended": ""}))
 
-    checks = {
+    checks: dict[str, Reader] = {
         "ACEBench, check": check_ace,
         "BFCL, check": check_bfcl,
         "BFCL, multi-turn check": check_conversation,
