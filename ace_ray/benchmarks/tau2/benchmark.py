@@ -18,8 +18,7 @@ from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Unread, texts_of
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
-from ace_ray.benchmarks.tau2.check import judge
-from ace_ray.benchmarks.tau2.check.verdicts import NO_JUDGE, STOPS, verdicts
+from ace_ray.benchmarks.tau2.check.verdicts import verdicts
 from ace_ray.benchmarks.tau2.data.loader import load, policy
 from ace_ray.benchmarks.tau2.data.tasks import UserScenario
 from ace_ray.benchmarks.tau2.data.upstream_package import (
@@ -78,7 +77,7 @@ class Tau2(Benchmark):
     def __init__(self, options: TauOptions) -> None:
         super().__init__(options)
         check(options)
-        self._package = UpstreamPackage.locate(options.data, asked_version=options.version)
+        self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
         # Read here and not where they are used: workers have no copy of the data.
@@ -93,8 +92,6 @@ class Tau2(Benchmark):
         self._roles: dict[str, Role] = {}
         if any(one.has_user for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
-        if options.judge != "none":
-            self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
 
     # What is asked.
 
@@ -130,8 +127,6 @@ class Tau2(Benchmark):
         }
         if options.mode == "prompt":
             protocol["text_protocol_sha256"] = PROTOCOL_SHA256
-        if "judge" in self._roles:
-            protocol["judge"] = judge.IDENTITY
         return {
             "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
@@ -185,14 +180,9 @@ class Tau2(Benchmark):
             "errors": rollout.errors,
             "before": before,
             "end": after,
-            "judge": None,
         }
         if category.has_user:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
-        expectations = (entry.gold or {}).get("nl_assertions")
-        over = ended in STOPS or (rollout.stopped and ended == "max_steps")
-        if "judge" in self._roles and over and expectations and _needs_judge(entry):
-            state["judge"] = await judge.judge(context, rollout.trajectory, expectations)
         context.episode.state = state
         return context.episode
 
@@ -208,7 +198,7 @@ class Tau2(Benchmark):
         return self._roles
 
     def role_sampling(self, role: str) -> Sampling:
-        return judge.SAMPLING if role == "judge" else Sampling(max_tokens=USER_TOKENS)
+        return Sampling(max_tokens=USER_TOKENS)
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         return [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]
@@ -265,25 +255,12 @@ class Tau2(Benchmark):
         return (before, end) if isinstance(before, Mapping) and isinstance(end, Mapping) else None
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        not_judged = 0
-
-        def counted() -> Iterator[ScoredRow]:
-            nonlocal not_judged
-            for row in rows:
-                verdict = row.verdicts.get("official")
-                not_judged += bool(verdict and verdict.metrics.get("not_judged"))
-                yield row
-
-        summary = self.statistics(counted(), max_unscored)
-        missing = {}
-        if not_judged:
-            missing["nl_assertion"] = {"rows": not_judged, "reason": NO_JUDGE}
+        summary = self.statistics(rows, max_unscored)
         return {
             "mode": self._options.mode,
             "version": self._package.version,
             "policy": self._options.policy,
-            "not_judged": missing,
-            "comparable": self._comparable(not_judged),
+            "comparable": self._comparable(),
             **summary,
             **self.tables(summary),
         }
@@ -406,8 +383,8 @@ class Tau2(Benchmark):
 
     # What a run says of itself.
 
-    def _comparable(self, not_judged: int) -> str:
-        reasons = list(self._differences(not_judged))
+    def _comparable(self) -> str:
+        reasons = list(self._differences())
         if reasons:
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
@@ -416,7 +393,7 @@ class Tau2(Benchmark):
             "those of other versions of tau2-bench"
         )
 
-    def _differences(self, not_judged: int) -> Iterator[str]:
+    def _differences(self) -> Iterator[str]:
         options = self._options
         if content_sha256(self._package) != OFFICIAL_SHA256:
             yield "data, prompts or tools are not those of the published package"
@@ -435,8 +412,6 @@ class Tau2(Benchmark):
             yield "categories besides airline, retail and telecom are not ranked there"
         if any(one.solo for one in self._categories):
             yield "in solo mode upstream forces each answer to be a call, which is not done here"
-        if not_judged:
-            yield f"expectations of {not_judged} rows were not judged: {NO_JUDGE}"
 
     def _domain_name(self, category: Category) -> str:
         workflow = category.domain == "telecom" and self._options.policy == "workflow"
@@ -466,7 +441,3 @@ def _model_name(summary: Mapping[str, Any]) -> str:
 
 def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
     return (entry.data.get("initial_state") or {}).get("message_history") or ()
-
-
-def _needs_judge(entry: Entry) -> bool:
-    return "NL_ASSERTION" in (entry.gold or {}).get("reward_basis", ())

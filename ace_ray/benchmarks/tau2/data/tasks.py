@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ace_ray.errors import UserError
 
 Side = Literal["user", "assistant"]
-Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
+Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
+"""Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it."""
 
 
 class Part(BaseModel):
@@ -77,7 +78,6 @@ class Criteria(Part):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
-    nl_assertions: list[str] | None = None
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 

@@ -135,18 +135,6 @@ def test_by_upstreams_hash_and_by_value() -> None:
     assert strict_parts(criteria, judged, replay, solo=False).reward == 1
 
 
-def test_expectations_without_a_judge_are_left_out() -> None:
-    criteria = {"nl_assertions": ["be nice"], "reward_basis": ["DB", "NL_ASSERTION"]}
-    judged = Judged("user_stop", True, [])
-    found = official_parts(criteria, judged, FINE)
-    assert (found.reward, list(found.not_judged)) == (1, ["NL_ASSERTION"])
-    for met, reward in (([True], 1), ([False], 0)):
-        told_by = Judged("user_stop", True, [], met)
-        assert official_parts(criteria, told_by, FINE).reward == reward
-    # Of a basis without them they say nothing.
-    assert not official_parts({**criteria, "reward_basis": ["DB"]}, judged, FINE).not_judged
-
-
 @pytest.fixture(scope="module")
 def benchmark(package: object) -> Tau2:
     return made(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
