@@ -70,9 +70,9 @@ class Tools:
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
-    def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
+    def op_broke(self, attempt: _Attempt, name: str) -> None:
         """Take what a call that broke the limits of a process costs its attempt."""
-        attempt.environments[name].broke(chars)
+        attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
         return attempt.environments[name].state()
