@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     initial_state = InitialState({"MathAPI": ("add",)})
     through = rate(LimitedEnvironment(sources, initial_state).call, options.calls_s)
 
-    # Budgets count calls: fresh environments.
+    # Fresh environments: one has processor time for a conversation only.
     def fresh(name: str, arguments: Mapping[str, Any]) -> Any:
         return open_environment(sources, initial_state).call(name, arguments)
 

@@ -27,7 +27,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
-from ace_ray.benchmarks.second_reading import Unread
+from ace_ray.benchmarks.second_reading import Answers
 from ace_ray.benchmarks.transcript import Step, of_messages
 from ace_ray.config import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
@@ -89,11 +89,10 @@ class Benchmark(ABC):
         """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
         arguments. The output is hostile; an exception leaves the row without a verdict."""
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
-        """The answers in which `check` finds no call, to be read a second time in the formats that
-        models are known to write (docs/results.md); None where it finds one, or answers hold none.
-        As stateless as `check`."""
-        return None
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        """The answers in which `check` finds no call, to be looked into for calls in the formats
+        that models are known to write (docs/results.md). As stateless as `check`."""
+        return ()
 
     # How an entry is put to the model.
 

@@ -6,7 +6,7 @@ Layers, each usable alone:
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
 - `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic;
   `lenient`: as the decoder reads it that several evaluators share;
-- `known`: the formats in which models write calls; `schema_values`: types of XML parameters.
+- `known`: the formats in which models write calls.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
 """

@@ -19,6 +19,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
     data_sha256,
 )
+from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
@@ -40,7 +41,6 @@ from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.benchmarks.bfcl.unread import unread_conversation, unread_single
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output
@@ -51,7 +51,7 @@ from ace_ray.benchmarks.results import (
     Score,
     ScoredRow,
 )
-from ace_ray.benchmarks.second_reading import Unread
+from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
@@ -263,15 +263,15 @@ class BFCL(Benchmark):
         verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
         return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
-        tools = self.tools(entry) or ()
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in _INTERACTIVE:
-            return unread_conversation(_answers(episode), tools)
-        if (episode.state or {}).get("ended") == "inference":
-            return None
-        language = groups.language_of(entry.category)
+            return [[answer.text or ""] for answer in _answers(episode) if not executable(answer)]
         answer = _single_answer(episode)
-        return unread_single(episode, answer, form_of(entry.id), language, tools)
+        inferred = (episode.state or {}).get("ended") != "inference"
+        language = groups.language_of(entry.category)
+        if not inferred or holds_calls(answer, form_of(entry.id), language):
+            return ()
+        return [answer_texts(episode, answer.text or "")]
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:

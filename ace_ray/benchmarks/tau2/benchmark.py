@@ -16,7 +16,7 @@ from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
-from ace_ray.benchmarks.second_reading import Unread, texts_of
+from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
 from ace_ray.benchmarks.tau2.check.verdicts import verdicts
 from ace_ray.benchmarks.tau2.data.loader import load, policy
@@ -215,18 +215,17 @@ class Tau2(Benchmark):
         sources = self._sources[category.domain]
         return verdicts(entry, episode.state, sources, solo=category.solo)
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
         turns = [message for message in trajectory if message["role"] == "assistant"]
         said = [message for message in episode.messages if message.get("role") == "assistant"]
-        without = [
+        return [
             texts_of(message)
             for place, (message, turn) in enumerate(zip(said, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
             # The greeting is no answer of the model's.
             if place or message.get("content") != self._texts.greeting
         ]
-        return Unread(without, tools=self._agent_tools(entry.category)) if without else None
 
     # Its numbers.
 
