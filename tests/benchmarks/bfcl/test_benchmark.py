@@ -354,8 +354,6 @@ def test_the_real_copy_s_prompts_and_gold(bfcl_copy: UpstreamPackage) -> None:
 
 
 def test_an_altered_copy_is_not_called_official(bfcl_copy: UpstreamPackage, tmp_path: Path) -> None:
-    if bfcl_copy.root.is_file():
-        pytest.skip("BFCL_DATA names a wheel, which this cannot alter")
     folder = tmp_path / "bfcl_eval"
     shutil.copytree(bfcl_copy.root, folder)
     prompts = folder / "constants" / "default_prompts.py"
