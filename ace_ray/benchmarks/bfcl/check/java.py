@@ -1,7 +1,7 @@
 """Texts of Java as values of a documented type (upstream ``java_type_converter.py``).
 
-What does not look like a value of its type stays a text. Upstream looks with regular expressions
-that backtrack; these look for the same in linear time.
+What does not look like a value of its type stays a text, and so does a collection of more than
+`MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.check.spans import between, between_all, end_of_line, trimmed_end
-
+MAX_CHARS = 1_024
+"""Longest text of a collection that is converted; gold answers have fewer than 400."""
 JAVA_TYPES: Mapping[str, type] = {
     "byte": int,
     "short": int,
@@ -37,16 +37,14 @@ _INTEGER = re.compile(r"-?\d++\n?")
 _LONG = re.compile(r"-?\d++[lL]\n?")
 _DOUBLE = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?\n?")
 _FLOAT = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?[fF]\n?")
-_AS_LIST = re.compile(r"new\s++ArrayList<\w*+>\(Arrays\.asList\(")
-_ADDING = re.compile(r"new\s++ArrayList<\w*+>\(\)\s*+\{\{\s*+")
+_AS_LIST = re.compile(r"new\s++ArrayList<\w*+>\(Arrays\.asList\((.+?)\)\)")
+_ADDING = re.compile(r"new\s++ArrayList<\w*+>\(\)\s*+\{\{\s*+(.+?)\}\}", re.DOTALL)
 _EMPTY_LIST = re.compile(r"new\s++ArrayList<\w*+>\(\)")
-_ADD = re.compile(r"add\(")
-_ARRAY = re.compile(r"new\s++\w++\[\]\s*+\{")
-_MAP = re.compile(r"new\s++HashMap<")
-_MAP_BODY = re.compile(r">\s*+\(\)\s*+\{\s*+\{?+\s*+")
-_EMPTY_MAP = re.compile(r">\s*+\(\)")
-_SPACE = re.compile(r"\s*+")
-_PUT, _PUT_KEY_END = 'put("', '",'
+_ADD = re.compile(r"add\((.+?)\)")
+_ARRAY = re.compile(r"new\s++\w++\[\]\s*+\{([^}\n]*+)\}")
+_MAP = re.compile(r"new\s++HashMap<.*?>\s*+\(\)\s*+\{\s*+\{?+([^}]*+)\}", re.DOTALL)
+_EMPTY_MAP = re.compile(r"new\s++HashMap<.*?>\s*+\(\)")
+_PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
 
 
 def java_value(text: str, kind: str, items: str | None = None) -> Any:
@@ -55,6 +53,8 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
     Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
     the collections that upstream does not convert.
     """
+    if kind in ("Array", "ArrayList", "HashMap") and len(text) > MAX_CHARS:
+        return text
     if kind in ("byte", "short", "integer"):
         return int(text) if _INTEGER.fullmatch(text) else text
     if kind == "float":
@@ -79,35 +79,19 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
 
 
 def _array(text: str, items: str | None) -> Any:
-    inside = between(text, _ARRAY, "}")
-    if inside is None:
+    found = _ARRAY.search(text)
+    if found is None:
         return text
-    parts = [part.strip() for part in inside.split(",")]
+    parts = [part.strip() for part in found[1].split(",")]
     return [_untyped(part) if not items else java_value(part, items) for part in parts if part]
 
 
 def _array_list(text: str, items: str | None) -> Any:
-    listed = between(text, _AS_LIST, "))", at_least=1)
-    if listed is not None:
-        return [_item(part.strip(), items) for part in listed.split(",")]
-    adding = _added(text)
-    if adding is not None:
-        return [_item(part.strip(), items) for part in between_all(adding, _ADD, ")", at_least=1)]
+    if listed := _AS_LIST.search(text):
+        return [_item(part.strip(), items) for part in listed[1].split(",")]
+    if adding := _ADDING.search(text):
+        return [_item(part.strip(), items) for part in _ADD.findall(adding[1])]
     return [] if _EMPTY_LIST.search(text) else text
-
-
-def _added(text: str) -> str | None:
-    """What stands within the double braces of an anonymous class, at least one character."""
-    opening = _ADDING.search(text)
-    if opening is None:
-        return None
-    start = opening.end()
-    end = text.find("}}", start + 1)
-    if end >= 0:
-        return text[start : trimmed_end(text, start + 1, end)]
-    # Nothing but spaces within: the last of them is the one character.
-    empty = text.startswith("}}", start) and text[start - 1].isspace()
-    return text[start - 1 : start] if empty else None
 
 
 def _item(text: str, items: str | None) -> Any:
@@ -117,62 +101,10 @@ def _item(text: str, items: str | None) -> Any:
 
 
 def _hash_map(text: str) -> Any:
-    opening = _MAP.search(text)
-    if opening is None:
-        return text
-    body = _MAP_BODY.search(text, opening.end())
-    end = text.find("}", body.end()) if body else -1
-    if body is None or end < 0:
-        return {} if _has_empty_map(text) else text
-    return _puts(text[body.end() : trimmed_end(text, body.end(), end)])
-
-
-def _has_empty_map(text: str) -> bool:
-    """Whether one is made whose type stands in one line."""
-    made = None
-    for opening in _MAP.finditer(text):
-        if made is None or made.start() < opening.end():
-            made = _EMPTY_MAP.search(text, opening.end())
-        if made is None:
-            return False
-        if made.start() < end_of_line(text, opening.end()):
-            return True
-    return False
-
-
-def _puts(text: str) -> dict[str, Any]:
-    """The pairs of ``put("key", value)``, key and value each within a line."""
-    pairs: dict[str, Any] = {}
-    position = 0
-    while (position := text.find(_PUT, position)) >= 0:
-        start = position + len(_PUT)
-        line_end = end_of_line(text, start)
-        places = _put_value(text, start, line_end)
-        if places is None:
-            # Any later one in this line would have to end at the same places.
-            position = line_end
-            continue
-        key_end, value_start, value_end = places
-        pairs[text[start:key_end]] = _untyped(text[value_start:value_end].strip())
-        position = value_end + 1
-    return pairs
-
-
-def _put_value(text: str, start: int, line_end: int) -> tuple[int, int, int] | None:
-    key_end = start - 1
-    closed = True  # whether some ")" may stand in the rest of this line
-    while (key_end := text.find(_PUT_KEY_END, key_end + 1, line_end)) >= 0:
-        spaces = _SPACE.match(text, key_end + len(_PUT_KEY_END))
-        assert spaces is not None
-        value_start = spaces.end()
-        if value_start <= line_end and not closed:
-            continue
-        value_end = text.find(")", value_start, end_of_line(text, value_start))
-        if value_end >= 0:
-            return key_end, value_start, value_end
-        if value_start <= line_end:
-            closed = False
-    return None
+    found = _MAP.search(text)
+    if found is None:
+        return {} if _EMPTY_MAP.search(text) else text
+    return {key: _untyped(value.strip()) for key, value in _PUT.findall(found[1])}
 
 
 def _untyped(text: str) -> Any:

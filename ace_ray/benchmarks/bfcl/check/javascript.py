@@ -1,16 +1,16 @@
 """Texts of JavaScript as values of a type (upstream ``type_convertor/js_type_converter.py``).
 
-What does not look like a value of its type stays a text. Upstream looks with regular expressions
-that backtrack; these look for the same in linear time.
+What does not look like a value of its type stays a text, and so does a collection of more than
+`MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.check.spans import between_all, end_of_line
+from ace_ray.benchmarks.bfcl.check.java import MAX_CHARS
 
 JAVASCRIPT_TYPES: Mapping[str, type] = {
     "String": str,
@@ -27,8 +27,10 @@ JAVASCRIPT_TYPES: Mapping[str, type] = {
 _INTEGER = re.compile(r"-?\d++\n?")
 _FLOAT = re.compile(r"-?\d++(?:\.\d++)?\n?")
 _BIGINT = re.compile(r"-?\d++n\n?")
-_NEW_ARRAY = re.compile(r"new\s++Array\(")
-_OPEN = re.compile(r"\[")
+_ARRAY = re.compile(r"\[([^\]\n]*+)\]|new\s++Array\(([^)\n]*+)\)")
+_INNER = re.compile(r"\[([^\]\n]*+)\]")
+_OBJECT = re.compile(r"\{([^}\n]*+)\}")
+_PAIR = re.compile(r"([^:]++):\s*+(.*?)(?:,\s*(?=[^,]+:)|$)")
 _NESTED_OPEN = re.compile(r"(?:\[|new\s++Array\()\s*+\[")
 _FURTHER = re.compile(r"\s*+,\s*+\[")
 _SPACE = re.compile(r"\s*+")
@@ -38,6 +40,8 @@ def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
     """The value of a text, the items of an array being of type ``items``.
 
     Raises `ValueError` for an unknown type and for too many digits."""
+    if kind in ("dict", "array") and len(text) > MAX_CHARS:
+        return text
     if kind == "String":
         return text[1:-1] if _quoted(text) else text
     if kind == "integer":
@@ -65,12 +69,12 @@ def _array(text: str, items: str | None) -> Any:
     end = _nested_end(text)
     if end is not None:
         # What is found first begins with the bracket of the whole.
-        first, *further = between_all(text[:end], _OPEN, "]")
+        first, *further = _INNER.findall(text[:end])
         return [_row(first.strip().removeprefix("[")), *map(_row, further)]
-    inside = _inside(text)
-    if inside is None:
+    found = _ARRAY.match(text)
+    if found is None:
         return text
-    inside = inside.strip()
+    inside = (found[1] if found[1] is not None else found[2]).strip()
     parts = [part.strip() for part in inside.split(",")] if inside else []
     if not items:
         return [_untyped(part) for part in parts]
@@ -78,18 +82,6 @@ def _array(text: str, items: str | None) -> Any:
         return [javascript_value(part, items) for part in parts]
     except ValueError:
         return text
-
-
-def _inside(text: str) -> str | None:
-    """What stands within the brackets that the text begins with, up to the first closing one."""
-    if text.startswith("["):
-        start, closing = 1, "]"
-    elif opening := _NEW_ARRAY.match(text):
-        start, closing = opening.end(), ")"
-    else:
-        return None
-    end = text.find(closing, start, end_of_line(text, start))
-    return None if end < 0 else text[start:end]
 
 
 def _row(inside: str) -> list[Any]:
@@ -108,7 +100,8 @@ def _nested_end(text: str) -> int | None:
     closing = "]" if text.startswith("[") else ")"
     start = opening.end()
     while True:
-        line_end = end_of_line(text, start)
+        line_end = text.find("\n", start)
+        line_end = len(text) if line_end < 0 else line_end
         further = None
         end = start - 1
         while (end := text.find("]", end + 1, line_end)) >= 0:
@@ -124,52 +117,17 @@ def _nested_end(text: str) -> int | None:
 
 
 def _object(text: str) -> Any:
-    if text == "{}":
-        return {}
-    end = text.find("}", 1, end_of_line(text, 1)) if text.startswith("{") else -1
-    if end < 0:
+    found = _OBJECT.match(text)
+    if found is None:
         return text
     pairs: dict[str, Any] = {}
-    for name, raw in _pairs(text[1:end]):
+    for name, raw in _PAIR.findall(found[1]):
         key, value = name.strip().strip("'\""), raw.strip()
         if value.startswith("[") and value.endswith("]"):
             pairs[key] = _array(value, None)
         else:
             pairs[key] = _untyped(value.strip("'\""))
     return pairs
-
-
-def _pairs(text: str) -> Iterator[tuple[str, str]]:
-    """Keys and values of a line: a key reaches to the next colon, a value to the next comma behind
-    which another key begins."""
-    position = 0
-    while (colon := text.find(":", position)) >= 0:
-        if colon == position:
-            position += 1
-            continue
-        spaces = _SPACE.match(text, colon + 1)
-        assert spaces is not None
-        end, after = _value_end(text, spaces.end())
-        yield text[position:colon], text[spaces.end() : end]
-        position = after
-
-
-def _value_end(text: str, start: int) -> tuple[int, int]:
-    """Where a value ends, and where the next key begins."""
-    comma = text.find(",", start)
-    while comma >= 0:
-        following = text.find(",", comma + 1)
-        limit = len(text) if following < 0 else following
-        spaces = _SPACE.match(text, comma + 1)
-        assert spaces is not None
-        key = spaces.end()
-        if text.find(":", key + 1, limit) >= 0:
-            return comma, key
-        # A key of one space, which the colon follows.
-        if key > comma + 1 and text.startswith(":", key):
-            return comma, key - 1
-        comma = following
-    return len(text), len(text)
 
 
 def _untyped(text: str) -> Any:

@@ -134,8 +134,8 @@ class TestFiles:
         tools = open_class("GorillaFileSystem")
         tools.step(["mkdir('a')", "cp('a', 'a')"])
         said = "Error during execution: maximum recursion depth exceeded"
-        assert tools.execute("find()") == said
-        assert tools.execute("du()") == said
+        assert tools.execute("find()").startswith(said)
+        assert tools.execute("du()").startswith(said)
         assert tools.execute("ls()") == '{"current_directory_content": ["a"]}'
         assert json.dumps(tools.state())
 
