@@ -26,7 +26,7 @@ from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
-from ace_ray.benchmarks.bfcl.gold import asked_for_gold, check_all, gold_text
+from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
 from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
@@ -44,6 +44,7 @@ from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_class
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -320,11 +321,8 @@ class BFCL(Benchmark):
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
 
-    @classmethod
-    def check_data(cls, data: str, say: Say) -> bool:
-        benchmark = cls.from_options({"data": data})
-        benchmark.ready(named=True)
-        return check_all(benchmark, benchmark._docs, say)
+    def gold(self, entry: Entry) -> Gold | None:
+        return gold_of(entry, self._docs)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)

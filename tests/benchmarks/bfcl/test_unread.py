@@ -11,7 +11,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.decode import decode
-from ace_ray.benchmarks.bfcl.gold import gold_episodes
+from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.second_reading import SecondReading, second_reading
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 
@@ -37,12 +37,12 @@ def answered(mode: str, text: str) -> Episode:
 
 def fenced(mode: str, one: Entry) -> str:
     """The gold calls as a model writes them in a fenced block, with the names that it is shown."""
-    pairs = gold_episodes(one, {})
-    assert pairs
+    gold = gold_of(one, {})
+    assert gold
     dots = "_" if mode == "native" else "."
     calls = [
         {"name": name.replace(".", dots), "arguments": args}
-        for call in decode(pairs[0].output)
+        for call in decode(gold.right.output)
         for name, args in call.items()
     ]
     return f"I call it.\n```json\n{json.dumps(calls[0] if len(calls) == 1 else calls)}\n```"
@@ -75,9 +75,9 @@ def test_a_call_where_none_was_right_is_wrong() -> None:
 
 def test_what_was_read_is_not_read_again() -> None:
     one = entry("simple_python")
-    pairs = gold_episodes(one, {})
-    assert pairs
-    assert second_reading(bfcl("prompt"), one, pairs[0]) is None
+    gold = gold_of(one, {})
+    assert gold
+    assert second_reading(bfcl("prompt"), one, gold.right) is None
     wrong = Episode(output='[f(x="```json {}```")]')
     assert second_reading(bfcl("prompt"), one, wrong) is None
     native = answered("native", "```json\n{}\n```")

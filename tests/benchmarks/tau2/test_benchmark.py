@@ -281,9 +281,11 @@ def test_every_gold_path_scores(capsys: pytest.CaptureFixture[str]) -> None:
     said: list[str] = []
     assert Tau2.check_data("installed", lambda line: said.append(str(line)))
     assert said == [
-        "airline: 50 tasks; gold paths that score: official 50, strict 50; silent agent: 19",
-        "retail: 114 tasks; gold paths that score: official 114, strict 114; silent agent: 7",
-        "telecom: 114 tasks; gold paths that score: official 114, strict 114; silent agent: 0",
-        "telecom_solo: 114 tasks; gold paths that score: official 114, strict 114; silent agent: 0",
-        "mock: 9 tasks; gold paths that score: official 8, strict 8; silent agent: 1",
+        "airline: 50 answers, valid: gold 50 official, 50 strict; mangled 19 official, 19 strict",
+        "retail: 114 answers, valid: gold 114 official, 114 strict; mangled 7 official, 7 strict",
+        "telecom: 114 answers, valid: gold 114 official, 114 strict; mangled 0 official, 0 strict",
+        "telecom_solo: 114 answers, valid: gold 114 official, 114 strict; "
+        "mangled 0 official, 0 strict",
+        "mock: 9 answers, valid: gold 8 official, 8 strict; mangled 1 official, 1 strict",
+        "401 gold answers and as many mangled ones: 0 surprises",
     ]
