@@ -46,13 +46,7 @@ from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Paper,
-    ReportedRun,
-    Score,
-    ScoredRow,
-)
+from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
@@ -296,10 +290,6 @@ class BFCL(Benchmark):
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
         return tables.scores(summary, rules)
-
-    @classmethod
-    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return tables.categories(run)
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
