@@ -325,7 +325,7 @@ def _answer(value: Any, form: Form) -> Answer:
         return Answer("" if tagged else value, tagged)
     calls = _calls(value, form) if form in ("calls", "objects") else None
     if calls is None:
-        return Answer("" if value is None else _json(value), unreadable=True)
+        return Answer("" if value is None else _json(value), (), unreadable=True)
     # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
     return Answer("" if calls else None, calls)
 
