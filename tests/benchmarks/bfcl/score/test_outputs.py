@@ -365,7 +365,7 @@ FAILED_TO_DECODE = "ast_decoder:decoder_failed"
     ("result", "strict"),
     [
         (["Let me do this.", CALL], "unreadable_call"),
-        ([{"f": {"a": 1}}], "unreadable_call"),
+        ([{"f": None}], "unreadable_call"),
         (None, "no_answer"),
     ],
 )
