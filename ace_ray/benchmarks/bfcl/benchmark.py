@@ -41,7 +41,7 @@ from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
-from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.gold_check import Gold
@@ -55,8 +55,7 @@ from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
-OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"
-"""Of the prompts and the tool classes' sources of the published package."""
+"""`Prompts.sha256` of the published package."""
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
@@ -399,8 +398,6 @@ def _web(options: BFCLOptions) -> Mapping[str, Any] | None:
     return {
         "search": config.search.url,
         "fetch": config.fetch.url,
-        "max_page_chars": config.max_page_chars,
-        "max_bytes": [config.search.max_bytes, config.fetch.max_bytes],
     }
 
 

@@ -160,7 +160,6 @@ def test_what_moves_a_score_is_in_the_identity() -> None:
             {"categories": ["multiple"]},
             {"web_search": web("http://a"), "categories": ["web_search"]},
             {"web_search": web("http://b"), "categories": ["web_search"]},
-            {"web_search": web("http://b", max_page_chars=9), "categories": ["web_search"]},
             {"embedding": {"url": "http://e", "model": "one"}, "categories": ["multi_turn"]},
             {"embedding": {"url": "http://e", "model": "two"}, "categories": ["multi_turn"]},
         )
