@@ -86,12 +86,7 @@ class Tools:
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "open": Tools.op_open,
-    "call": Tools.op_call,
-    "broke": Tools.op_broke,
-    "state": Tools.op_state,
-    "difference": Tools.op_difference,
-    "shared_changed": Tools.op_shared_changed,
+    name.removeprefix("op_"): member for name, member in vars(Tools).items() if name[:3] == "op_"
 }
 
 
