@@ -106,7 +106,7 @@ def test_a_class_that_lacks_something_is_refused_in_a_line(
         ("[Entry(id='a', prompt='?', data={'x': float})]", "is not JSON"),
         ("[Entry(id='a')]", "has no prompt"),
         ("[Entry(prompt='?')]", "its id is ''"),
-        ("[Entry(id=1, prompt='?')]", "its id is ''"),
+        ("[Entry(id=1, prompt='?')]", "its id is 1"),
     ],
 )
 def test_entries_that_cannot_be_are_refused_in_a_line(
