@@ -87,12 +87,9 @@ class BFCL(Benchmark):
         _check(options)
         self._categories = chosen(options)
         self._package = UpstreamPackage.locate(options.data)
-        self._options = options.model_copy(
-            update={"data": self._package.name, "prompts": _wording(options, self._package)}
-        )
+        self._options = options.model_copy(update={"data": self._package.name})
         # Read here and not where they are used: workers have no copy of the data.
-        by_upstream = self._options.prompts == "official"
-        self._prompts = official(self._package) if by_upstream else own()
+        self._prompts = own() if self._package.is_mini else official(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
         self._sources = tool_sources(self._package)
@@ -405,18 +402,6 @@ def _hints(category: str) -> int:
     """How often functions are told the language of their calls: upstream does it twice where an
     entry is loaded twice."""
     return 2 if category == groups.FORMAT_SENSITIVITY else 1
-
-
-def _wording(options: BFCLOptions, package: UpstreamPackage) -> str:
-    if options.prompts == "auto":
-        return "own" if package.is_mini else "official"
-    if options.prompts == "official" and package.is_mini:
-        raise UserError(
-            "the mini set has no official prompts",
-            where=f"{_WHERE}.prompts",
-            fix="write data: installed, or prompts: own",
-        )
-    return options.prompts
 
 
 def _check(options: BFCLOptions) -> None:

@@ -35,9 +35,6 @@ class Options(Section):
         min_length=1,
         description="category names or groups; all: every scored one that can be run",
     )
-    prompts: Literal["auto", "official", "own"] = Field(
-        "auto", description="auto: official with a copy of bfcl-eval, own with the mini set"
-    )
     mode: Literal["prompt", "native"] = Field(
         "prompt",
         description="native: functions go through the model's own tool-calling template, calls "

@@ -104,7 +104,6 @@ def test_all_is_what_can_be_run() -> None:
             ("forms of a prompt", "prompt mode"),
         ),
         ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
-        ({"prompts": "official"}, ("no official prompts", "data: installed")),
         ({"data": "/nowhere/at/all"}, ("/nowhere/at/all",)),
         ({"embedding": {"url": "ftp://x", "model": "m"}}, ("embedding.url", "no URL")),
         ({"web_search": {"search": {"url": "https://s"}, "fetch": {}}}, ("web_search", "url")),

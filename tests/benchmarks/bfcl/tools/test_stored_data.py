@@ -73,7 +73,6 @@ def run(tmp_path: Path) -> Path:
     section = {
         "name": "bfcl",
         "data": str(folder / "data"),
-        "prompts": "own",
         "categories": ["multi_turn_base"],
     }
     tree = {
