@@ -45,7 +45,7 @@ MADE_WHILE_RUNNING = {
     "ace_ray.benchmarks.acebench.native": "names of functions, escaped; published patterns, "
     "compiled to see whether they are some and not used",
     "ace_ray.benchmarks.bfcl.check.agentic": "a gold answer, escaped",
-    "ace_ray.benchmarks.tau2.check.verdicts": "a fact of a task, escaped",
+    "ace_ray.benchmarks.tau2.verdicts": "a fact of a task, escaped",
     "ace_ray.mistakes": "constants of a table, on pydantic's own messages",
     "ace_ray.models.engine_args": "a name in vLLM's source",
 }

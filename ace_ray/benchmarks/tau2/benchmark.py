@@ -18,8 +18,9 @@ from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, texts_of
+from ace_ray.benchmarks.tau2 import tables
+from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
-from ace_ray.benchmarks.tau2.check.verdicts import verdicts
 from ace_ray.benchmarks.tau2.data.loader import load, policy, splits
 from ace_ray.benchmarks.tau2.data.tasks import UserScenario
 from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage, all_files
@@ -31,14 +32,13 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     schemas,
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
-from ace_ray.benchmarks.tau2.episode.answers import PROTOCOL_SHA256, with_protocol
-from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS, Rollout, Settings
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
-from ace_ray.benchmarks.tau2.score import tables
-from ace_ray.benchmarks.tau2.score.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
 from ace_ray.benchmarks.tau2.transcript import transcript
+from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.local_files import folder_of
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role

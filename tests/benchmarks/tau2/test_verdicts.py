@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.benchmarks.tau2.check.replay import Replayed
-from ace_ray.benchmarks.tau2.check.verdicts import (
+from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
+from ace_ray.benchmarks.tau2.replay import Replayed
+from ace_ray.benchmarks.tau2.verdicts import (
     Judged,
     is_told,
     official_parts,
     strict_parts,
     verdicts,
 )
-from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
 from ace_ray.records import Entry, Episode
 from tests.benchmarks.tau2.scripted import entry_of, made
 
