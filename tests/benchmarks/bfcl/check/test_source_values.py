@@ -2,8 +2,9 @@
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.java import java_value
+from ace_ray.benchmarks.bfcl.check.java import MAX_CHARS, java_value
 from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from tests.limits import cpu_limit
 
 DIGITS = "9" * 5000
 
@@ -111,3 +112,21 @@ def test_too_many_digits_and_unknown_types(value_of, text, kind):
 
 def test_too_many_digits_in_an_array_leave_it_a_text():
     assert javascript_value(f"[{DIGITS}]", "array", "integer").startswith("[9")
+
+
+@pytest.mark.parametrize(
+    ("value_of", "kind", "text"),
+    [
+        (java_value, "ArrayList", "new ArrayList<>() {{ " + "add(" * 250 + "}}"),
+        (java_value, "Array", "new a[]{" * 128),
+        (java_value, "HashMap", "new HashMap<" * 42 + ">(){" * 128),
+        (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}"),
+        (javascript_value, "dict", "{" + "a:," * 340 + "}"),
+        (javascript_value, "array", "[[" + "],[" * 340),
+    ],
+)
+def test_the_worst_collections_take_little_time(value_of, kind, text):
+    assert len(text) <= MAX_CHARS
+    with cpu_limit(text[:20]):
+        value_of(text, kind)
+    assert value_of(text + "x" * MAX_CHARS, kind) == text + "x" * MAX_CHARS
