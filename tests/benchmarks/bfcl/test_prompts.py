@@ -75,12 +75,12 @@ def test_prompts_travel_and_say_when_they_change(made_up: Path) -> None:
 
 BROKEN = [
     (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is no literal text"),
-    (PROMPT_SOURCE, '"persona": "P.", ', "", "classic has no 'persona'"),
+    (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is no literal text"),
     (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
     (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
     (PROMPT_SOURCE, "core {memory_content}", "core {memory_content.x}", "plain fields"),
     (PROMPT_SOURCE, "core {memory_content}", "core {", "is no template"),
-    (PROMPT_SOURCE, '"notetaker": "n",', "", "MEMORY_AGENT_SETTINGS has no 'notetaker'"),
+    (PROMPT_SOURCE, '"notetaker": "n",', "", r"\['notetaker'\] is no literal text"),
     (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", "OUTPUT_FORMAT_MAPPING is no"),
     (PROMPT_SOURCE, "_PLAIN = ", "def", "is no Python source"),
     (HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
