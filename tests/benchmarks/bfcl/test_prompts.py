@@ -81,7 +81,7 @@ BROKEN = [
     (PROMPT_SOURCE, "core {memory_content}", "core {memory_content.x}", "plain fields"),
     (PROMPT_SOURCE, "core {memory_content}", "core {", "is no template"),
     (PROMPT_SOURCE, '"notetaker": "n",', "", r"\['notetaker'\] is no literal text"),
-    (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", "OUTPUT_FORMAT_MAPPING is no"),
+    (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", r"OUTPUT_FORMAT_MAPPING\[.*is no"),
     (PROMPT_SOURCE, "_PLAIN = ", "def", "is no Python source"),
     (HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
     (HINT_SOURCE, "def _get_language", "def get_language", "has no function _get_language"),
