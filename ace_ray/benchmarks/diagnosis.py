@@ -1,9 +1,9 @@
-"""What keeps many rows of a run from being judged for what the model can do.
+"""Find what hides the ability of a model in many rows of a run.
 
 Three things are counted over the rows of one benchmark: answers that hold calls which the run did
 not read, answers that were cut (``finish_reason`` is ``length``), and reasoning that never ended.
-Where one of them holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the scored ones, or
-`MIN_CATEGORY_SHARE` of those of a category, it is a `Finding`. Accuracies are plain means over
+One of them is a `Finding` if it holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the scored
+rows, or `MIN_CATEGORY_SHARE` of the scored rows of a category. Accuracies are plain means over
 rows, not the aggregates of the benchmark.
 """
 
@@ -160,7 +160,7 @@ class Diagnosis:
             self._kinds["reasoning_never_ended"].add(row.category, scores)
 
     def findings(self) -> list[Finding]:
-        """What is worth saying, unread calls first."""
+        """Return the findings, unread calls first."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []

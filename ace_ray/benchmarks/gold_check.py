@@ -30,7 +30,7 @@ class Gold:
 
 
 class Judging(Protocol):
-    """What the check asks of a benchmark."""
+    """The members of a benchmark that the check uses."""
 
     @property
     def rule_sets(self) -> Sequence[str]: ...

@@ -1,9 +1,8 @@
 """Find answers that hold calls which the run did not read.
 
 A model that writes its calls in another format than was asked for, or than the run's tool parser
-reads, is wrong everywhere. The readers of `ace_ray.calls.known` look into its answers again. What
-they find never counts: verdicts are those of the first reading. `ace_ray.benchmarks.diagnosis` adds
-rows up.
+reads, is wrong everywhere. The readers of `ace_ray.calls.known` search its answers again. Calls
+that they find never count for a verdict. `ace_ray.benchmarks.diagnosis` adds rows up.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _END_OF_REASONING = "</think>"
 
 
 class Reader(Protocol):
-    """What a second reading asks of a benchmark."""
+    """The member of a benchmark that a second reading uses."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers: ...
 
@@ -85,7 +84,7 @@ def texts_of(message: Mapping[str, Any]) -> list[str]:
     if isinstance(raw := message.get("raw"), str):
         _, ended, rest = raw.rpartition(_END_OF_REASONING)
         reasoning = message.get("reasoning")
-        # Reasoning that never ended, or that other marks end, is no answer either.
+        # Reasoning that never ended, or that other marks end, is not part of the answer.
         if not ended and isinstance(reasoning, str) and reasoning and reasoning in raw:
             rest = raw.partition(reasoning)[2]
         texts.append(rest)

@@ -203,7 +203,7 @@ class UpstreamCopy:
 
 
 def _version_beside(upstream: Upstream, root: Path) -> str:
-    """What the metadata of an installation says; "" where there is none."""
+    """Return the version in the metadata of an installation; "" without metadata."""
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():

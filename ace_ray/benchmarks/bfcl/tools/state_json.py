@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_STATE_CHARS = 256 << 10
-"""Of one recorded state. The largest that an entry begins with has 20,000 characters of JSON."""
+"""Bound of one recorded state. The largest initial state has 20,000 characters of JSON."""
 MAX_MEMORY_CHARS = 4 << 20
+"""Bound of one snapshot of a memory."""
 MAX_DEPTH = 100
 _CHARS_PER_VALUE = 8
-"""Characters that a value counts as, besides those of its text."""
+"""Characters that a value counts for, beside its text."""
 
 
 def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
