@@ -57,11 +57,7 @@ def results_json(
 
 def _json(value: Any) -> bytes:
     """With a question mark for each lone surrogate, over which upstream's reader refuses a file."""
-    text = json.dumps(value)
-    if "\\ud" in text:
-        sent = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        text = json.dumps(json.loads(sent))
-    return text.encode()
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _task(entry: Entry) -> dict[str, Any]:
