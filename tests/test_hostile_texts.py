@@ -18,8 +18,7 @@ from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.java import java_value
-from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value
 from ace_ray.benchmarks.bfcl.decode import executable, read_any, source_trees
 from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form

@@ -50,7 +50,7 @@ MADE_WHILE_RUNNING = {
     "ace_ray.models.engine_args": "a name in vLLM's source",
 }
 """Modules with a pattern that is no constant, and what it is made of."""
-BOUNDED = {"ace_ray.benchmarks.bfcl.check.java", "ace_ray.benchmarks.bfcl.check.javascript"}
+BOUNDED = {"ace_ray.benchmarks.bfcl.check.source_values"}
 """Modules whose patterns see texts of at most 1,024 characters; `test_source_values` times them."""
 
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.java import MAX_CHARS, java_value
-from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import MAX_CHARS, java_value, javascript_value
 from tests.limits import cpu_limit
 
 DIGITS = "9" * 5000
