@@ -128,7 +128,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     from ace_ray.benchmarks.bfcl.answers import Answer
     from ace_ray.benchmarks.bfcl.decode import executable, read
     from ace_ray.benchmarks.bfcl.forms import Form
-    from ace_ray.benchmarks.bfcl.gold import gold_episodes
+    from ace_ray.benchmarks.bfcl.gold import gold_of
     from ace_ray.benchmarks.registry import make_benchmark
     from ace_ray.benchmarks.stabletoolbench.apis import simulator as api_reading
     from ace_ray.benchmarks.stabletoolbench.apis import values
@@ -146,8 +146,8 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
     single = [e for e in tools.entries() if not e.category.startswith(("multi_turn", "memory"))]
     several = [e for e in tools.entries() if e.category.startswith("multi_turn")]
     golds = [render_gold(entry) for entry in ace_entries]
-    pairs = (gold_episodes(entry, {}) for entry in [e for e in single if e.gold][:2000])
-    golds += [pair[0].output for pair in pairs if pair]
+    found = (gold_of(entry, {}) for entry in [e for e in single if e.gold][:2000])
+    golds += [gold.right.output for gold in found if gold]
 
     def checked(text: str, number: int) -> None:
         entry = ace_entries[number % len(ace_entries)]
