@@ -109,7 +109,7 @@ def peak_mib() -> float:
 def rate(call: Any, seconds: float) -> float:
     ends, count = time.perf_counter() + seconds, 0
     while time.perf_counter() < ends:
-        call("execute", {"text": "add(a=1, b=2)"})
+        call("step", {"texts": ["add(a=1, b=2)"]})
         count += 1
     return count / seconds
 
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 # A fresh one each: a budget that is used up would refuse the rest.
                 environment = LimitedEnvironment(sources, InitialState({name: names}, {name: {}}))
                 start = cpu_s()
-                said = str(environment.call("execute", {"text": text}).value)
+                said = str(environment.call("step", {"texts": [text]}).value[0])
                 spent.append((cpu_s() - start, f"{name}.{text[:70]}"))
                 found["calls"] += 1
                 found["errors"] += "error" in said[:30].lower()

@@ -70,8 +70,7 @@ change, and records of the long contexts. A memo of `copy.deepcopy`."""
 class Environment:
     """Fresh instances of an entry's classes. `call` knows
 
-    - ``execute`` {"text": one call}: what a model is shown of its result;
-    - ``step`` {"texts": [one call, ...]}: the same of each, in order;
+    - ``step`` {"texts": [one call, ...]}: what a model is shown of each result, in order;
     - ``dump``: what a prompt shows of a memory (text);
     - ``snapshot``: a memory as JSON values, ``restore`` {"snapshot": ...}: the same, put back;
     - ``texts`` {"texts": [one call, ...]}: those whose embeddings the calls may need, and
@@ -88,8 +87,6 @@ class Environment:
         self._vectors: dict[str, Sequence[float]] = {}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        if name == "execute":
-            return Observation(self.execute(str(arguments.get("text", ""))))
         if name == "step":
             return Observation(self.step([str(text) for text in arguments.get("texts", ())]))
         if name == "dump":

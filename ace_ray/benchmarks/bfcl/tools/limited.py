@@ -79,14 +79,12 @@ class Attempt(attempts.Attempt):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
         self.pay(("broke", op[1]))
         shown = f"Error during execution: {error}"
-        return [shown if op[2] == "execute" else [shown], ""]
+        return [[shown], ""]
 
 
 def _is_call(op: Op) -> bool:
     """Whether it makes one call of a tool."""
-    if op[0] != "call":
-        return False
-    return op[2] == "execute" or (op[2] == "step" and len(op[3]["texts"]) == 1)
+    return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
 
 class LimitedEnvironment:

@@ -114,7 +114,6 @@ def test_a_class_that_the_set_lacks_is_named() -> None:
 
 def test_declared_calls_of_the_scenario() -> None:
     tools = bakery()
-    assert tools.call("execute", {"text": "get_price('roll')"}).value == '{"price": 0.5}'
     texts = ["get_price('roll')", "no_tool()"]
     assert tools.call("step", {"texts": texts}).value == [tools.execute(text) for text in texts]
     assert tools.call("total", {"customer": "Ida"}).error == "unknown_tool"
