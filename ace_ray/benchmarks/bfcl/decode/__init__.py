@@ -93,8 +93,8 @@ def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
     return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
 
 
-# A check and the search for unread calls decode the same answers.
-@lru_cache(maxsize=16)
+# A check and the search for unread calls decode the same answer, one after the other.
+@lru_cache(maxsize=1)
 def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
     """The calls of a text with all that its decoder knows of them; None where upstream's finishes
     without a list.
