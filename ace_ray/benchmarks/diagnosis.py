@@ -117,7 +117,7 @@ def _percent(share: float | None) -> str:
 @dataclass
 class _Tally:
     rows: int = 0
-    sums: Counter[str] = field(default_factory=Counter)
+    sums: dict[str, float] = field(default_factory=dict)
     """By rule set, the sum of the rows' scores."""
     categories: Counter[str] = field(default_factory=Counter)
 
@@ -125,7 +125,7 @@ class _Tally:
         self.rows += 1
         self.categories[category] += 1
         for rules, score in scores.items():
-            self.sums[rules] += score  # type: ignore[assignment]
+            self.sums[rules] = self.sums.get(rules, 0.0) + score
 
 
 class Diagnosis:
@@ -170,7 +170,7 @@ class Diagnosis:
                 continue
             left = every.rows - tally.rows
             others = {
-                rules: (total - tally.sums[rules]) / left if left else None
+                rules: (total - tally.sums.get(rules, 0.0)) / left if left else None
                 for rules, total in every.sums.items()
             }
             readers = dict(self._readers.most_common()) if kind == "unread_calls" else {}
