@@ -696,7 +696,7 @@ def data() -> None:
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
     """Import data into the cache.
 
-    PATH is what the benchmark's page says: a checkout of its repository, a wheel, a folder.
+    PATH is what the benchmark's page says: a checkout of its repository, or a folder.
     """
     from ace_ray.benchmarks.registry import benchmark_class
 

@@ -55,7 +55,7 @@ This page is made from the models that read the file (`make docs`).
 SAMPLING = """\
 Of a run, and of a role; the ranges are vLLM's. A run's is that of the candidate in all
 benchmarks: whatever upstream draws with is written here. Roles have upstream's where a benchmark
-says so (ACEBench's user, StableToolBench's simulator and judge, tau2's judge), unless the role
+says so (ACEBench's user, StableToolBench's simulator and judge), unless the role
 has a `sampling`.
 
 `sampling: model` draws as the model's makers recommend: temperature, top_p, top_k, min_p, the

@@ -18,10 +18,8 @@ from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.java import java_value
-from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
-from ace_ray.benchmarks.bfcl.decode import executable, read_any, source_trees
-from ace_ray.benchmarks.bfcl.decode.source_trees import source_tree
+from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value
+from ace_ray.benchmarks.bfcl.decode import executable, read_any
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import read_answer
@@ -29,7 +27,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read
 from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
-from ace_ray.calls import NotCalls, parse_calls
+from ace_ray.calls import parse_calls
 from ace_ray.calls.known import known_calls
 from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
@@ -166,29 +164,6 @@ def test_a_long_text_is_read_or_refused_at_once(name: str) -> None:
                 text = beginning + piece * (length // len(piece)) + "x" * (length in LONG)
                 with cpu_limit(f"{name}: {beginning!r} + {piece!r} * {length // len(piece)}"):
                     read(text)
-
-
-@pytest.mark.parametrize(("piece", "language"), [("<!--", "java"), ("->", "javascript")])
-def test_a_parser_that_loses_its_way_is_stopped(
-    piece: str, language: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_trees, "_SLICE_US", 1_000)
-    with pytest.raises(NotCalls, match="in time"):
-        source_tree(piece * (source_trees.MAX_TOKENS // len(piece)), language)
-
-
-@pytest.mark.parametrize("language", ["java", "javascript"])
-def test_long_texts_without_errors_are_parsed_a_slice_at_a_time(
-    language: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_trees, "_SLICES", 10_000)
-    whole: dict[str, Any] = {}
-    for slice_us in (source_trees._SLICE_US, 200):
-        monkeypatch.setattr(source_trees, "_SLICE_US", slice_us)
-        for piece in ('f(x=1, y="a b");\n', "f(g(h(1 + 2 * 3)));", "x.y.z(a[1], b);"):
-            root = source_tree(piece * (2_000 // len(piece)), language)
-            assert not root.has_error
-            assert whole.setdefault(piece, str(root)) == str(root)
 
 
 def test_many_empty_blocks_of_reasoning() -> None:

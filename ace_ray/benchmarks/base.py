@@ -18,6 +18,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.gold_check import Gold, check_gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -27,7 +28,7 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
-from ace_ray.benchmarks.second_reading import Unread
+from ace_ray.benchmarks.second_reading import Answers
 from ace_ray.benchmarks.transcript import Step, of_messages
 from ace_ray.config import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
@@ -89,11 +90,10 @@ class Benchmark(ABC):
         """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
         arguments. The output is hostile; an exception leaves the row without a verdict."""
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
-        """The answers in which `check` finds no call, to be read a second time in the formats that
-        models are known to write (docs/results.md); None where it finds one, or answers hold none.
-        As stateless as `check`."""
-        return None
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        """The answers in which `check` finds no call, to be looked into for calls in the formats
+        that models are known to write (docs/results.md). As stateless as `check`."""
+        return ()
 
     # How an entry is put to the model.
 
@@ -305,11 +305,24 @@ class Benchmark(ABC):
         """``data pull``: download data, check and import it. Raises `UserError`."""
         raise _offers_none(cls, "data pull")
 
+    def gold(self, entry: Entry) -> Gold | None:
+        """``data check``: an entry's gold answer, and a mangled one; None where it has none."""
+        return None
+
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        """``data check``: whether the checks give every gold answer its point, and no wrong one.
+        """``data check``: whether the checks give every gold answer its point, and no mangled one.
         Raises `UserError`."""
-        raise _offers_none(cls, "data check")
+        if cls.gold is Benchmark.gold:
+            raise _offers_none(cls, "data check")
+        return check_gold(cls.for_gold_check(data), say)
+
+    @classmethod
+    def for_gold_check(cls, data: str) -> Self:
+        """The benchmark with the entries of ``data`` that have gold answers. Raises `UserError`."""
+        benchmark = cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
+        benchmark.ready(named=True)
+        return benchmark
 
     judge_benchmark: ClassVar[str] = ""
     """``judge check``: the benchmark that holds a judge of this one's answers against labels."""

@@ -51,10 +51,8 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
                 fix="give objects of ace_ray.records.Entry",
             )
         where = f"benchmark {name}, entry {entry.id!r}"
-        if not isinstance(entry.id, str) or not entry.id:
-            raise UserError("an id is a text that is not empty", where=where, fix="give it one")
         entry = _complete(entry, name)
-        _check_names(entry, name, where)
+        _check_names(entry, where)
         if entry.key in entries:
             raise UserError(
                 "two entries share the language, category and id",
@@ -67,31 +65,19 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
 
 
 def _complete(entry: Entry, name: str) -> Entry:
-    lacking: dict[str, Any] = {
-        key: value
-        for key, value in (("benchmark", name), ("category", name), ("group", entry.id))
-        if not getattr(entry, key)
-    }
-    return replace(entry, **lacking) if lacking else entry
+    if entry.benchmark == name and entry.category and entry.group:
+        return entry
+    category, group = entry.category or name, entry.group or entry.id
+    return replace(entry, benchmark=name, category=category, group=group)
 
 
-def _check_names(entry: Entry, benchmark: str, where: str) -> None:
+def _check_names(entry: Entry, where: str) -> None:
     for key in ("id", "category", "language", "group"):
         text = getattr(entry, key)
-        if not isinstance(text, str) or not _is_unicode(text):
+        if not isinstance(text, str) or not _is_unicode(text) or (key == "id" and not text):
             raise UserError(
                 f"its {key} is {text!a:.80}, not a text", where=where, fix="give it a text"
             )
-        if key in ("category", "language") and not text.isprintable():
-            raise UserError(
-                f"its {key} {text!a:.80} cannot be printed in a table",
-                where=where,
-                fix="leave line breaks and control characters out",
-            )
-    if entry.benchmark != benchmark:
-        raise UserError(
-            f"it is an entry of benchmark {entry.benchmark!r}", where=where, fix="leave that out"
-        )
 
 
 def _is_unicode(text: str) -> bool:

@@ -16,7 +16,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
@@ -33,6 +35,7 @@ Files = Mapping[str, bytes]
 Row = dict[str, Any]
 Rows = dict[str, tuple[str, Row]]
 """By id: where the row stands (file:line) and the row without its id."""
+_Model = TypeVar("_Model", bound=BaseModel)
 Shape = tuple[str, Callable[[Any], bool]]
 """How an error names the shape, and the test for it."""
 
@@ -207,6 +210,21 @@ def need(where: str, row: Row, **shapes: Shape) -> None:
                 where=where,
                 fix=f"it must be {name}",
             )
+
+
+def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
+    """``tree`` as an object of ``model``. Raises `UserError` naming the key that is wrong."""
+    try:
+        return model.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(first_problem(error), where=str(where), fix=fix) from error
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the key at which an object is wrong, and how."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
 
 
 def is_texts(value: Any) -> bool:

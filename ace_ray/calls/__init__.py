@@ -4,9 +4,9 @@ Layers, each usable alone:
 
 - `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
-- `literals` and `fold`: what such a tree means, as literal calls or as bounded arithmetic;
-  `lenient`: as the decoder reads it that several evaluators share;
-- `known`: the formats in which models write calls; `schema_values`: types of XML parameters.
+- `literals` and `fold`: what such a tree means, as literal calls, as a lenient decoder reads it, or
+  as bounded arithmetic;
+- `known`: the formats in which models write calls.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
 """
@@ -14,8 +14,14 @@ Benchmarks differ in how lenient they decode; what they share is here, their qui
 from __future__ import annotations
 
 from ace_ray.calls.fold import Budget, Refused, fold, operate
-from ace_ray.calls.lenient import LenientReader
-from ace_ray.calls.literals import Call, dotted_name, literal, literal_calls, render
+from ace_ray.calls.literals import (
+    Call,
+    LenientReader,
+    dotted_name,
+    literal,
+    literal_calls,
+    render,
+)
 from ace_ray.calls.plain import plain_calls
 from ace_ray.calls.syntax import (
     MAX_CHARS,

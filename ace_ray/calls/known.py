@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from ace_ray.calls.literals import Call, literal_calls
 from ace_ray.calls.plain import plain_calls
-from ace_ray.calls.schema_values import typed, types_of
 from ace_ray.calls.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000
@@ -37,7 +36,7 @@ class KnownCalls(NamedTuple):
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
     """Read the calls in ``text``; None where no reader finds any. Never raises.
 
-    ``tools`` are the offered ones, where they are known. They give XML's values their types."""
+    ``tools`` are the offered ones, where they are known."""
     if len(text) > MAX_CODE:
         return None
     for name, read in READERS.items():
@@ -116,12 +115,11 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """Convert the text of an XML parameter by the tool's schema; without one, as JSON."""
+    """Convert the text of an XML parameter: a text if the tool's schema says so, else as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
-    properties = _mapping(root, "properties")
-    if parameter in properties:
-        return typed(text, types_of(properties[parameter], root), _value)
+    if _mapping(_mapping(root, "properties"), parameter).get("type") == "string":
+        return text
     try:
         return _value(text)
     except NotCalls:

@@ -105,8 +105,8 @@ def test_a_class_that_lacks_something_is_refused_in_a_line(
         ("[Entry(id='a', prompt='?', gold={1, 2})]", "is not JSON"),
         ("[Entry(id='a', prompt='?', data={'x': float})]", "is not JSON"),
         ("[Entry(id='a')]", "has no prompt"),
-        ("[Entry(prompt='?')]", "an id is a text"),
-        ("[Entry(id=1, prompt='?')]", "an id is a text"),
+        ("[Entry(prompt='?')]", "its id is ''"),
+        ("[Entry(id=1, prompt='?')]", "its id is 1"),
     ],
 )
 def test_entries_that_cannot_be_are_refused_in_a_line(

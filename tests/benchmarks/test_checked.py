@@ -98,10 +98,6 @@ def test_what_another_process_would_not_get_is_refused(write: Write, entry: str)
     [
         ("Entry(id='\\ud800', prompt='?')", "its id is"),
         ("Entry(id='a', category=3, prompt='?')", "its category is 3"),
-        ("Entry(id='a', category='x\\ny', prompt='?')", "cannot be printed"),
-        ("Entry(id='a', language=3, prompt='?')", "its language is 3"),
-        ("Entry(id='a', group=3, prompt='?')", "its group is 3"),
-        ("Entry(id='a', benchmark='other', prompt='?')", "an entry of benchmark 'other'"),
         ("Entry(id='a', prompt=3)", "the prompt of entry 'a' fails with TypeError"),
         ("Entry(id='a', prompt=[])", "its prompt is no list of messages"),
         ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is no list of messages"),
@@ -199,7 +195,7 @@ def test_what_cannot_be_stored_is_no_episode(episode: Any) -> None:
 def test_a_module_beside_a_local_file_is_not_imported(write: Write, tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("")
     name = write(entries="import beside")
-    with pytest.raises(UserError, match=r"No module named 'beside'.*a local file stands alone"):
+    with pytest.raises(UserError, match=r"No module named 'beside'.*cannot import its neighbours"):
         benchmark_class(name)
 
 
@@ -233,6 +229,4 @@ def test_what_an_installed_package_offers(
         benchmark_class("broken")
     with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
         benchmark_class("moved")
-    with pytest.raises(UserError, match="several packages offer a benchmark that is called bfcl"):
-        benchmark_class("bfcl")
     assert benchmark_class("acebench").name == "acebench"

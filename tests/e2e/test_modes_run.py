@@ -93,16 +93,11 @@ def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: 
     printed = " ".join(done.stdout.split())
     store = open_store(str(tmp_path / "runs" / "run"))
     blocks = json.loads(store.get("summary.json") or b"")["benchmarks"]
-    for name, episodes in (("bfcl", 0), ("acebench", None)):
+    for name in ("bfcl", "acebench"):
         (finding,) = blocks[name]["diagnosis"]
-        assert (finding["kind"], finding["reader"]) == ("unread_calls", "fenced_json")
+        assert (finding["kind"], *finding["readers"]) == ("unread_calls", "fenced_json")
         assert finding["rows"] == finding["of"] > 5
         assert finding["accuracy"]["official"] == 0
-        if episodes is not None:
-            assert (finding["answers"], finding["not_judged"]) == (finding["rows"], episodes)
-        else:
-            assert finding["answers"] > finding["rows"] > finding["not_judged"] > 0
-            assert finding["otherwise"]["strict"] > 0
         assert finding["text"][:60] in printed
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -49,10 +48,9 @@ from ace_ray.benchmarks.results import (
     Score,
     ScoredRow,
 )
-from ace_ray.benchmarks.second_reading import Unread, answer_texts, as_tool_calls
+from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
-from ace_ray.calls import Call
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
@@ -221,19 +219,13 @@ class ACEBench(Benchmark):
             return check(entry, None)
         return check_read(entry, episode.output, self._options.parsers)
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
-        tools = self.tools(entry) or ()
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
-            return Unread([[text] for text in texts_without_calls(steps)], None, tools)
+            return [[text] for text in texts_without_calls(steps)]
         if episode.state == NO_OUTPUT or holds_calls(entry, episode.output, self._options.parsers):
-            return None
-
-        def with_calls(calls: Sequence[Call]) -> Episode | None:
-            text = native.answer_text("", as_tool_calls(calls), entry.data["function"])
-            return None if text == native.UNREADABLE else replace(episode, output=text)
-
-        return Unread([answer_texts(episode, episode.output)], with_calls, tools)
+            return ()
+        return [answer_texts(episode, episode.output)]
 
     @property
     def _agent_texts(self) -> prompts.AgentTexts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +16,17 @@ from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    OFFICIAL_DATA_SHA256,
+    TOOL_MODULES,
     UpstreamPackage,
-    data_sha256,
+    all_files,
 )
+from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
-from ace_ray.benchmarks.bfcl.gold import asked_for_gold, check_all, gold_text
+from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
 from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
@@ -39,19 +41,13 @@ from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
-from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.benchmarks.bfcl.unread import unread_conversation, unread_single
+from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Paper,
-    ReportedRun,
-    Score,
-    ScoredRow,
-)
-from ace_ray.benchmarks.second_reading import Unread
+from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
+from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
@@ -59,8 +55,7 @@ from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
-OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"
-"""Of the prompts and the tool classes' sources of the published package."""
+"""`Prompts.sha256` of the published package."""
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
@@ -92,12 +87,9 @@ class BFCL(Benchmark):
         _check(options)
         self._categories = chosen(options)
         self._package = UpstreamPackage.locate(options.data)
-        self._options = options.model_copy(
-            update={"data": self._package.name, "prompts": _wording(options, self._package)}
-        )
+        self._options = options.model_copy(update={"data": self._package.name})
         # Read here and not where they are used: workers have no copy of the data.
-        by_upstream = self._options.prompts == "official"
-        self._prompts = official(self._package) if by_upstream else own()
+        self._prompts = own() if self._package.is_mini else official(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
         self._sources = tool_sources(self._package)
@@ -263,15 +255,15 @@ class BFCL(Benchmark):
         verdicts = dict(check_single(asked, functions, entry.gold, answer, form_of(entry.id)))
         return with_metrics(verdicts, ended=None, gold_logprobs=state.get("gold_logprobs"))
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
-        tools = self.tools(entry) or ()
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in _INTERACTIVE:
-            return unread_conversation(_answers(episode), tools)
-        if (episode.state or {}).get("ended") == "inference":
-            return None
-        language = groups.language_of(entry.category)
+            return [[answer.text or ""] for answer in _answers(episode) if not executable(answer)]
         answer = _single_answer(episode)
-        return unread_single(episode, answer, form_of(entry.id), language, tools)
+        inferred = (episode.state or {}).get("ended") != "inference"
+        language = groups.language_of(entry.category)
+        if not inferred or holds_calls(answer, form_of(entry.id), language):
+            return ()
+        return [answer_texts(episode, answer.text or "")]
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -296,10 +288,6 @@ class BFCL(Benchmark):
         return tables.scores(summary, rules)
 
     @classmethod
-    def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        return tables.categories(run)
-
-    @classmethod
     def task(cls, row: ScoredRow) -> str:
         return tables.task(row)
 
@@ -309,9 +297,9 @@ class BFCL(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        from ace_ray.benchmarks.bfcl.data.importer import import_copy
-
-        import_copy(path, say=say)
+        UpstreamPackage.import_copy(
+            path, all_files(), _count, lambda rows: f"{sum(rows.values()):,} rows", say
+        )
 
     def output_entries(self) -> Entries:
         return entries_of(self._package)
@@ -319,11 +307,8 @@ class BFCL(Benchmark):
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
 
-    @classmethod
-    def check_data(cls, data: str, say: Say) -> bool:
-        benchmark = cls.from_options({"data": data})
-        benchmark.ready(named=True)
-        return check_all(benchmark, benchmark._docs, say)
+    def gold(self, entry: Entry) -> Gold | None:
+        return gold_of(entry, self._docs)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
@@ -352,7 +337,7 @@ class BFCL(Benchmark):
 
     def _differences(self) -> Iterator[str]:
         """What sets this run apart from upstream's."""
-        if data_sha256(self._package) != OFFICIAL_DATA_SHA256:
+        if not self._package.is_known():
             yield "the data is not the official one"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
             yield "the tools are not the official ones"
@@ -384,6 +369,14 @@ class BFCL(Benchmark):
         return self._embeddings
 
 
+def _count(package: UpstreamPackage) -> Mapping[str, int]:
+    """Read all of a copy that runs need, and return its rows by category. Raises `UserError`."""
+    rows = Counter(entry.category for entry in load(package))
+    function_docs(package), prerequisites(package), official(package)
+    load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
+    return {category: rows[category] for category in groups.CATEGORIES}
+
+
 def _answers(episode: Episode) -> list[Answer]:
     turns = (episode.state or {}).get("turns", ())
     return [Answer.stored(one) for turn in turns for one in turn]
@@ -402,8 +395,6 @@ def _web(options: BFCLOptions) -> Mapping[str, Any] | None:
     return {
         "search": config.search.url,
         "fetch": config.fetch.url,
-        "max_page_chars": config.max_page_chars,
-        "max_bytes": [config.search.max_bytes, config.fetch.max_bytes],
     }
 
 
@@ -411,18 +402,6 @@ def _hints(category: str) -> int:
     """How often functions are told the language of their calls: upstream does it twice where an
     entry is loaded twice."""
     return 2 if category == groups.FORMAT_SENSITIVITY else 1
-
-
-def _wording(options: BFCLOptions, package: UpstreamPackage) -> str:
-    if options.prompts == "auto":
-        return "own" if package.is_mini else "official"
-    if options.prompts == "official" and package.is_mini:
-        raise UserError(
-            "the mini set has no official prompts",
-            where=f"{_WHERE}.prompts",
-            fix="write data: installed, or prompts: own",
-        )
-    return options.prompts
 
 
 def _check(options: BFCLOptions) -> None:

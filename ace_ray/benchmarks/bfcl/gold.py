@@ -1,5 +1,4 @@
-"""One right answer of an entry, out of its acceptable values; and ``ace-ray data check bfcl``: do
-all of them pass the checkers, and wrong ones fail?
+"""One right answer of an entry, out of its acceptable values.
 
 Per parameter the first acceptable value that is not "", which marks what may be left out; a
 parameter whose first is "", or null, is left out unless the function requires it. This rule passes
@@ -9,15 +8,14 @@ upstream's checker on 2,345 of the 2,351 Python entries.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.calls import Call, render
-from ace_ray.records import RULE_SETS, Entry, Episode
+from ace_ray.records import Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:
@@ -80,58 +78,26 @@ UNANSWERABLE = frozenset(
 """Published entries whose answers contradict themselves, or each other under greedy matching."""
 
 
-def check_all(
-    benchmark: Benchmark, docs: Mapping[str, Sequence[Mapping[str, Any]]], say: Say
-) -> bool:
-    """Every gold answer of the Python and multi-turn categories, and the same with a call missing.
+def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
+    """The gold answer, and one without its last call; None for categories without gold calls.
 
-    Says a line per category and per answer that surprises; returns whether none did. Raises
-    `UserError` for data that cannot be read.
-    """
-    parameters = {
-        doc["name"]: list(doc["parameters"]["properties"])
-        for functions in docs.values()
-        for doc in functions
-    }
-    counts_of: dict[str, Counter[str]] = {}
-    surprises = []
-    for entry in benchmark.entries():
-        episodes = gold_episodes(entry, parameters)
-        if episodes is None:
-            continue
-        counts = counts_of.setdefault(entry.category, Counter())
-        counts["answers"] += 1
-        for rules in RULE_SETS:
-            right, wrong = (benchmark.verdicts(entry, episode)[rules] for episode in episodes)
-            counts[rules] += right.valid
-            if not right.valid and entry.id not in UNANSWERABLE:
-                surprises.append(f"{entry.id}: the gold answer is {right.error_type} ({rules})")
-            if wrong.valid:
-                surprises.append(f"{entry.id}: an answer without the last call passes ({rules})")
-    for category, counts in counts_of.items():
-        passed = ", ".join(f"{counts[rules]} {rules}" for rules in RULE_SETS)
-        say(f"{category}: {counts['answers']} gold answers, valid: {passed}")
-    for line in surprises:
-        say(line)
-    total = sum((counts["answers"] for counts in counts_of.values()), 0)
-    say(f"{total} gold answers and as many cut short: {len(surprises)} surprises")
-    return not surprises
-
-
-def gold_episodes(
-    entry: Entry, parameters: Mapping[str, Sequence[str]]
-) -> tuple[Episode, Episode] | None:
-    """The gold answer as an episode, and one that lacks its last call; None where there is none."""
+    ``docs`` are the functions of multi-turn categories, by class."""
     if asked_for_gold(entry.category):
         functions = entry.data["function"]
-        less = gold_text(entry.gold[:-1], functions)
-        return Episode(output=gold_text(entry.gold, functions)), Episode(output=less)
-    if entry.category in MULTI_TURN:
-        gold = [[named_call(call, parameters) for call in turn] for turn in entry.gold]
-        last = max(turn for turn, calls in enumerate(gold) if calls)
-        short = [calls if turn != last else [] for turn, calls in enumerate(gold)]
-        return _turns(gold), _turns(short)
-    return None
+        right, less = (gold_text(gold, functions) for gold in (entry.gold, entry.gold[:-1]))
+        may_fail = entry.id in UNANSWERABLE
+        return Gold(Episode(output=right), Episode(output=less), may_fail=may_fail)
+    if entry.category not in MULTI_TURN:
+        return None
+    parameters = {
+        doc["name"]: list(doc["parameters"]["properties"])
+        for name in entry.data["involved_classes"]
+        for doc in docs[name]
+    }
+    gold = [[named_call(call, parameters) for call in turn] for turn in entry.gold]
+    last = max(turn for turn, calls in enumerate(gold) if calls)
+    short = [calls if turn != last else [] for turn, calls in enumerate(gold)]
+    return Gold(_turns(gold), _turns(short))
 
 
 def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:

@@ -28,15 +28,12 @@ class Options(Section):
     data: str = Field(
         "mini",
         description="mini (ships with ace_ray), installed (the package bfcl-eval), imported, "
-        "imported:VERSION, or a wheel or folder of bfcl-eval",
+        "imported:VERSION, or a folder of bfcl-eval",
     )
     categories: list[str] = Field(
         default=["all"],
         min_length=1,
         description="category names or groups; all: every scored one that can be run",
-    )
-    prompts: Literal["auto", "official", "own"] = Field(
-        "auto", description="auto: official with a copy of bfcl-eval, own with the mini set"
     )
     mode: Literal["prompt", "native"] = Field(
         "prompt",

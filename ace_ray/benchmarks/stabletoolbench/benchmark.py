@@ -21,7 +21,7 @@ from ace_ray.benchmarks.results import (
     Score,
     ScoredRow,
 )
-from ace_ray.benchmarks.second_reading import Unread, texts_of
+from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
@@ -293,9 +293,9 @@ class StableToolBench(Benchmark):
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         return verdicts(entry, episode.state)
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         said = [m for m in episode.messages if m.get("role") == "assistant"]
-        return Unread([texts_of(m) for m in said if not m.get("tool_calls")])
+        return [texts_of(m) for m in said if not m.get("tool_calls")]
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:

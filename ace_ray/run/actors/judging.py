@@ -39,8 +39,8 @@ def judged(
 
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
-    """The column ``second_reading`` of a row that has verdicts. It explains them and costs none: a
-    defect in it is logged."""
+    """The column ``second_reading`` of a row that has verdicts. It costs none: a defect in it is
+    logged."""
     try:
         second = second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above

@@ -16,8 +16,6 @@ from ace_ray.benchmarks.second_reading import SecondReading, second_reading
 from ace_ray.calls import parse_calls
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 
-RIGHT = {"official": 1.0, "strict": 1.0}
-WRONG = {"official": 0.0, "strict": 0.0}
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 
 
@@ -53,13 +51,13 @@ def test_right_calls_in_another_format(mode: str, category: str) -> None:
     episode, benchmark = answered(mode, text), acebench(mode)
     assert not any(verdict.valid for verdict in benchmark.verdicts(one, episode).values())
     found = second_reading(benchmark, one, episode)
-    assert found == SecondReading("hermes", "answer", 1, RIGHT)
+    assert found == SecondReading("hermes", "answer", 1)
     assert episode.output == text
 
 
 def test_a_call_in_place_of_a_refusal_stays_wrong() -> None:
     found = second_reading(acebench(), entry("special_irrelevant"), answered("prompt", FENCED))
-    assert found == SecondReading("fenced_json", "answer", 1, WRONG)
+    assert found == SecondReading("fenced_json", "answer", 1)
 
 
 @pytest.mark.parametrize(
@@ -88,12 +86,6 @@ def test_an_answer_is_read_as_the_first_reader_of_the_run_reads_it() -> None:
 def test_a_missing_answer_is_none() -> None:
     episode = Episode(output=FENCED, state=NO_OUTPUT)
     assert second_reading(acebench(), entry("normal_atom_bool"), episode) is None
-
-
-def test_calls_that_have_no_text_in_the_official_syntax() -> None:
-    text = FENCED.replace('"f"', '"no name"')
-    found = second_reading(acebench(), entry("normal_atom_bool"), answered("prompt", text))
-    assert found == SecondReading("fenced_json", "answer", 1, {})
 
 
 def test_of_an_agents_episode_the_messages_are_counted() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.data import upstream_package
@@ -115,15 +114,6 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
             f"Metadata-Version: 2.1\nName: bfcl-eval\nVersion: {version}\n\nVersion: 0\n"
         )
     return folder
-
-
-def write_wheel(folder: Path, path: Path) -> Path:
-    """Zip what `write_copy` wrote."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for file in sorted(folder.rglob("*")):
-            if file.is_file():
-                wheel.write(file, file.relative_to(folder).as_posix())
-    return path
 
 
 def edit_line(path: Path, number: int, change) -> None:

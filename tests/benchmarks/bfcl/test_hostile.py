@@ -123,7 +123,7 @@ for text in ("<functions>" * 900_000, "<TOOLCALL>" * 900_000, "[{" * 2_000_000, 
         judge(text, form=form)
 """,
     "java": """
-from ace_ray.benchmarks.bfcl.check.java import java_value
+from ace_ray.benchmarks.bfcl.check.source_values import java_value
 for unit in ("new ", "new  ArrayList<", "new ArrayList<>(Arrays.asList(", "new ArrayList<>() {{", "add(",
              "new int[]{", "new HashMap<", "new HashMap<>() {", "put(", 'put("', 'put("a",', '",', '", ', ">",
              "> () ", " ", "}", "}}", "{", "new HashMap<>() {{ put(", "\\n", "new a", 'put("a", \\n'):
@@ -135,7 +135,7 @@ for unit in ("new ", "new  ArrayList<", "new ArrayList<>(Arrays.asList(", "new A
 values("simple_java", ['new ArrayList<>(Arrays.asList(' + "1, " * 650 + "1))", "new int[]{" + "1," * 1_000 + "1}"])
 """,
     "javascript": """
-from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import javascript_value
 for unit in ("[", "]", "[]", "[],", "], [", "],\\n[", "] ", ",", ":", "a:", "a: b,", "a:, ", "{", "}", " ",
              "new Array(", "new Array([", "'", ": ,", "\\n", ", ", "],", "[ "):
     for start in ("", "[", "[[", "{", "new Array([", "{a:"):

@@ -26,7 +26,6 @@ from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
 from ace_ray.benchmarks.bfcl.functions import documented, indented, offered, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import write_wheel
 
 MINI = UpstreamPackage.locate("mini")
 ENTRIES = {entry.id: entry for entry in load(MINI, SINGLE_TURN)}
@@ -65,11 +64,10 @@ def test_a_prompt_from_a_copy_is_put_together_as_upstream_does(made_up_prompts: 
     assert made_up_prompts.tools(functions, hints=0)[0]["function"]["name"] == "sea_tide"
 
 
-def test_prompts_travel_and_say_when_they_change(made_up: Path, tmp_path: Path) -> None:
+def test_prompts_travel_and_say_when_they_change(made_up: Path) -> None:
     prompts = official(UpstreamPackage.locate(str(made_up)))
-    wheel = official(UpstreamPackage.locate(str(write_wheel(made_up, tmp_path / "x.whl"))))
-    assert prompts == wheel == pickle.loads(pickle.dumps(prompts))
-    assert prompts.sha256 == wheel.sha256 != own().sha256
+    assert prompts == pickle.loads(pickle.dumps(prompts))
+    assert prompts.sha256 != own().sha256
     path = made_up / "bfcl_eval" / NATIVE_SOURCE
     path.write_text(path.read_text().replace("float!", "real!"))
     assert official(UpstreamPackage.locate(str(made_up))).sha256 != prompts.sha256
@@ -77,13 +75,13 @@ def test_prompts_travel_and_say_when_they_change(made_up: Path, tmp_path: Path) 
 
 BROKEN = [
     (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is no literal text"),
-    (PROMPT_SOURCE, '"persona": "P.", ', "", "classic has no 'persona'"),
+    (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is no literal text"),
     (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
     (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
     (PROMPT_SOURCE, "core {memory_content}", "core {memory_content.x}", "plain fields"),
     (PROMPT_SOURCE, "core {memory_content}", "core {", "is no template"),
-    (PROMPT_SOURCE, '"notetaker": "n",', "", "MEMORY_AGENT_SETTINGS has no 'notetaker'"),
-    (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", "OUTPUT_FORMAT_MAPPING is no"),
+    (PROMPT_SOURCE, '"notetaker": "n",', "", r"\['notetaker'\] is no literal text"),
+    (PROMPT_SOURCE, "OUTPUT_FORMAT_MAPPING = {", "X = {", r"OUTPUT_FORMAT_MAPPING\[.*is no"),
     (PROMPT_SOURCE, "_PLAIN = ", "def", "is no Python source"),
     (HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
     (HINT_SOURCE, "def _get_language", "def get_language", "has no function _get_language"),

@@ -75,16 +75,10 @@ def play(
     entry: Entry,
     agent: Scripted,
     user: Scripted | None = None,
-    judge: Scripted | None = None,
 ) -> Episode:
     """The entry's episode, without Ray."""
     sampling = Sampling(max_tokens=50)
-    named = {"user": user, "judge": judge}
-    roles = {
-        name: RoleModel(model, sampling, {"model": name})
-        for name, model in named.items()
-        if model is not None
-    }
+    roles = {} if user is None else {"user": RoleModel(user, sampling, {"model": "user"})}
 
     async def opened() -> LocalSession:
         return LocalSession(benchmark.scenario(entry))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.benchmarks.tau2.episode.rollout import FIRST_ANSWERS
+from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from tests.benchmarks.tau2.scripted import Scripted, entry_of, made, play, verdicts
 

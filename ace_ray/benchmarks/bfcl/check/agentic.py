@@ -25,10 +25,6 @@ def check_agentic(
     if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
-    if ended == "crash":
-        what = "the turn is not a list of answers: upstream's evaluator raises"
-        crash = Verdict(False, "official_crash", what)
-        return {"official": crash, "strict": crash}
     last = ""
     for answer in answers:
         if executable(answer) is None:

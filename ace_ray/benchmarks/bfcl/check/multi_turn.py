@@ -34,7 +34,6 @@ TERMINATED = "multi_turn:force_terminated"
 NO_CALLS = "multi_turn:empty_turn_model_response"
 STATE = "multi_turn:instance_state_mismatch"
 RESPONSE = "multi_turn:execution_response_mismatch"
-CRASH = "official_crash"
 
 Steps = Sequence[Sequence[str]]
 """The call texts of each step of a turn that has calls."""
@@ -73,8 +72,7 @@ def check_multi_turn(
         entry: a multi-turn entry; ``entry.gold`` holds the call texts of each turn.
         turns: the answers of each turn that was begun, one a step.
         ended: why the conversation ended early: "steps", "context", "deadline", or "". Of outputs
-            made elsewhere also "inference" (it failed, and there is no answer) and "crash" (a turn
-            is not a list, on which upstream's evaluator raises).
+            made elsewhere also "inference" (it failed, and there is no answer).
         executable: the call texts of an answer, None for none; by default `decode.executable`.
 
     Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
@@ -141,8 +139,6 @@ def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
         return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
     if turns != wanted:
         return TERMINATED, f"the conversation ended in turn {turns} of {wanted}: {ended or 'cut'}"
-    if ended == "crash":
-        return CRASH, "a turn is not a list of answers: upstream's evaluator raises"
     return "", ""
 
 

@@ -10,8 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.check.java import JAVA_TYPES, java_value
-from ace_ray.benchmarks.bfcl.check.javascript import JAVASCRIPT_TYPES, javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import (
+    JAVA_TYPES,
+    JAVASCRIPT_TYPES,
+    java_value,
+    javascript_value,
+)
 from ace_ray.benchmarks.bfcl.decode import Read
 
 PYTHON_TYPES: Mapping[str, type] = {

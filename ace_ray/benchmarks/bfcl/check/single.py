@@ -231,7 +231,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
 def _refusal(answer: Answer) -> Verdict:
     """Return the ``strict`` verdict on an answer without decoded calls."""
     text = answer.text
-    if answer.calls or (text and attempts_call(text)):
+    if answer.calls or (text and (answer.unreadable or attempts_call(text))):
         what = "the answer attempts a call that cannot be read"
         return Verdict(False, "irrelevance_error:unreadable_call", what)
     if text is None or _is_answer(text.strip()):

@@ -9,8 +9,10 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
@@ -35,15 +37,13 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import (
-    Row,
     Rows,
-    Shape,
     check_joined,
     is_texts,
     json_lines,
     json_value,
-    need,
     rows_by_id,
+    shaped,
 )
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
@@ -72,7 +72,7 @@ def function_docs(package: UpstreamPackage) -> Docs:
         docs[name] = []
         path = doc_file(file)
         for where, row in json_lines(package.read(path), package.where(path)):
-            need(where, {"function": row}, function=FUNCTION)
+            shaped(FunctionDoc, row, where)
             docs[name].append(row)
     return docs
 
@@ -88,7 +88,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
             continue
         rows = _read(package, path)
         for where, row in rows.values():
-            need(where, row, question=TURNS)
+            shaped(Turns, row, where)
         conversations[scenario] = [
             {"id": row_id, "question": row["question"]} for row_id, (_, row) in rows.items()
         ]
@@ -123,14 +123,12 @@ class _Reader:
         return self._made[category]
 
     def _single(self, category: str) -> list[Made]:
-        hinted_types = language_of(category) != "python"
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_single(where, row, hinted_types=hinted_types)
-            gold = None
-            if answer is not None:
-                need(answer[0], answer[1], ground_truth=GOLD_CALLS)
-                gold = answer[1]["ground_truth"]
+            found = shaped(Single, row, where)
+            if language_of(category) != "python":
+                _check_hints(where, found.function)
+            gold = None if answer is None else _gold(SingleGold, answer)
             made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
         return made
 
@@ -138,14 +136,13 @@ class _Reader:
         classes = self._classes = self._classes or function_docs(self._package)
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_multi_turn(where, row, classes)
-            if category == "multi_turn_miss_func":
-                need(where, row, missed_function=HELD_OUT)
-            assert answer is not None
-            need(answer[0], answer[1], ground_truth=CALL_TURNS)
-            gold = answer[1]["ground_truth"]
-            _check_turn_count(answer[0], row, gold)
-            _check_held_out(where, row, classes)
+            _check_turns(where, shaped(MultiTurn, row, where), classes)
+            gold = _gold(MultiTurnGold, answer)
+            if len(gold) != len(row["question"]):
+                raise UserError(
+                    f"{row_id!r} has {len(row['question'])} turns, and calls for {len(gold)}",
+                    where=where,
+                )
             kept = ("question", "initial_config", "involved_classes", "missed_function")
             made.append((row_id, {key: row[key] for key in kept if key in row}, gold))
         return made
@@ -153,25 +150,27 @@ class _Reader:
     def _memory(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_agentic(where, row, scenarios=SCENARIOS)
+            shaped(Memory, row, where)
             data = {
                 "question": row["question"],
                 "scenario": row["scenario"],
                 "involved_classes": [f"MemoryAPI_{category.removeprefix('memory_')}"],
             }
-            made.append((row_id.replace("memory", category), data, _acceptable(answer)))
+            gold = {"ground_truth": _gold(AgenticGold, answer)}
+            made.append((row_id.replace("memory", category), data, gold))
         return made
 
     def _web_search(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_agentic(where, row)
+            shaped(WebSearch, row, where)
             data = {
                 "question": row["question"],
                 "involved_classes": ["WebSearchAPI"],
                 "show_snippet": "no_snippet" not in category,
             }
-            made.append((row_id.replace("web_search", category), data, _acceptable(answer)))
+            gold = {"ground_truth": _gold(AgenticGold, answer)}
+            made.append((row_id.replace("web_search", category), data, gold))
         return made
 
     def _format_sensitivity(self, category: str) -> list[Made]:
@@ -202,18 +201,12 @@ class _Reader:
         ]
 
 
-def _acceptable(answer: tuple[str, dict[str, Any]] | None) -> dict[str, Any]:
+def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
+    """The ``ground_truth`` of an answer, with its place. Raises `UserError`: it is no ``model``."""
     assert answer is not None
-    need(answer[0], answer[1], ground_truth=TEXTS)
-    return {"ground_truth": answer[1]["ground_truth"]}
-
-
-def _check_held_out(where: str, row: Mapping[str, Any], classes: Docs) -> None:
-    offered = {doc["name"] for name in row["involved_classes"] for doc in classes[name]}
-    for names in row.get("missed_function", {}).values():
-        for name in names:
-            if name not in offered:
-                raise UserError(f"missed_function names {name!r}, no function of it", where=where)
+    where, row = answer
+    shaped(model, row, where)
+    return row["ground_truth"]
 
 
 def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
@@ -221,7 +214,8 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     ids = json_value(package.read(FORMAT_IDS), where)
     if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
         raise UserError("is not an object of ids by single-turn category", where=where)
-    need(where, ids, **{category: TEXTS for category in ids})
+    if not all(is_texts(listed) for listed in ids.values()):
+        raise UserError("has a category without a list of ids", where=where)
     return ids
 
 
@@ -229,178 +223,120 @@ def _read(package: UpstreamPackage, path: str) -> Rows:
     return rows_by_id(package.read(path), package.where(path))
 
 
-ROLES = ("system", "user", "assistant")
-_MAX_DEPTH = 16
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Message(Part):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class Items(Part):
+    type: str | None = None
+
+
+class Parameter(Part):
+    type: str
+    description: str | None = None
+    items: Items | None = None
+    properties: dict[str, Parameter] = Field(default_factory=dict)
+
+
+class Parameters(Part):
+    properties: dict[str, Parameter]
+    required: list[str]
+
+
+class FunctionDoc(Part):
+    name: str = Field(min_length=1)
+    description: str
+    parameters: Parameters
+
+
+Turn = list[Message]
+OneTurn = Annotated[list[Annotated[Turn, Field(min_length=1)]], Field(min_length=1, max_length=1)]
+Names = Annotated[list[str], Field(min_length=1)]
+
+
+class Single(Part):
+    question: OneTurn
+    function: list[FunctionDoc]
+
+
+class Turns(Part):
+    question: list[Turn] = Field(min_length=1)
+
+
+class MultiTurn(Turns):
+    initial_config: dict[str, dict[str, Any]]
+    involved_classes: Names
+    missed_function: dict[Annotated[str, Field(pattern="^[0-9]+$")], Names] = Field(
+        default_factory=dict
+    )
+
+
+class WebSearch(Part):
+    question: OneTurn
+    involved_classes: Names
+
+
+class Memory(WebSearch):
+    scenario: Literal[SCENARIOS]  # type: ignore[valid-type]
+
+
+class SingleGold(Part):
+    # Two published rows have parameters for which nothing is acceptable.
+    ground_truth: list[
+        Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1, max_length=1)]
+    ] = Field(min_length=1)
+
+
+class MultiTurnGold(Part):
+    ground_truth: list[list[str]] = Field(min_length=1)
+
+
+class AgenticGold(Part):
+    ground_truth: Names
+
+
 _CONTAINERS = ("Array", "ArrayList", "array")
 
 
-def _messages(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(message, dict)
-        and message.get("role") in ROLES
-        and isinstance(message.get("content"), str)
-        for message in value
-    )
-
-
-def _turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_messages(turn) for turn in value)
-
-
-def _one_turn(value: Any) -> bool:
-    return _turns(value) and len(value) == 1 and bool(value[0])
-
-
-def _held_out(value: Any) -> bool:
-    return isinstance(value, dict) and all(
-        key.isascii() and key.isdigit() and is_texts(names) and names
-        for key, names in value.items()
-    )
-
-
-def _states(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(state, dict) for state in value.values())
-
-
-def _schema(value: Any, depth: int) -> bool:
-    """A parameter: its type is named, and what is nested in it is of the same kind."""
-    if not isinstance(value, dict) or depth > _MAX_DEPTH or not _bounded(value, depth):
-        return False
-    if not isinstance(value.get("type"), str) or not isinstance(value.get("description", ""), str):
-        return False
-    items = value.get("items", {})
-    if not isinstance(items, dict) or not isinstance(items.get("type", ""), str):
-        return False
-    inner = value.get("properties", {})
-    return isinstance(inner, dict) and all(_schema(one, depth + 1) for one in inner.values())
-
-
-def _bounded(value: Any, depth: int) -> bool:
-    if depth > _MAX_DEPTH:
-        return False
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_bounded(one, depth + 1) for one in inner)
-
-
-def _function(value: Any) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("description"), str):
-        return False
-    name, parameters = value.get("name"), value.get("parameters")
-    if not isinstance(name, str) or not name or not isinstance(parameters, dict):
-        return False
-    return (
-        isinstance(parameters.get("properties"), dict)
-        and is_texts(parameters.get("required"))
-        and all(_schema(one, 1) for one in parameters["properties"].values())
-        and _bounded(value, 0)
-    )
-
-
-def _hintable(value: Any) -> bool:
+def _check_hints(where: str, functions: Iterable[FunctionDoc]) -> None:
     """Java's and JavaScript's types move into the descriptions, so these must be there."""
-    return all(
-        isinstance(schema.get("description"), str)
-        and (schema["type"] not in _CONTAINERS or isinstance(schema.get("items"), dict))
-        and (schema["type"] not in _CONTAINERS or isinstance(schema["items"].get("type"), str))
-        for function in value
-        for schema in function["parameters"]["properties"].values()
-    )
+    for function in functions:
+        for name, one in function.parameters.properties.items():
+            lacks_items = one.type in _CONTAINERS and (one.items is None or one.items.type is None)
+            if one.description is None or lacks_items:
+                raise UserError(
+                    f"the parameter {name!r} of {function.name!r} lacks a description or its items",
+                    where=where,
+                )
 
 
-def _functions(value: Any) -> bool:
-    return isinstance(value, list) and all(_function(one) for one in value)
-
-
-def _gold_calls(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(call, dict) and len(call) == 1 and _gold(call) for call in value)
-    )
-
-
-def _gold(call: Mapping[str, Any]) -> bool:
-    (arguments,) = call.values()
-    # two published rows have parameters for which nothing is acceptable, so [] is
-    return isinstance(arguments, dict) and all(
-        isinstance(choices, list) and _bounded(choices, 0) for choices in arguments.values()
-    )
-
-
-def _call_turns(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(is_texts(turn) for turn in value)
-
-
-TEXT: Shape = ("a text that is not empty", lambda value: isinstance(value, str) and bool(value))
-TEXTS: Shape = ("a list of texts, not empty", lambda value: is_texts(value) and bool(value))
-ONE_TURN: Shape = ('one list of messages {"role", "content"} in a list', _one_turn)
-TURNS: Shape = ('a list of lists of messages {"role", "content"}', _turns)
-FUNCTION: Shape = ('an object with "name", "description" and typed "parameters"', _function)
-FUNCTIONS: Shape = ('a list of objects with "name", "description", typed "parameters"', _functions)
-HINTABLE: Shape = ("a list of functions whose parameters all have a description", _hintable)
-STATES: Shape = ("an object with an object for each class", _states)
-HELD_OUT: Shape = ("an object of lists of names by the number of a turn", _held_out)
-GOLD_CALLS: Shape = (
-    "a list of objects {function: {parameter: [acceptable values]}}, not empty",
-    _gold_calls,
-)
-CALL_TURNS: Shape = ("a list of lists of calls as texts", _call_turns)
-
-
-def _check_single(where: str, row: Row, *, hinted_types: bool) -> None:
-    """Raise `UserError` unless the row has the question and functions of a single-turn category."""
-    need(where, row, question=ONE_TURN, function=FUNCTIONS)
-    if hinted_types:
-        need(where, row, function=HINTABLE)
-
-
-def _check_multi_turn(where: str, row: Row, classes: Mapping[str, Any]) -> None:
-    """The same for a multi-turn category, whose classes must be among those that are known."""
-    need(where, row, question=TURNS, initial_config=STATES, involved_classes=TEXTS)
-    held_out: Mapping[str, Any] = {}
-    if "missed_function" in row:
-        need(where, row, missed_function=HELD_OUT)
-        held_out = row["missed_function"]
-    _known_classes(where, row["involved_classes"], classes)
-    for number, turn in enumerate(row["question"]):
-        if bool(turn) == (str(number) in held_out):
-            raise UserError(
-                f"turn {number} of the question "
-                + ("has messages and functions held out" if turn else "is empty"),
-                where=where,
-                fix="exactly the turns in missed_function are empty",
-            )
-    if any(int(key) >= len(row["question"]) for key in held_out):
-        raise UserError("missed_function names a turn that there is not", where=where)
-
-
-def _check_agentic(where: str, row: Row, *, scenarios: tuple[str, ...] = ()) -> None:
-    """The same for memory (with its ``scenarios``) and web search."""
-    need(where, row, question=ONE_TURN, involved_classes=TEXTS)
-    if scenarios:
-        need(where, row, scenario=TEXT)
-        if row["scenario"] not in scenarios:
-            raise UserError(
-                f"unknown scenario {row['scenario']!r}",
-                where=where,
-                fix=f"it must be one of {', '.join(scenarios)}",
-            )
-
-
-def _check_turn_count(where: str, question: Row, gold: Any) -> None:
-    """Raise `UserError` unless there are gold calls for each turn."""
-    if len(gold) != len(question["question"]):
-        raise UserError(
-            f"has calls for {len(gold)} turns, and the question has {len(question['question'])}",
-            where=where,
-        )
-
-
-def _known_classes(where: str, names: list[str], classes: Mapping[str, Any]) -> None:
-    for name in names:
+def _check_turns(where: str, row: MultiTurn, classes: Docs) -> None:
+    """Raise `UserError` unless classes, turns and functions held out fit each other."""
+    for name in row.involved_classes:
         if name not in classes:
             raise UserError(
                 f"involved_classes names {name!r}",
                 where=where,
                 fix=f"it must be one of {', '.join(classes)}",
+            )
+    offered = {doc["name"] for name in row.involved_classes for doc in classes[name]}
+    for number, names in row.missed_function.items():
+        if int(number) >= len(row.question):
+            raise UserError("missed_function names a turn that there is not", where=where)
+        if unknown := [name for name in names if name not in offered]:
+            raise UserError(f"missed_function names {unknown[0]!r}, no function of it", where=where)
+    for place, turn in enumerate(row.question):
+        if bool(turn) == (str(place) in row.missed_function):
+            raise UserError(
+                f"turn {place} of the question "
+                + ("has messages and functions held out" if turn else "is empty"),
+                where=where,
+                fix="exactly the turns in missed_function are empty",
             )

@@ -27,9 +27,9 @@ from ace_ray.benchmarks.bfcl.texts import (
     STYLE_FIELDS,
     Hints,
     Texts,
-    fields,
 )
-from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, python_tree
+from ace_ray.benchmarks.bfcl.texts import fields as fields_of
+from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.errors import UserError
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
@@ -38,32 +38,31 @@ _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 def read_texts(package: UpstreamPackage) -> Texts:
     """All texts of a package. Raises `UserError` naming the text that is missing or malformed."""
     source = _Source(package, PROMPT_SOURCE)
-    values = source.constants()
-    returned: list[str] = sorted({form.returned for form in FORMS})
-    layouts = source.texts(values, "PROMPT_TEMPLATE_MAPPING", sorted({f.layout for f in FORMS}))
-    styles = source.mapping(values, "PROMPT_STYLE_TEMPLATES", sorted({f.style for f in FORMS}))
-    for name, layout in layouts.items():
-        source.check(f"PROMPT_TEMPLATE_MAPPING[{name!r}]", layout, LAYOUT_FIELDS)
-    for name in styles:
-        styles[name] = source.texts(styles, name, list(STYLE_FIELDS))
-        for part, wanted in STYLE_FIELDS.items():
-            if wanted:  # the others are shown as they are, braces and all
-                source.check(f"{name}[{part!r}]", styles[name][part], wanted)
+    text = source.text
+    returned = sorted({form.returned for form in FORMS})
     more = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION"
     core, whole = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
     return Texts(
-        styles=styles,
-        layouts=layouts,
-        outputs=source.texts(values, "OUTPUT_FORMAT_MAPPING", returned),
-        types=source.texts(values, "PARAM_TYPE_MAPPING", returned),
-        more_functions=source.text(values, f"{more}_FC"),
-        more_functions_prompt=source.template(
-            values, f"{more}_PROMPTING", frozenset({"functions"})
-        ),
-        agentic=source.text(values, "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
-        settings=source.texts(values, "MEMORY_AGENT_SETTINGS", list(SCENARIOS)),
-        core_memory=source.template(values, core, MEMORY_FIELDS),
-        whole_memory=source.template(values, whole, MEMORY_FIELDS),
+        styles={
+            # Parts without fields are shown as they are, braces and all.
+            style: {
+                part: text("PROMPT_STYLE_TEMPLATES", style, part, fields=wanted or None)
+                for part, wanted in STYLE_FIELDS.items()
+            }
+            for style in sorted({form.style for form in FORMS})
+        },
+        layouts={
+            layout: text("PROMPT_TEMPLATE_MAPPING", layout, fields=LAYOUT_FIELDS)
+            for layout in sorted({form.layout for form in FORMS})
+        },
+        outputs={name: text("OUTPUT_FORMAT_MAPPING", name) for name in returned},
+        types={name: text("PARAM_TYPE_MAPPING", name) for name in returned},
+        more_functions=text(f"{more}_FC"),
+        more_functions_prompt=text(f"{more}_PROMPTING", fields=frozenset({"functions"})),
+        agentic=text("ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT"),
+        settings={name: text("MEMORY_AGENT_SETTINGS", name) for name in SCENARIOS},
+        core_memory=text(core, fields=MEMORY_FIELDS),
+        whole_memory=text(whole, fields=MEMORY_FIELDS),
         hints=_hints(package),
     )
 
@@ -141,13 +140,11 @@ class _Source:
 
     def __init__(self, package: UpstreamPackage, path: str) -> None:
         self._where = package.where(path)
-        raw = package.read(path)
-        if len(raw) > SOURCE_LIMIT_BYTES:
-            raise self.error(f"has more than {SOURCE_LIMIT_BYTES:,} bytes")
         try:
-            self._tree = python_tree(raw)
+            self._tree = python_tree(package.read(path))
         except ValueError as error:
             raise self.error(f"is no Python source ({error})") from error
+        self._constants = _constants(self._tree)
 
     def error(self, what: str) -> UserError:
         return UserError(what, where=self._where, fix=_FIX)
@@ -158,53 +155,40 @@ class _Source:
                 return node
         raise self.error(f"has no function {name}")
 
-    def constants(self) -> dict[str, Any]:
-        """The values of the module's assignments that are literals, sums of texts, or names."""
-        values: dict[str, Any] = {}
-        for node in self._tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                try:
-                    values[node.targets[0].id] = _value(node.value, values)
-                except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-                    continue
-        return values
-
-    def mapping(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, Any]:
-        value = values.get(name)
-        if not isinstance(value, dict):
-            raise self.error(f"{name} is no literal mapping")
-        if missing := [key for key in keys if key not in value]:
-            raise self.error(f"{name} has no {missing[0]!r}")
-        return {key: value[key] for key in keys}
-
-    def texts(self, values: Mapping[str, Any], name: str, keys: list[str]) -> dict[str, str]:
-        values_by_key = self.mapping(values, name, keys)
-        return {key: self.text(values_by_key, key) for key in keys}
-
-    def text(self, values: Mapping[str, Any], name: str) -> str:
-        value = values.get(name)
+    def text(self, *path: str, fields: frozenset[str] | None = None) -> str:
+        """The text that a module's constant is, or holds under these keys; a template of
+        ``fields``. Raises `UserError`."""
+        value: Any = self._constants
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        name = path[0] + "".join(f"[{key!r}]" for key in path[1:])
         if not isinstance(value, str):
             raise self.error(f"{name} is no literal text")
-        return value
-
-    def template(self, values: Mapping[str, Any], name: str, wanted: frozenset[str]) -> str:
-        text = self.text(values, name)
-        self.check(name, text, wanted)
-        return text
-
-    def check(self, name: str, template: str, wanted: frozenset[str]) -> None:
         try:
-            names = fields(template)
+            names = fields and fields_of(value)
         except ValueError as error:
             raise self.error(f"{name} is no template of plain fields ({error})") from None
-        if names != wanted:
-            raise self.error(f"{name} must have the fields {', '.join(sorted(wanted))}")
+        if fields and names != fields:
+            raise self.error(f"{name} must have the fields {', '.join(sorted(fields))}")
+        return value
 
     def one_field(self, template: str, name: str) -> str:
         """A template with its only field named."""
         if template.count("{}") != 1:
             raise self.error("the hints at types are not as they were")
         return template.replace("{}", f"{{{name}}}")
+
+
+def _constants(tree: ast.Module) -> dict[str, Any]:
+    """The values of a module's assignments that are literals, sums of texts, or names."""
+    values: dict[str, Any] = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            try:
+                values[node.targets[0].id] = _value(node.value, values)
+            except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+                continue
+    return values
 
 
 def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.answers import Answer
@@ -23,6 +24,7 @@ __all__ = [
     "Read",
     "decode",
     "executable",
+    "holds_calls",
     "read",
     "read_any",
     "read_with_keywords",
@@ -80,6 +82,19 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
     return []
 
 
+def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
+    """Whether an answer holds calls, or what would have to be run to tell."""
+    try:
+        calls = read_any(answer, form, language)
+    except NotCalls:
+        return False
+    except Refused:
+        return True
+    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+
+
+# A check and the search for unread calls decode the same answer, one after the other.
+@lru_cache(maxsize=1)
 def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
     """The calls of a text with all that its decoder knows of them; None where upstream's finishes
     without a list.

@@ -61,7 +61,7 @@ def _call(node: ast.expr, reader: LenientReader) -> Read:
     if not isinstance(node, ast.Call):
         raise NotCalls(f"{type(node).__name__} in place of a call")
     name, args = reader.call(node, 1)
-    positional = {n: partial(reader.value, item, 2) for n, item in enumerate(node.args)}
+    positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
     seen: set[str | None] = set()
     repeated = None
     for argument in node.keywords:
@@ -69,6 +69,11 @@ def _call(node: ast.expr, reader: LenientReader) -> Read:
             repeated = argument.arg
         seen.add(argument.arg)
     return Read(name, args, positional, repeated=repeated)
+
+
+def _positional(node: ast.expr) -> Any:
+    # With a budget of its own: what was read may be kept, and be asked for several times.
+    return LenientReader(operation, bare_as_source=True).value(node, 2)
 
 
 _MARK = "ꔀ"

@@ -152,9 +152,6 @@ MAX_SOURCE, MAX_TOKENS = 8_192, 2_048
 square of the tokens of some texts, to 0.3 s and 150 MiB; of 8,192 tokens, such as ``+1[^`` again
 and again, to 3.4 s and 1.8 GiB."""
 _TOKEN = re.compile(r"\w++|[^\w\s]")
-_SLICE_US, _SLICES = 50_000, 20
-"""The parser stops after each slice of time, and goes on where it was; after the last one it is
-given up. A machine that stands still spoils one slice, not the parse."""
 
 
 def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
@@ -172,21 +169,10 @@ def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
     except UnicodeEncodeError:
         raise NotCalls("a lone surrogate in the text") from None
     new_parser, grammar = _grammar(language)
-    root = _parsed(new_parser(grammar, timeout_micros=_SLICE_US), source, language).root_node
+    root = new_parser(grammar).parse(source).root_node
     if root.has_error and _has_error_node(root):
         raise NotCalls(f"no {language}")
     return root
-
-
-def _parsed(parser: Any, source: bytes, language: str) -> Any:
-    for _ in range(_SLICES):
-        try:
-            tree = parser.parse(source)
-        except ValueError:  # its time is over
-            continue
-        if tree is not None:
-            return tree
-    raise NotCalls(f"no {language} that can be parsed in time")
 
 
 def require_grammar(language: str) -> None:

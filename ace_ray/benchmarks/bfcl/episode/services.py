@@ -18,6 +18,11 @@ from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
 
+TIMEOUT_S = 30.0
+"""Of one attempt."""
+MAX_RETRIES = 4
+MAX_BYTES = 2 << 20
+"""What is read of an answer."""
 MAX_BATCH = 64
 """Texts in one request for embeddings."""
 
@@ -27,9 +32,6 @@ class ServiceConfig(Section):
     api_key_env: str | None = Field(
         None, min_length=1, description="environment variable with the key, sent as bearer token"
     )
-    timeout_s: float = Field(30.0, gt=0, description="per attempt")
-    max_retries: int = Field(4, ge=0, le=20, description="attempts after the first")
-    max_bytes: int = Field(2 << 20, ge=1, description="what is read of an answer")
 
 
 class EmbeddingsConfig(ServiceConfig):
@@ -39,7 +41,6 @@ class EmbeddingsConfig(ServiceConfig):
 class WebSearchConfig(Section):
     search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
     fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
-    max_page_chars: int = Field(100_000, ge=1, description="what a model is shown of a page")
 
 
 class ServiceFailed(RowError):
@@ -93,7 +94,7 @@ class Service:
         return await self._ask("POST", {}, body)
 
     async def _ask(self, method: str, params: Mapping[str, str], body: bytes | None) -> Reply:
-        attempts = 1 + self._config.max_retries
+        attempts = 1 + MAX_RETRIES
         for attempt in range(1, attempts + 1):
             wait_s = 0.0
             try:
@@ -103,8 +104,8 @@ class Service:
                         self._config.url,
                         self._headers(body),
                         body,
-                        self._config.timeout_s,
-                        self._config.max_bytes,
+                        TIMEOUT_S,
+                        MAX_BYTES,
                         params,
                     )
                 )

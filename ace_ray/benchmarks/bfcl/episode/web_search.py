@@ -26,6 +26,8 @@ from ace_ray.models.http import Reply, Transport
 from ace_ray.records import Entry, Episode
 
 MAX_RESULTS = 50
+MAX_PAGE_CHARS = 100_000
+"""What a model is shown of a page."""
 MAX_STEP_CALLS = 500
 """Each is a request to a service."""
 PAGE_FAILED = 424
@@ -61,7 +63,7 @@ class WebTools:
     def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
         self._search = Service(config.search, transport)
         self._fetch = Service(config.fetch, transport)
-        self._max_chars, self._snippets = config.max_page_chars, snippets
+        self._snippets = snippets
 
     async def step(self, calls: list[str]) -> list[str]:
         """The results of the calls of one step, as a model is shown them."""
@@ -104,7 +106,7 @@ class WebTools:
         if mode not in _MODES:
             return _not_fetched(url, f"mode is none of {', '.join(_MODES)}")
         reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
-        text = reply.body.decode("utf-8", "replace")[: self._max_chars]
+        text = reply.body.decode("utf-8", "replace")[:MAX_PAGE_CHARS]
         if reply.status == PAGE_FAILED:
             return _not_fetched(url, " ".join(text.split())[:_CAUSE_CHARS] or "no such page")
         if reply.status != 200:

@@ -111,7 +111,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     Files come in the order of the categories. Those that no version scores now are passed over
     (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and
     ``web_search``), and so are the conversations before memory questions and ids that the data has
-    dropped. An answer of any shape gets the verdict that upstream gives it.
+    dropped. An answer of another shape does not decode.
 
     Raises `UserError`, for a bad line with its file and number; where results of several models or
     none are found; and where the calls of a model with function calling are texts in a form of its
@@ -160,14 +160,9 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 def _remark(entry: Entry, value: Any, entries: Entries) -> None:
     """Count an answer that does not say whether the model wrote words."""
-    if _is_silent(value) and entry.category in ("irrelevance", "live_irrelevance"):
+    if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1
-
-
-def _is_silent(value: Any) -> bool:
-    """Tell whether an answer is a list without words and calls."""
-    return isinstance(value, list) and all(one is None or one in ([], {}) for one in value)
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
@@ -309,113 +304,57 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
     """Return the answers of each turn, and why the conversation ended (`check_multi_turn`)."""
     agentic = entry.category in groups.AGENTIC
-    if not isinstance(value, list) or (agentic and len(value) != 1):
+    is_one = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
+    if not is_one or (agentic and len(value) != 1):
         return [], "inference"
-    wanted = 1 if agentic else len(entry.gold)
-    turns = [_steps(turn) for turn in value[:MAX_ANSWERS]]
-    if len(value) + sum(map(len, turns)) > MAX_ANSWERS:
+    if len(value) + sum(map(len, value)) > MAX_ANSWERS:
         return [], "steps"
-    read = [[_answer(one, form, executed=True) for one in turn] for turn in turns]
-    if len(turns) == wanted and not all(isinstance(turn, (list, str, dict)) for turn in value):
-        return read, "crash"
+    wanted = 1 if agentic else len(entry.gold)
+    turns = [[_answer(one, form) for one in turn] for turn in value]
     # Upstream stops a conversation in the turn that has so many answers, each of which held calls.
     cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
-    return read, "steps" if cut else ""
+    return turns, "steps" if cut else ""
 
 
-def _steps(turn: Any) -> list[Any]:
-    """Return the answers of a turn of any shape, as upstream iterates over it: the characters of a
-    text, the keys of an object. A character is never a call, so the last one stands for all."""
-    if isinstance(turn, str):
-        return [turn[-1:]] if turn else []
-    return list(turn) if isinstance(turn, (list, dict)) else []
-
-
-def _answer(value: Any, form: Form, *, executed: bool = False) -> Answer:
-    """Read a stored answer. Upstream decodes calls in conversations (``executed``) differently."""
+def _answer(value: Any, form: Form) -> Answer:
+    """Read a stored answer."""
     if isinstance(value, str):
         if form == "text":
             return Answer(value)
         tagged = _tagged(value) if form == "tagged" else ()
         return Answer("" if tagged else value, tagged)
-    calls = _calls(value, executed, form) if form in ("calls", "objects") else None
-    if calls is None or (executed and value and not calls):
-        return _unreadable(value, executed)
+    calls = _calls(value, form) if form in ("calls", "objects") else None
+    if calls is None:
+        return Answer("" if value is None else _json(value), (), unreadable=True)
     # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
     return Answer("" if calls else None, calls)
 
 
-def _calls(value: Any, executed: bool, form: Form) -> tuple[ToolCall, ...] | None:
+def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
     """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``. Return None
-    where upstream's decoder raises.
-
-    The AST checks take the first key of an object with several, conversations execute all. Where
-    a model's arguments are texts, the AST checks take no objects, and ``name`` is a function.
-    """
-    if isinstance(value, dict):
-        value = [value] if executed else list(value)  # a list of names
+    for any other shape: of a model whose arguments are texts that of objects, too."""
     if not isinstance(value, list):
         return None
-    pairs: list[tuple[str, Any]] = []
+    calls = []
     for one in value:
-        if not isinstance(one, dict) or not (one or executed):
+        if not isinstance(one, dict) or not one:
             return None
-        if form == "objects" and _is_named(one):
-            pairs.append((one["name"], one["arguments"]))
+        named = form == "objects" and _is_named(one)
+        name, arguments = (one["name"], one["arguments"]) if named else next(iter(one.items()))
+        if isinstance(arguments, str):
+            calls.append(ToolCall(name, arguments))
+        elif isinstance(arguments, dict) and form == "objects":
+            # Such handlers offer the published names, with their dots.
+            calls.append(ToolCall(tool_name(name), _json(arguments)))
         else:
-            pairs += list(one.items())[: None if executed else 1]
-    if form == "calls" and not executed and any(isinstance(given, dict) for _, given in pairs):
-        return None
-    calls = [_call(name, arguments) for name, arguments in pairs]
-    return None if None in calls else tuple([call for call in calls if call])
-
-
-def _call(name: str, arguments: Any) -> ToolCall | None:
-    """Return a call as handlers store it, None if its arguments are neither text nor object.
-
-    Arguments are the text of a model that was offered names without dots, or an object of one that
-    was offered the published names, as upstream's handlers of local models do.
-    """
-    if isinstance(arguments, str):
-        return ToolCall(name, arguments)
-    return ToolCall(tool_name(name), _json(arguments)) if isinstance(arguments, dict) else None
-
-
-def _unreadable(value: Any, executed: bool) -> Answer:
-    """Return an answer that upstream's decoder rejects, with its words and its calls.
-
-    The text of a step that upstream executes is what its agentic checker searches for answers.
-    """
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, list):
-            waiting += reversed(one)
-        elif isinstance(one, dict):
-            calls += [ToolCall(key, _json(item)) for key, item in one.items()]
-        elif one is not None:
-            texts.append(str(one))
-    text: str | None = "\n".join(texts)
-    if executed:
-        text = _printed(value[0] if isinstance(value, list) and value else value) if value else ""
-    elif _is_silent(value):
-        text = None
-    return Answer(text, tuple(calls), unreadable=True)
-
-
-def _printed(value: Any) -> str:
-    try:
-        return str(value)
-    except RecursionError:
-        return "a deeply nested value"
+            return None
+    return tuple(calls)
 
 
 def _json(value: Any) -> str:
-    """Return a text as it is and another value as JSON; a broken text for one nested too deep."""
+    """Return a value as JSON; a broken text for one nested too deep."""
     try:
-        return value if isinstance(value, str) else json.dumps(value)
+        return json.dumps(value)
     except RecursionError:
         return "{..."
 

@@ -1,20 +1,14 @@
-"""The summary of a run: accuracies, groups, overall scores and totals, for both rule sets.
+"""The summary of a run: the shared statistics, and what is BFCL's own.
 
-Keys (``docs/results.md`` explains them)::
+Keys beside those of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
 
-    counts           {"declared", "scored", "unscored", "status": {status: rows}}
-    totals           {"prompt_tokens", "completion_tokens", "generation_s"}
-    categories       {category: counts + {"official": STATS, "strict": STATS}}
-    rules            {"official": RULES, "strict": RULES}
-    format_sensitivity   see `sensitivity`; null without such rows
-    contamination    see `diagnostics`; null where it was not asked for
-    endings          {category: {how: episodes}} of interactive categories
-    complete         whether every category has no more unscored rows than allowed
-    incomplete       one line per category that has more: what and how many
-    max_unscored     the allowed share of unscored rows of a category
+    rules              {"official": RULES, "strict": RULES}
+    format_sensitivity see `Sensitivity`; null without such rows
+    contamination      see `Diagnostics`; null where it was not asked for
+    endings            {category: {how: episodes}} of interactive categories
 
-    RULES            {"v4": {column: CELL}, "v3": {column: CELL}, "errors": as in STATS}
-    STATS, CELL      as in the summaries of ACEBench, see ``docs/results.md``
+    RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
+    CELL               {"title", "value", "interval", "missing"}
 """
 
 from __future__ import annotations
@@ -37,9 +31,10 @@ from ace_ray.benchmarks.bfcl.categories import (
 )
 from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
-from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
+from ace_ray.benchmarks.statistics import statistics
+from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import Z95, Interval, mean_of_present, weighted_interval, wilson
+from ace_ray.stats import Z95, mean_of_present, wilson
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
@@ -48,65 +43,30 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored ones, but enters no aggregate.
     """
-    tallies: dict[str, Tally] = {}
     sensitivity, diagnostics = Sensitivity(), Diagnostics()
-    for row in diagnostics.through(rows):
-        tally = tallies.setdefault(row.category, Tally(row.category, RULE_SETS))
-        tally.add(row)
-        add_costs(tally, row)
-        if row.category == FORMAT_SENSITIVITY:
-            sensitivity.add(row)
-    tallies = {name: tallies[name] for name in CATEGORIES if name in tallies}
-    categories = {
-        name: counts([tally]) | {rules: accuracies([tally], rules) for rules in RULE_SETS}
-        for name, tally in tallies.items()
-    }
-    short = {
-        name: lacks(name, tally)
-        for name, tally in tallies.items()
-        if tally.declared - tally.scored > max_unscored * tally.declared
-    }
-    every = list(tallies.values())
+    passed = sensitivity.through(diagnostics.through(rows))
+    summary = statistics(passed, RULE_SETS, {"all": CATEGORIES}, max_unscored)
+    for rules in RULE_SETS:
+        judged = {
+            name: stats[rules]
+            for name, stats in summary["categories"].items()
+            if name in SCORING
+            and stats[rules]["accuracy"] is not None
+            and stats["unscored"] <= max_unscored * stats["declared"]
+        }
+        columns = {"v4": aggregates(judged, V4), "v3": aggregates(judged, V3)}
+        summary["rules"][rules] = {**summary["rules"][rules], **columns}
     return {
-        "counts": counts(every),
-        "totals": totals(every),
-        "categories": categories,
-        "rules": {
-            rules: _rules(
-                {name: stats[rules] for name, stats in categories.items() if name not in short}
-            )
-            | {"errors": errors(every, rules)}
-            for rules in RULE_SETS
-        },
+        **summary,
+        "groups": {},
         "format_sensitivity": sensitivity.result(),
         "contamination": diagnostics.contamination(),
         "endings": diagnostics.endings(),
-        "complete": not short,
-        "incomplete": list(short.values()),
-        "max_unscored": max_unscored,
     }
-
-
-def _rules(usable: Mapping[str, Any]) -> dict[str, Any]:
-    judged = {
-        name: Accuracy(stats["accuracy"], tuple(stats["interval"]), stats["n"])
-        for name, stats in usable.items()
-        if name in SCORING and stats["accuracy"] is not None
-    }
-    return {"v4": aggregates(judged, V4), "v3": aggregates(judged, V3)}
 
 
 _SIMPLE = ("simple_python", "simple_java", "simple_javascript")
 _LIVE_AST = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
-
-
-@dataclass(frozen=True, slots=True)
-class Accuracy:
-    """A category that may enter an aggregate: its accuracy, 95 % interval and judged entries."""
-
-    value: float
-    interval: Interval
-    n: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,67 +110,54 @@ V3: Mapping[str, Column] = {
 """v3 had the irrelevance categories within its groups, and no agentic ones."""
 
 
-def aggregates(categories: Mapping[str, Accuracy], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1.
+def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
+    """``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, of the STATS of the
+    categories that may enter an aggregate.
 
     ``missing`` names the categories without which there is no value; then ``partial`` is the mean
     of what there is, ``{"value", "interval"}`` or None.
     """
     cells: dict[str, Any] = {}
     for name, column in columns.items():
-        parts = [_part(part, cells, categories) for part in column.parts]
+        parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
         missing = [category for part in parts for category in part["missing"]]
-        value = interval = None
-        if not missing and column.pooled:
-            judged = [categories[part] for part in column.parts]
-            total = sum(one.n for one in judged)
-            value = sum(one.value * one.n for one in judged) / total
-            interval = wilson(value * total, total)
-        elif not missing:
-            weights = column.weights or [1 / len(parts)] * len(parts)
-            pairs = list(zip(weights, parts, strict=True))
-            value = sum(weight * part["value"] for weight, part in pairs)
-            interval = weighted_interval((w, part["value"], part["interval"]) for w, part in pairs)
-        cells[name] = {
-            "title": column.title,
-            "value": value,
-            "interval": None if interval is None else list(interval),
-            "missing": missing,
-        }
+        found = _combined(column, parts)
+        cells[name] = {"title": column.title, "value": None, "interval": None, "missing": missing}
         if missing:
-            cells[name]["partial"] = _partial(column, parts, categories)
+            cells[name]["partial"] = found
+        elif found is not None:
+            cells[name] |= found
     return cells
 
 
-def _partial(
-    column: Column, parts: Sequence[Mapping[str, Any]], categories: Mapping[str, Accuracy]
-) -> dict[str, Any] | None:
-    """The mean of what there is, of a column that lacks categories."""
+def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
+    stats = judged.get(name)
+    if stats is None:
+        return {"value": None, "missing": [name]}
+    return {
+        "value": stats["accuracy"],
+        "interval": stats["interval"],
+        "missing": [],
+        "n": stats["n"],
+    }
+
+
+def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The mean of those parts of a column that have a value, or a partial one."""
+    there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
+    weights = column.weights or [1.0] * len(parts)
     if column.pooled:
-        judged = [categories[part] for part in column.parts if part in categories]
-        found = mean_of_present((one.n, one.value, one.interval) for one in judged)
-    else:
-        weights = column.weights or [1.0] * len(parts)
-        there = [
-            part if part.get("value") is not None else part.get("partial") or {} for part in parts
-        ]
-        found = mean_of_present(
-            (weight, part.get("value"), part.get("interval"))
-            for weight, part in zip(weights, there, strict=True)
-        )
-    return None if found is None else {"value": found[0], "interval": list(found[1])}
-
-
-def _part(
-    name: str, columns: Mapping[str, Any], categories: Mapping[str, Accuracy]
-) -> Mapping[str, Any]:
-    if name in columns:
-        column: Mapping[str, Any] = columns[name]
-        return column
-    judged = categories.get(name)
-    if judged is None:
-        return {"missing": [name]}
-    return {"value": judged.value, "interval": judged.interval, "missing": []}
+        weights = [part.get("n", 0) for part in parts]
+    found = mean_of_present(
+        (weight, part.get("value"), part.get("interval"))
+        for weight, part in zip(weights, there, strict=True)
+    )
+    if found is None:
+        return None
+    value, interval = found
+    if column.pooled:
+        interval = wilson(value * sum(weights), int(sum(weights)))
+    return {"value": value, "interval": list(interval)}
 
 
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
@@ -293,9 +240,12 @@ class Sensitivity:
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}
 
-    def add(self, row: ScoredRow) -> None:
-        form = str(form_of(row.id))
-        self._tallies.setdefault(form, Tally(form, RULE_SETS)).add(row)
+    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
+        for row in rows:
+            if row.category == FORMAT_SENSITIVITY:
+                form = str(form_of(row.id))
+                self._tallies.setdefault(form, Tally(form, RULE_SETS)).add(row)
+            yield row
 
     def result(self) -> dict[str, Any] | None:
         """``{rules: {"forms": {form: STATS}, "range", "stdev", "variance"}}``; None for no rows.

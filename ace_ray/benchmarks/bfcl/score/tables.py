@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, V3, V4, Column
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
-    CategoryResult,
     Curves,
     Estimate,
     Figure,
@@ -24,12 +24,11 @@ from ace_ray.benchmarks.results import (
     score_of,
 )
 from ace_ray.benchmarks.sizes import curves_by_size
-from ace_ray.benchmarks.statistics import estimate, pooled, sample_tables
+from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
 from ace_ray.records import RULE_SETS
 
-HEADER = ("group", "category", "n", "official", "strict")
-_TABLE_GROUPS = ("non_live", "live", "multi_turn", "web_search", "memory")
-_TABLE_COLUMNS = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
+_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
+_VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
@@ -37,20 +36,14 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
     ``absent`` are categories that were not run, and why; they read ``N/A``.
     """
-    lines = []
-    for category, stats in summary["categories"].items():
-        group = next((name for name in _TABLE_GROUPS if category in GROUPS[name]), "not scored")
-        lines.append([group, category, str(stats["official"]["n"]), *_cells(stats, "accuracy")])
-    for category in absent:
-        group = next(name for name in _TABLE_GROUPS if category in GROUPS[name])
-        lines.append([group, category, "", "N/A", "N/A"])
-    for version in ("v4", "v3"):
-        for name in (*_TABLE_COLUMNS, "overall") if version == "v4" else ("overall",):
-            scores = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
-            title = scores["official"]["title"]
-            if name == "overall" or scores["official"]["value"] is not None:
-                lines.append([title, "", "", *_cells(scores, "value")])
-    return {"header": list(HEADER), "lines": lines}
+    made = statistics.table(summary, RULE_SETS)
+    lines = [*made["lines"], *([category, "", "N/A", "N/A"] for category in absent)]
+    for version, names in (("v4", (*_HEADLINE, "overall")), ("v3", ("overall",))):
+        for name in names:
+            cells = {rules: summary["rules"][rules][version][name] for rules in RULE_SETS}
+            if name == "overall" or cells["official"]["value"] is not None:
+                lines.append([cells["official"]["title"], "", *_cells(cells, "value")])
+    return {**made, "lines": lines}
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -97,22 +90,11 @@ def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
 
 
 def _cells(stats: Mapping[str, Any], key: str = "accuracy") -> list[str]:
-    return [_cell(stats[rules][key], stats[rules]["interval"]) for rules in RULE_SETS]
-
-
-def _cell(value: float | None, interval: list[float] | None) -> str:
-    if value is None or interval is None:
-        return "N/A"
-    low, high = interval
-    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return [percent(stats[rules][key], stats[rules]["interval"]) for rules in RULE_SETS]
 
 
 def _points(value: float | None) -> str:
     return "N/A" if value is None else f"{value:.1f}"
-
-
-_HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
-_VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
@@ -131,20 +113,6 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
         *groups,
         score("Overall", "v3", "overall"),
         pooled(stats[rules] for stats in summary["categories"].values()),
-    ]
-
-
-def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    return [
-        CategoryResult(
-            "en",
-            name,
-            "accuracy",
-            stats["declared"],
-            stats["scored"],
-            {rules: _category(run, name, rules) for rules in RULE_SETS},
-        )
-        for name, stats in run.summary["categories"].items()
     ]
 
 
@@ -202,13 +170,6 @@ def _members(version: str, name: str) -> set[str]:
     if name not in columns:
         return {name}
     return set().union(*(_members(version, part) for part in columns[name].parts))
-
-
-def _category(run: ReportedRun, name: str, rules: str) -> Estimate | None:
-    stats = run.summary["categories"].get(name)
-    if stats is None or stats["unscored"] > run.summary["max_unscored"] * stats["declared"]:
-        return None
-    return estimate(stats[rules])
 
 
 def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table:

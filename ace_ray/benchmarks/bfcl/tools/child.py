@@ -70,9 +70,9 @@ class Tools:
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
-    def op_broke(self, attempt: _Attempt, name: str, chars: int) -> None:
+    def op_broke(self, attempt: _Attempt, name: str) -> None:
         """Take what a call that broke the limits of a process costs its attempt."""
-        attempt.environments[name].broke(chars)
+        attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
         return attempt.environments[name].state()
@@ -86,12 +86,7 @@ class Tools:
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
-    "open": Tools.op_open,
-    "call": Tools.op_call,
-    "broke": Tools.op_broke,
-    "state": Tools.op_state,
-    "difference": Tools.op_difference,
-    "shared_changed": Tools.op_shared_changed,
+    name.removeprefix("op_"): member for name, member in vars(Tools).items() if name[:3] == "op_"
 }
 
 

@@ -8,22 +8,14 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import localcontext
 from functools import cache, wraps
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
-from ace_ray.benchmarks.bfcl.tools.limits import (
-    BROKEN_CPU_S,
-    MAX_CALLS,
-    Budget,
-    TooLarge,
-    as_json,
-    check_size,
-    guarded,
-    recorded,
-)
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
+from ace_ray.benchmarks.bfcl.tools.state_json import MAX_MEMORY_CHARS, as_json
 from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
@@ -59,6 +51,11 @@ def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
 
 
 MAX_CALL_CHARS = 100_000
+MAX_RESULT_CHARS = 2_000_000
+MAX_CPU_S = 6.0
+"""Processor time of all calls of an attempt. The limited process bounds each call."""
+BROKEN_CPU_S = 2.0
+"""What a call counts as that broke a limit of its process."""
 
 _STATELESS = frozenset(["MathAPI"])
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
@@ -73,8 +70,7 @@ change, and records of the long contexts. A memo of `copy.deepcopy`."""
 class Environment:
     """Fresh instances of an entry's classes. `call` knows
 
-    - ``execute`` {"text": one call}: what a model is shown of its result;
-    - ``step`` {"texts": [one call, ...]}: the same of each, in order;
+    - ``step`` {"texts": [one call, ...]}: what a model is shown of each result, in order;
     - ``dump``: what a prompt shows of a memory (text);
     - ``snapshot``: a memory as JSON values, ``restore`` {"snapshot": ...}: the same, put back;
     - ``texts`` {"texts": [one call, ...]}: those whose embeddings the calls may need, and
@@ -84,18 +80,13 @@ class Environment:
     string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
     """
 
-    def __init__(
-        self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]], budget: Budget
-    ):
+    def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
         self.instances = instances
         self._tools = tools
-        self._budget = budget
-        self._opened = self._size()
+        self._cpu_s = MAX_CPU_S
         self._vectors: dict[str, Sequence[float]] = {}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        if name == "execute":
-            return Observation(self.execute(str(arguments.get("text", ""))))
         if name == "step":
             return Observation(self.step([str(text) for text in arguments.get("texts", ())]))
         if name == "dump":
@@ -114,8 +105,8 @@ class Environment:
         return unknown_tool(name)
 
     def state(self) -> Any:
-        """``{class: {public attribute: value}}``, see `limits.recorded`."""
-        return recorded(
+        """``{class: {public attribute: value}}`` as JSON values, within bounds."""
+        return as_json(
             {
                 name: {k: v for k, v in vars(instance).items() if not k.startswith("_")}
                 for name, instance in self.instances.items()
@@ -128,64 +119,29 @@ class Environment:
 
     def execute(self, text: str) -> str:
         """The result of one call, as a model is shown it. Raises `MemoryError`, nothing else."""
-        budget = self._budget
-        budget.calls -= 1
-        budget.text -= len(text)
-        budget.walked -= self._grown()
         began = time.process_time()
         try:
             if len(text) > MAX_CALL_CHARS:
-                raise TooLarge(f"a call of more than {MAX_CALL_CHARS} characters")
-            budget.check()
-            with known_vectors(self._vectors):
-                shown = self._shown(evaluate(text, self._tools, self._taken))
+                raise CallRefused(f"a call of more than {MAX_CALL_CHARS} characters")
+            if self._cpu_s <= 0:
+                raise CallRefused("the calls of this conversation have used up their budget")
+            # A precision that a method sets ends with the call.
+            with known_vectors(self._vectors), localcontext():
+                # A nested call's result becomes an argument as a copy. Upstream passes the object;
+                # a few dozen objects that hold each other take forever to print.
+                shown = _shown(evaluate(text, self._tools, copy.deepcopy))
+            if len(shown) > MAX_RESULT_CHARS:
+                raise CallRefused("the result is too large")
         except MemoryError:  # the state may be half changed
             raise
         except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
             shown = _error(error)
-        budget.cpu_s -= time.process_time() - began
-        budget.results -= len(shown)
+        self._cpu_s -= time.process_time() - began
         return shown
 
-    def broke(self, chars: int) -> None:
-        """Take what a call of so many characters costs that broke the limits of a process, and
-        did nothing else."""
-        self._budget.calls -= 1
-        self._budget.text -= chars
-        self._budget.cpu_s -= BROKEN_CPU_S
-
-    def _shown(self, result: Any) -> str:
-        if type(result) is str:
-            return result
-        check_size(result)
-        if type(result) is dict:
-            try:
-                return json.dumps(result)
-            except Exception:  # noqa: BLE001  # upstream catches everything here
-                return str(result)
-        return str(result)
-
-    def _taken(self, result: Any) -> Any:
-        """A nested call's result as an argument: a copy, where upstream passes the object itself. A
-        few dozen objects that hold each other take forever to print."""
-        self._budget.calls -= 1
-        self._budget.text -= check_size(result)
-        self._budget.walked -= self._grown()
-        self._budget.check()
-        return copy.deepcopy(result)
-
-    def _grown(self) -> int:
-        """What a search may look through beyond what the entry brought."""
-        return max(0, self._size() - self._opened)
-
-    def _size(self) -> int:
-        """The items of the lists and mappings that the instances hold."""
-        return sum(
-            len(value)
-            for instance in self.instances.values()
-            for value in vars(instance).values()
-            if isinstance(value, (list, dict))
-        )
+    def broke(self) -> None:
+        """Take what a call costs that broke the limits of its process, and did nothing else."""
+        self._cpu_s -= BROKEN_CPU_S
 
     def _memory(self) -> Any:
         return next(iter(self.instances.values()))
@@ -195,7 +151,8 @@ class Environment:
         for key in _SNAPSHOT:
             if key in vars(self._memory()):
                 value = getattr(self._memory(), key)
-                memories[key] = as_json(value.export() if hasattr(value, "export") else value)
+                exported = value.export() if hasattr(value, "export") else value
+                memories[key] = as_json(exported, MAX_MEMORY_CHARS)
         return memories
 
     def _restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -210,7 +167,7 @@ class Environment:
                         setattr(memory, key, copy.deepcopy(snapshot[key]))
 
     def _unknown_texts(self, texts: Sequence[str]) -> list[str]:
-        literals = dict.fromkeys(one for text in texts[:MAX_CALLS] for one in strings_in(text))
+        literals = dict.fromkeys(one for text in texts for one in strings_in(text))
         return [text for text in literals if text not in self._vectors]
 
 
@@ -227,7 +184,6 @@ def open_environment(
     """
     memo: Shared = {} if shared is None else shared
     instances: dict[str, Any] = {}
-    budget = Budget()
     tools: dict[str, Callable[..., Any]] = {}
     for class_name, names in initial_state.names.items():
         instance = load_class(sources, class_name)()
@@ -242,10 +198,9 @@ def open_environment(
                 added = {k: copy.deepcopy(v, memo) for k, v in records.items() if k not in given}
                 setattr(instance, key, records | added)
         for name in names:
-            method = _with_defaults(getattr(instance, name), memo)
-            tools[name] = guarded(class_name, name, method, instance, budget)
+            tools[name] = _with_defaults(getattr(instance, name), memo)
         instances[class_name] = instance
-    return Environment(instances, tools, budget)
+    return Environment(instances, tools)
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
@@ -274,9 +229,16 @@ def _changeable(function: Callable[..., Any]) -> Mapping[str, Any]:
     return {p.name: p.default for p in parameters if isinstance(p.default, (list, dict, set))}
 
 
+def _shown(result: Any) -> str:
+    if type(result) is dict:
+        try:
+            return json.dumps(result)
+        except Exception:  # noqa: BLE001  # upstream catches everything here
+            return str(result)
+    return str(result)
+
+
 def _error(error: Exception) -> str:
-    if isinstance(error, (CallRefused, TooLarge)):
-        return f"Error during execution: {error}"
     try:
         return f"Error during execution: {str(error)[:MAX_CALL_CHARS]}"
     except Exception:  # noqa: BLE001  # a text that cannot be made of it

@@ -77,17 +77,14 @@ class Attempt(attempts.Attempt):
             return [[], ""]  # their calls will find no embedding
         if not _is_call(op):
             raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
-        text = op[3]["text"] if op[2] == "execute" else op[3]["texts"][0]
-        self.pay(("broke", op[1], len(text)))
+        self.pay(("broke", op[1]))
         shown = f"Error during execution: {error}"
-        return [shown if op[2] == "execute" else [shown], ""]
+        return [[shown], ""]
 
 
 def _is_call(op: Op) -> bool:
     """Whether it makes one call of a tool."""
-    if op[0] != "call":
-        return False
-    return op[2] == "execute" or (op[2] == "step" and len(op[3]["texts"]) == 1)
+    return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
 
 class LimitedEnvironment:

@@ -1,13 +1,12 @@
 """The classes behind the tools: the source texts of the user's own copy, loaded as private modules
 (`ace_ray.sandbox.private_modules`) that import each other and what `standins` allows.
 
-They run only when this project knows each file (`KNOWN_SHA256`), or the user named the copy in the
-command.
+They run only when they are those of the published package (`OFFICIAL_TOOLS_SHA256`), or the user
+named the copy in the command.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     SHARED_TOOL_MODULES,
     TOOL_FOLDER,
     TOOL_MODULES,
+    VERSION,
     UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
@@ -27,6 +27,8 @@ from ace_ray.records import digest
 from ace_ray.sandbox.private_modules import PrivateModules
 
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
+OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"
+"""`ToolSources.sha256` of the published package."""
 _FIX = "give a complete copy of bfcl-eval"
 _LOCK = threading.RLock()
 _LOADED: dict[tuple[str, bool], PrivateModules] = {}
@@ -63,13 +65,13 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` for sources that must not run: some file is not known here, and it was not
-    the user who named them."""
-    strange = [] if sources.named else _unknown(sources.texts)
-    if strange:
+    """Raise `UserError` for sources that must not run: they are not the published ones, and it was
+    not the user who named them."""
+    known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
+    if not (sources.named or known):
         raise UserError(
-            f"{TOOL_FOLDER}/{strange[0]}.py is not a file of bfcl-eval that ace_ray knows, and"
-            " only the stored run names it; it is not run",
+            f"the classes in {TOOL_FOLDER} are not those of bfcl-eval {VERSION}, and only the"
+            " stored run names them; they are not run",
             where=sources.where,
             fix="score the run with --data and a copy that you trust",
         )
@@ -113,30 +115,3 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
                 fix=_FIX,
             )
     return _LOADED[key].load(name)
-
-
-KNOWN_SHA256: Mapping[str, str] = {
-    "gorilla_file_system": "84173750930b09aaa31b90547c9bd79ce75714682608b35e78a9c1ea259faf2b",
-    "long_context": "5c9a5710115609c779e5b2ccb43f6ad58271ed96f2ea7a797edb0d65c385aa38",
-    "math_api": "abde32cc25e71b2ff3acf4d028a3c005b98409c174aba4abddbfe1c018afb9a8",
-    "memory_api_metaclass": "5b924c2482797fa2055c4c606788db517470d0a65d1a64c97f21bceb5f820611",
-    "memory_kv": "7be11ccae7741e07fcd7a2fc6664cad556357a047453db68db9e11bfec6c0ca7",
-    "memory_rec_sum": "e5a08f4183ab2c14a330eb3db1aca5e13533e0ffe70ce1c424851944295b898c",
-    "memory_vector": "489df326a8fc6e19270d6a349c8c3434f4bdcb360050d7ac17596eeb4da03a54",
-    "message_api": "cf72af1635654147af17df1891a7fb354549e78a61930139f741a31f4be21121",
-    "posting_api": "32b887aaa37c7167ad9c84ddfa7bbb855c75d3c1edab19ba868aba29acc4cfa1",
-    "ticket_api": "6a9375aa6425410c07a151aef27f3e44e9ed1023bb5cc5c25f14f4a9b3c99116",
-    "trading_bot": "cc2e3949035b561e9d07418b081561aa07b211672200e2e511aec074bf79fcb2",
-    "travel_booking": "e698e22adccf0d6d41b297f2d5e44faebd828cef4752df6a4ffb1570c0c35296",
-    "vehicle_control": "f5f7a2f28968728927a98ae12ec68a32d70781cfb74c2d7b14801772362b12d1",
-}
-"""SHA-256 (hex) of each module's file in bfcl-eval 2026.3.23."""
-
-
-def _unknown(texts: Mapping[str, str]) -> list[str]:
-    """The modules whose text (UTF-8) is not a known one."""
-    return [
-        name
-        for name, text in texts.items()
-        if hashlib.sha256(text.encode("utf-8")).hexdigest() != KNOWN_SHA256.get(name)
-    ]

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from textwrap import indent
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
+from ace_ray.benchmarks.dataset import shaped
 from ace_ray.errors import UserError
 
 Side = Literal["user", "assistant"]
-Basis = Literal["DB", "ENV_ASSERTION", "NL_ASSERTION", "ACTION", "COMMUNICATE"]
+Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
+"""Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it."""
 
 
 class Part(BaseModel):
@@ -77,7 +79,6 @@ class Criteria(Part):
     actions: list[Action] | None = None
     env_assertions: list[EnvAssertion] | None = None
     communicate_info: list[str] | None = None
-    nl_assertions: list[str] | None = None
     reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
 
 
@@ -140,27 +141,13 @@ class Task(Part):
 
 def task_of(tree: Any, where: str) -> Task:
     """The task that ``tree`` is. Raises `UserError` naming the key that is wrong."""
-    try:
-        found = Task.model_validate(tree)
-        if "evaluation_criteria" not in found.model_fields_set:
-            raise UserError(
-                "evaluation_criteria: field required",
-                where=f"{where}, task {found.id!r:.60}",
-                fix="use an unmodified copy of the data; where nothing is to be judged, write null",
-            )
-        return found
-    except ValidationError as error:
-        named = tree.get("id") if isinstance(tree, Mapping) else None
-        task = f", task {named!r:.60}" if isinstance(named, str) else ""
+    named = tree.get("id") if isinstance(tree, Mapping) else None
+    place = f"{where}, task {named!r:.60}" if isinstance(named, str) else where
+    found = shaped(Task, tree, place, "use an unmodified copy of the data")
+    if "evaluation_criteria" not in found.model_fields_set:
         raise UserError(
-            first_problem(error),
-            where=f"{where}{task}",
-            fix="use an unmodified copy of the data",
-        ) from error
-
-
-def first_problem(error: ValidationError) -> str:
-    """Return the key at which an object is wrong, and how."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    what = "is no object" if first["type"] == "model_type" else str(first["msg"]).lower()
-    return ": ".join(filter(None, (".".join(map(str, first["loc"])), what)))
+            "evaluation_criteria: field required",
+            where=place,
+            fix="use an unmodified copy of the data; where nothing is to be judged, write null",
+        )
+    return found

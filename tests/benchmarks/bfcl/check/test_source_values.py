@@ -2,8 +2,8 @@
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.java import java_value
-from ace_ray.benchmarks.bfcl.check.javascript import javascript_value
+from ace_ray.benchmarks.bfcl.check.source_values import MAX_CHARS, java_value, javascript_value
+from tests.limits import cpu_limit
 
 DIGITS = "9" * 5000
 
@@ -12,34 +12,22 @@ DIGITS = "9" * 5000
     ("text", "kind", "items", "value"),
     [
         ("5", "integer", None, 5),
-        ("-128\n", "byte", None, -128),
-        ("5.0", "integer", None, "5.0"),
         ("5L", "long", None, 5),
-        ("5", "long", None, "5"),
         ("3.5f", "float", None, 3.5),
-        ("3.5", "float", None, "3.5"),
         ("1e-2", "double", None, 0.01),
-        ("3.5f", "double", None, "3.5f"),
         ("true", "boolean", None, True),
-        ("True", "boolean", None, "True"),
         ("'c'", "char", None, "'c'"),
-        ("5", "any", None, "5"),
         ("new int[]{1, 2}", "Array", None, [1, 2]),
         ("new long[] { 1L, 2 }", "Array", "long", [1, "2"]),
         ("new Object[]{1,\"a\", true,,2.5f}", "Array", None, [1, "a", True, 2.5]),
-        ("new int[]{}", "Array", None, []),
         ("new int[]{1,\n2}", "Array", None, "new int[]{1,\n2}"),
         ("{1, 2}", "Array", None, "{1, 2}"),
         ('new ArrayList<>(Arrays.asList("a", "b"))', "ArrayList", "String", ["a", "b"]),
-        ("new ArrayList<Integer>(Arrays.asList(1, 2))", "ArrayList", "integer", [1, 2]),
         ('new ArrayList<String>() {{ add("a"); add("b"); }}', "ArrayList", "String", ["a", "b"]),
         ("new ArrayList<>() {{ }}", "ArrayList", None, []),
-        ("new ArrayList<>()", "ArrayList", None, []),
         ("Arrays.asList(1)", "ArrayList", None, "Arrays.asList(1)"),
         ('new HashMap<String, Object>() {{ put("a", 1); put("b", true); }}', "HashMap", None,
          {"a": 1, "b": True}),
-        ("new HashMap<>()", "HashMap", None, {}),
-        ("new HashMap<>() {}", "HashMap", None, {}),
         ("new HashMap<\n>()", "HashMap", None, "new HashMap<\n>()"),
         ('new HashMap<>() {{ put("a", 5L) }}', "HashMap", None, {"a": 5}),
         ('new HashMap<>() {{ put("a",\n 1) }}', "HashMap", None, {"a": 1}),
@@ -60,33 +48,22 @@ def test_collections_that_upstream_does_not_convert(kind):
     ("text", "kind", "items", "value"),
     [
         ("'x'", "String", None, "x"),
-        ("x", "String", None, "x"),
         ("5", "integer", None, 5),
-        ("5.0", "integer", None, "5.0"),
         ("5", "float", None, 5.0),
-        ("1e3", "float", None, "1e3"),
         ("5n", "Bigint", None, 5),
-        ("5", "Bigint", None, "5"),
         ("true", "Boolean", None, True),
-        ("5", "any", None, "5"),
         ("[1, 'two', true]", "array", None, [1, "two", True]),
-        ("new Array(1, 2)", "array", None, [1, 2]),
         ("['a', \"b\"]", "array", "String", ["a", "b"]),
-        ("['1', 2]", "array", "integer", ["'1'", 2]),
-        ("[]", "array", "integer", []),
         ("[1, 2", "array", None, "[1, 2"),
         ("[1,\n2]", "array", None, "[1,\n2]"),
         ("[[1, 2], ['a']]", "array", None, [[1, 2], ["a"]]),
         ("[\n[1],\n[2]\n]", "array", None, [[1], [2]]),
-        ("[[]]", "array", None, [[""]]),
         ("[[1], [[2]]]", "array", None, [[1], ["[2"]]),
         ("new Array([1], [2])", "array", None, [[1], [2]]),
         ("[1]", "array", "object", "[1]"),
-        ("{}", "dict", None, {}),
         ("{'a': 1, b: 'x, y', c: [1, 2]}", "dict", None, {"a": 1, "b": "x, y", "c": [1, 2]}),
         ("{a: {b: 1}}", "dict", None, {"a": "{b: 1"}),
         ("{\na: 1}", "dict", None, "{\na: 1}"),
-        ("{a}", "dict", None, {}),
     ],
 )
 def test_javascript_texts_become_values_of_their_type(text, kind, items, value):
@@ -111,3 +88,21 @@ def test_too_many_digits_and_unknown_types(value_of, text, kind):
 
 def test_too_many_digits_in_an_array_leave_it_a_text():
     assert javascript_value(f"[{DIGITS}]", "array", "integer").startswith("[9")
+
+
+@pytest.mark.parametrize(
+    ("value_of", "kind", "text"),
+    [
+        (java_value, "ArrayList", "new ArrayList<>() {{ " + "add(" * 250 + "}}"),
+        (java_value, "Array", "new a[]{" * 128),
+        (java_value, "HashMap", "new HashMap<" * 42 + ">(){" * 128),
+        (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}"),
+        (javascript_value, "dict", "{" + "a:," * 340 + "}"),
+        (javascript_value, "array", "[[" + "],[" * 340),
+    ],
+)
+def test_the_worst_collections_take_little_time(value_of, kind, text):
+    assert len(text) <= MAX_CHARS
+    with cpu_limit(text[:20]):
+        value_of(text, kind)
+    assert value_of(text + "x" * MAX_CHARS, kind) == text + "x" * MAX_CHARS

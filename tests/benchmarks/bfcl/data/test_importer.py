@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.bfcl.data import importer, upstream_package
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
 from ace_ray.benchmarks.bfcl.prompts import official
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_wheel
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line
+
+
+def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
+    BFCL.import_data(path, (said if said is not None else []).append)
+    return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
 
 
 def left() -> list[str]:
@@ -24,8 +30,8 @@ def left() -> list[str]:
 
 
 def test_import_lands_whole(made_up: Path) -> None:
-    said: list[object] = []
-    folder = importer.import_copy(made_up, say=said.append)
+    said: list[str] = []
+    folder = import_copy(made_up, said)
     assert left() == [folder.name]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
@@ -34,7 +40,7 @@ def test_import_lands_whole(made_up: Path) -> None:
     assert manifest["rows"]["simple_python"] == 4
     assert manifest["files"].keys() == set(upstream_package.all_files())
     assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
-    assert str(said[1]).startswith("its data are not those of the published package")
+    assert said[1].startswith("its files are not those of the published package")
     assert not list(folder.rglob("__init__.py"))
     dataset.verify(folder)
 
@@ -46,21 +52,21 @@ def test_import_lands_whole(made_up: Path) -> None:
     assert official(copy) == official(before)
 
 
-def test_the_same_content_is_imported_once(made_up: Path, tmp_path: Path) -> None:
-    folder = importer.import_copy(made_up)
+def test_the_same_content_is_imported_once(made_up: Path) -> None:
+    folder = import_copy(made_up)
     stamp = (folder / "manifest.json").stat().st_mtime_ns
-    for again in (write_wheel(made_up, tmp_path / "x.whl"), made_up / "bfcl_eval", folder):
+    for again in (made_up / "bfcl_eval", folder):
         said: list[str] = []
-        assert importer.import_copy(again, say=said.append) == folder
+        assert import_copy(again, said) == folder
         assert said[0].startswith("already imported, nothing to do: 174 rows")
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
 
 
 def test_other_contents_are_another_version(made_up: Path) -> None:
-    first = importer.import_copy(made_up)
+    first = import_copy(made_up)
     path = made_up / "bfcl_eval" / upstream_package.TOOL_SOURCES[0]
     path.write_text(path.read_text() + "class Other: ...\n")
-    second = importer.import_copy(made_up)
+    second = import_copy(made_up)
     assert left() == sorted([first.name, second.name])
     with pytest.raises(UserError, match=rf"several versions .* write imported:.*{second.name}"):
         UpstreamPackage.locate("imported")
@@ -73,7 +79,7 @@ def test_the_installed_package_can_be_imported(
     made_up: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(made_up))
-    folder = importer.import_copy(None)
+    folder = import_copy(None)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["source"] == {"path": str(made_up / "bfcl_eval")}
 
@@ -91,7 +97,7 @@ def test_the_installed_package_can_be_imported(
 def test_an_incomplete_copy_leaves_nothing_behind(made_up: Path, name: str) -> None:
     (made_up / "bfcl_eval" / name).unlink()
     with pytest.raises(UserError, match=f"{name}: no such file"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     assert left() == []
 
 
@@ -100,7 +106,7 @@ def test_a_broken_copy_leaves_nothing_behind(made_up: Path) -> None:
     assert answers is not None
     edit_line(made_up / "bfcl_eval" / answers, 1, lambda row: None)
     with pytest.raises(UserError, match="every id needs one question and one answer"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     assert left() == []
 
 
@@ -112,30 +118,30 @@ def test_a_write_that_fails_leaves_nothing_behind(
 
     monkeypatch.setattr(Path, "write_bytes", fail)
     with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     assert left() == []
 
 
 def test_a_changed_import_is_not_handed_out(made_up: Path) -> None:
-    folder = importer.import_copy(made_up)
+    folder = import_copy(made_up)
     (folder / upstream_package.FORMAT_IDS).write_text("{}")
     with pytest.raises(UserError, match=r"format_sensitivity.json was changed .*; remove the"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     (folder / "manifest.json").write_text("{}")
     with pytest.raises(UserError, match="has no readable manifest"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     with pytest.raises(UserError, match="has no readable manifest"):
         UpstreamPackage.locate("imported")
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file or folder"):
-        importer.import_copy(tmp_path / "nothing")
+    with pytest.raises(UserError, match="is neither mini"):
+        import_copy(tmp_path / "nothing")
 
 
 @pytest.mark.nightly
 def test_the_published_package_is_known(bfcl_folder: Path) -> None:
-    folder = importer.import_copy(bfcl_folder)
+    folder = import_copy(bfcl_folder)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["official_data"] is True
     assert sum(manifest["rows"].values()) == 10_306
@@ -145,5 +151,5 @@ def test_tools_that_do_not_load_are_not_imported(made_up: Path) -> None:
     source = made_up / "bfcl_eval" / TOOL_FOLDER / "ticket_api.py"
     source.write_text("import socket\n\n\nclass TicketAPI:\n    pass\n")
     with pytest.raises(UserError, match="ticket_api"):
-        importer.import_copy(made_up)
+        import_copy(made_up)
     assert left() == []

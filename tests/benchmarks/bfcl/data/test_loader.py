@@ -6,7 +6,6 @@ import pickle
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy, write_wheel
+from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy
 
 COUNTS = {
     "simple_python": 400,
@@ -122,9 +121,8 @@ def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
     assert entries["live_irrelevance_0-0-0"].gold is None
 
 
-def test_folder_and_wheel_hold_the_same(made_up: Path, tmp_path: Path) -> None:
-    wheel = write_wheel(made_up, tmp_path / "bfcl_eval-any.whl")
-    copies = [UpstreamPackage.locate(str(path)) for path in (made_up, made_up / "bfcl_eval", wheel)]
+def test_a_folder_is_or_holds_the_package(made_up: Path) -> None:
+    copies = [UpstreamPackage.locate(str(path)) for path in (made_up, made_up / "bfcl_eval")]
     assert {copy.version for copy in copies} == {VERSION}
     assert not any(copy.is_mini for copy in copies)
     assert len({data_hash(load(copy)) for copy in copies}) == 1
@@ -180,9 +178,8 @@ def test_a_folder_without_the_package(tmp_path: Path) -> None:
 
 def test_another_version(tmp_path: Path) -> None:
     folder = write_copy(tmp_path / "old", "2025.7.1")
-    for path in (folder, write_wheel(folder, tmp_path / "old.whl")):
-        line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", path)
-        assert f"bfcl-eval=={VERSION}" in line
+    line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", folder)
+    assert f"bfcl-eval=={VERSION}" in line
 
 
 def test_a_folder_that_does_not_say_its_version(tmp_path: Path) -> None:
@@ -196,37 +193,6 @@ def test_unpacked_official_data_are_known_by_their_contents(
     assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
 
 
-def test_what_is_no_wheel(tmp_path: Path, made_up: Path) -> None:
-    path = tmp_path / "x.whl"
-    path.write_text("hello")
-    refused(r"x\.whl: is damaged or no wheel", path)
-    with zipfile.ZipFile(path, "w") as other:
-        other.writestr("other-1.dist-info/METADATA", "Version: 1\n")
-    refused("is no wheel of bfcl-eval", path)
-    raw = write_wheel(made_up, path).read_bytes()
-    path.write_bytes(raw[: len(raw) // 2])
-    refused("is damaged or no wheel", path)
-
-
-def test_a_wheel_with_a_damaged_member(tmp_path: Path, made_up: Path) -> None:
-    path = write_wheel(made_up, tmp_path / "x.whl")
-    raw = bytearray(path.read_bytes())
-    with zipfile.ZipFile(path) as wheel:
-        start = wheel.getinfo("bfcl_eval/data/BFCL_v4_multiple.json").header_offset
-    raw[start + 90 : start + 110] = bytes(20)
-    path.write_bytes(raw)
-    refused(r"BFCL_v4_multiple\.json: is damaged", path, "multiple")
-
-
-def test_a_wheel_that_unpacks_to_very_much(
-    tmp_path: Path, made_up: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ace_ray.benchmarks.upstream_copy.DATA_LIMIT_BYTES", 1000)
-    path = write_wheel(made_up, tmp_path / "x.whl")
-    refused("has more than 1,000 bytes", path, "multiple")
-
-
-@pytest.mark.parametrize("wheel", [False, True])
 @pytest.mark.parametrize(
     "name",
     [
@@ -235,17 +201,15 @@ def test_a_wheel_that_unpacks_to_very_much(
         upstream_package.FORMAT_IDS,
     ],
 )
-def test_a_missing_file(made_up: Path, tmp_path: Path, name: str, wheel: bool) -> None:
+def test_a_missing_file(made_up: Path, name: str) -> None:
     (made_up / "bfcl_eval" / name).unlink()
-    path = write_wheel(made_up, tmp_path / "x.whl") if wheel else made_up
-    assert name in refused("no such file", path)
+    assert name in refused("no such file", made_up)
 
 
-def test_a_truncated_file(made_up: Path, tmp_path: Path) -> None:
+def test_a_truncated_file(made_up: Path) -> None:
     path = made_up / "bfcl_eval" / upstream_package.question_file("parallel")
     path.write_bytes(path.read_bytes()[:-100])
     refused(r"BFCL_v4_parallel\.json:3: is not valid JSON", made_up)
-    refused(r"BFCL_v4_parallel\.json:3: is not", write_wheel(made_up, tmp_path / "x.whl"))
     path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_bytes(path.read_bytes()[:-10])
     refused("format_sensitivity.json: is not valid JSON", made_up, "format_sensitivity")
@@ -271,20 +235,14 @@ def test_answers_of_other_questions(made_up: Path, category: str) -> None:
 
 
 WRONG_ROWS = [
-    ("multiple", "question", [], "one list of messages"),
-    ("multiple", "question", [[{"role": "tool", "content": "x"}]], "one list of messages"),
-    ("multiple", "question", [[{"role": "user", "content": None}]], "one list of messages"),
-    ("multiple", "function", {}, "a list of objects with"),
-    ("multiple", "function", [{"name": "f", "description": "d"}], "a list of objects with"),
-    ("simple_java", "function", "x", "a list of objects with"),
+    ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
+    ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
     ("multi_turn_base", "question", [[]], "is empty; exactly the turns in missed_function"),
     ("multi_turn_base", "involved_classes", ["Nothing"], "involved_classes names 'Nothing'"),
-    ("multi_turn_base", "initial_config", {"TicketAPI": 1}, "an object for each class"),
-    ("multi_turn_miss_func", "missed_function", {"2": []}, "lists of names"),
     ("multi_turn_miss_func", "missed_function", {"2": ["no"]}, "names 'no', no function"),
     ("multi_turn_miss_func", "missed_function", {"1": ["total"]}, "turn 1 .* has messages"),
-    ("memory_kv", "scenario", "pirate", "unknown scenario 'pirate'"),
-    ("web_search_base", "involved_classes", "x", "a list of texts"),
+    ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
+    ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid list"),
 ]
 
 
@@ -295,40 +253,23 @@ def test_rows_of_another_shape(
     path = made_up / "bfcl_eval" / upstream_package.question_file(category)
     edit_line(path, 1, lambda row: {**row, key: value})
     assert ".json:1: " in refused(match, made_up, category)
-    edit_line(path, 1, lambda row: {k: v for k, v in row.items() if k != key})
-    refused("is missing|involved_classes|missed_function", made_up, category)
 
 
 @pytest.mark.parametrize(
     ("category", "gold"),
     [
-        ("multiple", []),
         ("multiple", [{"f": {}, "g": {}}]),
         ("multiple", [{"f": {"a": 1}}]),
         ("multi_turn_base", [["f()"], "g()"]),
         ("multi_turn_base", [["f()"]]),
         ("memory_kv", []),
-        ("web_search_base", [1]),
     ],
 )
 def test_answers_of_another_shape(made_up: Path, category: str, gold: object) -> None:
     name = upstream_package.answer_file(category)
     assert name is not None
     edit_line(made_up / "bfcl_eval" / name, 1, lambda row: {**row, "ground_truth": gold})
-    assert f"{name}:1: " in refused("ground_truth|has calls for 1 turns", made_up, category)
-
-
-def test_functions_that_are_nested_without_end(made_up: Path) -> None:
-    deep: dict[str, object] = {"type": "string"}
-    for _ in range(40):
-        deep = {"type": "dict", "properties": {"x": deep}}
-
-    def nest(row):
-        row["function"][0]["parameters"]["properties"]["deep"] = deep
-        return row
-
-    edit_line(made_up / "bfcl_eval" / upstream_package.question_file("multiple"), 1, nest)
-    refused('"function" has the wrong shape', made_up, "multiple")
+    assert ":1: " in refused("ground_truth|and calls for 1", made_up, category)
 
 
 def test_ids_of_format_sensitivity_that_there_are_not(made_up: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import load
-from ace_ray.benchmarks.bfcl.episode import web_search
+from ace_ray.benchmarks.bfcl.episode import services, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import (
     Embeddings,
@@ -30,10 +30,17 @@ from ace_ray.records import Sampling
 from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
 CONFIG = WebSearchConfig(
-    search=ServiceConfig(url="https://search.example/find", max_retries=0),
-    fetch=ServiceConfig(url="https://fetch.example/page", max_retries=0),
-    max_page_chars=20,
+    search=ServiceConfig(url="https://search.example/find"),
+    fetch=ServiceConfig(url="https://fetch.example/page"),
 )
+
+
+@pytest.fixture(autouse=True)
+def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "MAX_RETRIES", 0)
+    monkeypatch.setattr(web_search, "MAX_PAGE_CHARS", 20)
+
+
 HITS = [{"title": "T", "href": "https://a.example", "body": "B", "more": 1}] * 3
 
 
@@ -151,6 +158,7 @@ def test_a_search_that_is_down_is_nobodys_wrong_answer(answer: Any) -> None:
 
 class TestService:
     def test_it_tries_again_and_waits_as_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(services, "MAX_RETRIES", 2)
         waits: list[float] = []
 
         async def pause(seconds: float) -> None:
@@ -163,11 +171,13 @@ class TestService:
         assert waits[0] == 7
         assert len(waits) == 2
 
-    def test_it_gives_up(self) -> None:
+    def test_it_gives_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(services, "MAX_RETRIES", 2)
+
         async def pause(seconds: float) -> None: ...
 
         transport = Web(lambda *_: Reply(503, {}, b""))
-        config = ServiceConfig(url="https://a.example", max_retries=2)
+        config = ServiceConfig(url="https://a.example")
         with pytest.raises(
             ServiceFailed, match=r"a.example gave no answer in 3 attempts: HTTP 503"
         ):
@@ -178,7 +188,7 @@ class TestService:
 
     def test_the_key_is_sent_and_never_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SOME_KEY", "s3cret\n")
-        config = ServiceConfig(url="https://a.example", api_key_env="SOME_KEY", max_retries=0)
+        config = ServiceConfig(url="https://a.example", api_key_env="SOME_KEY")
         transport = Web(lambda *_: OSError("refused s3cret"))
         with pytest.raises(ServiceFailed) as raised:
             asyncio.run(Service(config, transport).get({}))
@@ -200,7 +210,7 @@ class TestService:
 
 
 def test_embeddings() -> None:
-    config = EmbeddingsConfig(url="https://a.example/v1/embeddings", model="m", max_retries=0)
+    config = EmbeddingsConfig(url="https://a.example/v1/embeddings", model="m")
 
     def vectors(bodies: list[Any]) -> Embeddings:
         class Endpoint:

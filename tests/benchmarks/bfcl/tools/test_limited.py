@@ -93,8 +93,6 @@ def test_it_answers_as_a_toolbox_does() -> None:
     here, there = open_environment(SOURCES, INITIAL_STATE), opened()
     for name, arguments in (
         ("step", {"texts": ["add(by=1)", "add()", "add(by='x')", "nothing()", "\ud83d\ude00"]}),
-        ("execute", {"text": "add(by=2)"}),
-        ("execute", {"text": "add(by=0.1)"}),
         ("unknown", {}),
     ):
         assert there.call(name, arguments) == here.call(name, arguments)
@@ -123,7 +121,7 @@ def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
     ]
     assert total(environment) == 17
     assert total(other) == 15
-    assert environment.call("execute", {"text": "spin()"}).value == BROKEN
+    assert step(environment, "spin()") == [BROKEN]
     # They have used up the processor time of the attempt: nothing is endless.
     assert "used up their budget" in step(environment, "spin()")[0]
     assert total(other) == 15
@@ -157,7 +155,7 @@ def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
 
     monkeypatch.setattr(limited_process.LimitedProcess, "ask", lost)
     with pytest.raises(SandboxLost, match=r"lost 3 times \(exit code -9\)"):
-        environment.call("execute", {"text": "add(by=1)"})
+        step(environment, "add(by=1)")
 
 
 @pytest.mark.nightly

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +45,6 @@ def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
         )
 
     return opened
-
-
-def within(seconds: float, function: Callable[[], Any]) -> Any:
-    """What ``function`` returns; fails when it hangs."""
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(function()), daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert found, "it hangs"
-    return found[0]
 
 
 @pytest.mark.parametrize("name", TOOL_MODULES)
@@ -112,107 +100,44 @@ def test_precision_stays_in_the_sandbox(open_class: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("name", "text"),
     [
-        "power(base=10, exponent=1000000000000)",
-        "power(base=7, exponent=" + "9" * 4_000 + ")",
-        "power(base=-7, exponent=-" + "9" * 4_000 + ")",
-        "logarithm(value=10, base=3, precision=100000000)",
-        "logarithm(value='1e" + "9" * 400 + "', base=3, precision=10)",
-        "logarithm(value=10, base=3, precision='100000000')",
-        "logarithm(value=10, base=3, precision=1e300)",
-        "square_root(number=2, precision=100000000)",
-        "round_number(number=15, decimal_places=-1000000000)",
-        "round_number(15, 1000000000)",
-        "multiply(a=" + "9" * 4_300 + ", b=" + "9" * 4_300 + ")",
-        "add(a='x', b='y')",
-        "mean(numbers=[[1], [2]])",
-        "standard_deviation([" + "9" * 4_300 + "])",
-        "logarithm(value='1+1e-300000000j', base=10, precision=50)",
-        "logarithm(value=10, base='1e-2 000 000 000+1 j', precision=5)",
-        "logarithm(value='1E-2_000_000_000j', base=2, precision=5)",
-        "logarithm(value=5, base='\uff11e\uff19\uff19\uff19\uff19\uff19', precision=5)",
-        "logarithm(value=" + repr("9" * 50_000) + ", base=2, precision=9)",
-        "logarithm(value=[['1e9999999']], base=2, precision=9)",
-        "logarithm(value={'1e9999999': 1}, base=2, precision=9)",
-        "multiply(a=0x" + "f" * 90_000 + ", b=2)",
+        ("MathAPI", "power(base=7, exponent=" + "9" * 4_000 + ")"),
+        ("MathAPI", "logarithm(value=10, base=3, precision=100000000)"),
+        ("MathAPI", "logarithm(value='1+1e-300000000j', base=10, precision=50)"),
+        ("MemoryAPI_rec_sum", "memory_replace(old_text='', new_text=" + repr("b" * 90_000) + ")"),
     ],
 )
-def test_hostile_mathematics(open_class: Open, text: str) -> None:
-    assert len(within(20, lambda: open_class("MathAPI").execute(text))) < 20_000
-
-
-def test_numbers_within_the_bounds_are_upstreams(open_class: Open) -> None:
-    tools = open_class("MathAPI")
-    for text, said in {
-        "logarithm(value='1e400', base='1e2', precision=10)": "mpf('200.0')",
-        "logarithm(value='1/4', base=2, precision=5)": "mpf('-2.0')",
-        "logarithm(value='1e-9999', base=10, precision=5)": "-9999.0",
-        "logarithm(value='-1+0j', base=2, precision=5)": "mpc(",
-        "logarithm(value='e10', base=2, precision=5)": "error",
-        "logarithm(value='1e10001', base=2, precision=5)": "exponent beyond 10000",
-        "max_value(numbers=['e12345'])": "e12345",
-    }.items():
-        assert said in tools.execute(text)
+def test_the_process_bounds_what_a_call_takes(
+    name: str, text: str, bfcl_copy: UpstreamPackage, sources: ToolSources
+) -> None:
+    methods = tuple(doc["name"] for doc in function_docs(bfcl_copy)[name])
+    environment = LimitedEnvironment(sources, InitialState({name: methods}))
+    if name == "MemoryAPI_rec_sum":
+        environment.call("step", {"texts": [f"memory_append({'a' * 9_000!r})"]})
+    said = str(environment.call("step", {"texts": [text]}).value[0])
+    assert "error" in said[:40].lower(), said[:100]
+    assert len(said) < 200_000
 
 
 def test_an_integer_that_cannot_be_printed_reads_as_upstream(open_class: Open) -> None:
     with pytest.raises(ValueError) as raised:
         str(10**5_000)
     tools = open_class("MathAPI")
-    for exponent in (5_000, 10**9):
-        found = tools.execute(f"power(base=10, exponent={exponent})")
-        assert found == f"Error during execution: {raised.value}"
+    found = tools.execute("power(base=10, exponent=5000)")
+    assert found == f"Error during execution: {raised.value}"
     assert tools.execute("power(base=2, exponent=100)") == json.dumps({"result": 2**100})
 
 
 class TestFiles:
-    def test_copies_that_double_the_tree(self, open_class: Open) -> None:
-        tools = open_class("GorillaFileSystem")
-        tools.execute("mkdir('a')")
-        for _ in range(40):
-            tools.step(["cp('a', 'b')", "mv('b', 'a')", "cp('a', 'c')", "mv('c', 'a')"])
-            tools.step(["mkdir('d')", "mv('a', 'd')", "cp('d', 'a')", "rm('d')"])
-        for text in ("find('.', 'zzz')", "du(human_readable=True)", "find()"):
-            assert "Error" in within(20, partial(tools.execute, text))
-        within(20, lambda: json.dumps(tools.state()))
-
-    def test_what_is_listed_counts(self, open_class: Open) -> None:
-        """One call of a thousand listings of a tree that is as large as one listing may be."""
-        tools = open_class("GorillaFileSystem")
-        tools.execute("mkdir('a')")
-        for _ in range(13):
-            tools.step(["mkdir('d')", "cp('a', 'b')", "mv('b', 'd')", "mv('a', 'd')"])
-            tools.execute("mv('d', 'a')")
-        assert "too large" not in tools.execute("find(name='q')")
-        for one in ("find(name='q')", "du(human_readable={'x': 1})"):
-            nested = ", ".join(f"a{n}={one}" for n in range(1_000))
-            assert "budget" in tools.execute(f"echo({nested})")
-        assert "budget" in tools.execute("pwd()")
-
-    @pytest.mark.nightly
-    def test_looking_at_a_directory_in_itself_counts(self, open_class: Open) -> None:
-        tools = open_class("GorillaFileSystem")
-        tools.step([f"touch('f{n}')" for n in range(1_000)] + ["mkdir('a')", "cp('a', 'a')"])
-        assert "budget" in tools.step(["find()"] * 1_200)[-1]
-
     def test_a_directory_in_itself(self, open_class: Open) -> None:
         tools = open_class("GorillaFileSystem")
         tools.step(["mkdir('a')", "cp('a', 'a')"])
         said = "Error during execution: maximum recursion depth exceeded"
-        assert tools.execute("find()") == said
-        assert tools.execute("du()") == said
+        assert tools.execute("find()").startswith(said)
+        assert tools.execute("du()").startswith(said)
         assert tools.execute("ls()") == '{"current_directory_content": ["a"]}'
         assert json.dumps(tools.state())
-
-    def test_long_names_and_paths(self, open_class: Open) -> None:
-        tools = open_class("GorillaFileSystem")
-        for _ in range(30):
-            tools.step([f"mkdir({'n' * 50_000!r})", f"cd({'n' * 50_000!r})"])
-        tools.execute("cd('/')")
-        assert len(within(20, lambda: tools.execute("find()"))) < 10_000
-        path = "./" * 40_000
-        assert len(within(20, lambda: tools.execute(f"find(path={path!r})"))) < 10_000_000
 
     def test_deep_directories(self, open_class: Open) -> None:
         tools = open_class("GorillaFileSystem")
@@ -221,24 +146,6 @@ class TestFiles:
         tools.execute("cd('/')")
         assert "maximum recursion depth" in tools.execute("find()")
         assert json.dumps(tools.state())
-
-
-def test_tickets_that_hold_each_other(open_class: Open) -> None:
-    tools = open_class("TicketAPI", {"current_user": "x"})
-    for _ in range(60):
-        within(20, lambda: tools.execute("create_ticket(title=get_user_tickets())"))
-    tools.execute("edit_ticket(1, {'title': get_user_tickets()})")
-    assert len(within(20, lambda: tools.execute("get_user_tickets()"))) < 5_000_000
-    within(20, lambda: json.dumps(tools.state()))
-
-
-def test_a_summary_does_not_explode(open_class: Open) -> None:
-    tools = open_class("MemoryAPI_rec_sum")
-    tools.execute(f"memory_append({'a' * 9_000!r})")
-    for _ in range(3):
-        said = within(20, lambda: tools.execute(f"memory_replace('', {'b' * 9_000!r})"))
-        assert "Error" in said
-    assert tools.call("snapshot", {}).value == {"memory": "a" * 9_000}
 
 
 def test_defaults_are_not_handed_on(open_class: Open) -> None:
@@ -344,42 +251,13 @@ def test_no_file_is_written(open_class: Open, tmp_path: Path, monkeypatch: Any) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_results_as_arguments_are_copies(open_class: Open, sources: ToolSources) -> None:
-    """Or tickets that point at each other would make a name that takes forever to print."""
-    names = {
-        "TicketAPI": ("create_ticket", "edit_ticket", "get_ticket", "ticket_login"),
-        "TravelAPI": ("authenticate_travel", "verify_traveler_information"),
-    }
-    tools = open_environment(sources, InitialState(names))
-    tools.execute("ticket_login('a', 'b')")
-    tools.step(["create_ticket('t')"] * 60)
-    given = "client_id='a', client_secret='b', refresh_token='c', grant_type='d'"
-    tools.execute(
-        f"authenticate_travel({given}, user_first_name=get_ticket(1), user_last_name='e')"
-    )
-    for number in range(1, 60):
-        ticket = f"get_ticket({number + 1})"
-        tools.execute(f"edit_ticket({number}, {{'title': [{ticket}, {ticket}]}})")
-    text = "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
-    assert len(within(20, lambda: tools.execute(text))) < 1_000
-
-
-def test_many_that_share_one_list(open_class: Open) -> None:
-    tools = open_class("TwitterAPI", {"authenticated": True})
-    tools.execute("post_tweet('x')")
-    tools.execute(f"mention(0, [{'y' * 90_000!r}])")
-    assert len(tools.execute("get_user_tweets('john')")) > 90_000
-    tools.step(["post_tweet('x')"] * 30)
-    assert "too large" in tools.execute("get_user_tweets('john')")
-
-
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
     require_allowed(sources)
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    with pytest.raises(UserError, match=r"copy: .*ticket_api.py is not a file of bfcl-eval"):
+    with pytest.raises(UserError, match=r"copy: the classes in .* are not those of bfcl-eval"):
         require_allowed(changed)
-    with pytest.raises(UserError, match="only the stored run names it"):
+    with pytest.raises(UserError, match="only the stored run names them"):
         load_class(changed, "TicketAPI")
     named = replace(changed, named=True)
     require_allowed(named)

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.dataset import read_bounded
+from ace_ray.benchmarks.dataset import first_problem, read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
-from ace_ray.benchmarks.tau2.check.verdicts import METRICS, STOPS
-from ace_ray.benchmarks.tau2.data.tasks import Message, Part, first_problem
+from ace_ray.benchmarks.tau2.data.tasks import Message, Part
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
+from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.bounded import MOST_ROW_DEPTH, bounded_time, check_depth
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode
@@ -57,11 +57,7 @@ def results_json(
 
 def _json(value: Any) -> bytes:
     """With a question mark for each lone surrogate, over which upstream's reader refuses a file."""
-    text = json.dumps(value)
-    if "\\ud" in text:
-        sent = json.dumps(value, ensure_ascii=False).encode(errors="replace")
-        text = json.dumps(json.loads(sent))
-    return text.encode()
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
 def _task(entry: Entry) -> dict[str, Any]:

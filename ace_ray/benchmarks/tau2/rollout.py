@@ -16,8 +16,7 @@ from ace_ray.benchmarks.context import (
     number_calls,
     tool_results,
 )
-from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
-from ace_ray.benchmarks.tau2.episode.answers import (
+from ace_ray.benchmarks.tau2.answers import (
     RESULT_MARK,
     Answer,
     Message,
@@ -25,6 +24,7 @@ from ace_ray.benchmarks.tau2.episode.answers import (
     answer_of,
     results_text,
 )
+from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
 from ace_ray.bounded import check_depth
 from ace_ray.errors import PromptTooLong
 from ace_ray.records import Completion, Sampling, ToolCall

@@ -19,19 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.tau2.check.replay import Replayed, replayed
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
+from ace_ray.benchmarks.tau2.replay import Replayed, replayed
 from ace_ray.records import Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
-NO_JUDGE = "no judge is named for the assertions in natural language"
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")
 _ERRORS = {
     "ENV_ASSERTION": ("assertion_failed", "an assertion on the end state does not hold"),
     "DB": ("db_mismatch", "the databases are not as after the gold calls"),
     "ACTION": ("action_missing", "a gold call was not made"),
     "COMMUNICATE": ("not_communicated", "the agent did not say what it had to"),
-    "NL_ASSERTION": ("nl_assertion_failed", "the judge finds an expectation not met"),
 }
 """By part of the reward, in the order in which an error is named."""
 METRICS = {name: name.lower() for name in _ERRORS}
@@ -40,12 +38,10 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a reward, each 0 or 1. ``basis``: those that it is the product of;
-    ``not_judged``: those of them that a judge nobody named would give."""
+    """The parts of a reward, each 0 or 1. ``basis``: those that it is the product of."""
 
     values: Mapping[str, float]
     basis: Sequence[str] = ()
-    not_judged: Sequence[str] = ()
     problem: str = ""
 
     @property
@@ -62,20 +58,15 @@ class Judged:
     ended: str
     stopped: bool
     trajectory: Sequence[Message] = field(default_factory=list)
-    expectations: Sequence[bool] | None = None
-    """Of the judge, one for each assertion in natural language; None where none was asked."""
 
     @classmethod
     def stored(cls, state: Any) -> Judged:
         """From `Episode.state`."""
         state = state if isinstance(state, Mapping) else {}
-        judge = state.get("judge")
-        met = None if judge is None else [bool(one["met"]) for one in judge["results"]]
         return cls(
             str(state.get("ended", "")),
             bool(state.get("stopped")),
             state.get("trajectory") or [],
-            met,
         )
 
 
@@ -107,7 +98,6 @@ def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed
     calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
     return _parts(
         criteria,
-        judged,
         replay,
         same=replay.same,
         made=lambda action: any(_is_action(action, call) for call in calls),
@@ -134,7 +124,6 @@ def strict_parts(
 
     return _parts(
         criteria,
-        judged,
         replay,
         same=replay.same_by_value,
         made=made,
@@ -144,7 +133,6 @@ def strict_parts(
 
 def _parts(
     criteria: Mapping[str, Any],
-    judged: Judged,
     replay: Replayed,
     *,
     same: bool,
@@ -158,21 +146,12 @@ def _parts(
     }
     if replay.compared:
         values |= {"DB": float(same), "ENV_ASSERTION": float(all(replay.assertions))}
-    not_judged = []
-    if not criteria.get("nl_assertions"):
-        values["NL_ASSERTION"] = 1.0
-    elif judged.expectations is not None:
-        values["NL_ASSERTION"] = float(all(judged.expectations))
-    elif "NL_ASSERTION" in basis:
-        not_judged = ["NL_ASSERTION"]
-    return Parts(values, basis, not_judged, replay.problem)
+    return Parts(values, basis, replay.problem)
 
 
 def _verdict(parts: Parts) -> Verdict:
     """Of parts; its metrics are those that the task's reward is made of."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
-    if parts.not_judged:
-        metrics["not_judged"] = 1.0
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})
     for name, (kind, text) in _ERRORS.items():

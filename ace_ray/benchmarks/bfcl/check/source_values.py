@@ -1,0 +1,264 @@
+"""Texts of Java and JavaScript as values of a documented type (upstream ``type_convertor``).
+
+What does not look like a value of its type stays a text, and so does a collection of more than
+`MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MAX_CHARS = 1_024
+"""Longest text of a collection that is converted; gold answers have fewer than 400."""
+JAVA_TYPES: Mapping[str, type] = {
+    "byte": int,
+    "short": int,
+    "integer": int,
+    "float": float,
+    "double": float,
+    "long": int,
+    "boolean": bool,
+    "char": str,
+    "Array": list,
+    "ArrayList": list,
+    "Set": set,
+    "HashMap": dict,
+    "Hashtable": dict,
+    "Queue": list,
+    "Stack": list,
+    "String": str,
+    "any": str,
+}
+
+# A line break at the very end is no obstacle, as for `$`.
+_INTEGER = re.compile(r"-?\d++\n?")
+_LONG = re.compile(r"-?\d++[lL]\n?")
+_DOUBLE = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?\n?")
+_FLOAT = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?[fF]\n?")
+_AS_LIST = re.compile(r"new\s++ArrayList<\w*+>\(Arrays\.asList\((.+?)\)\)")
+_ADDING = re.compile(r"new\s++ArrayList<\w*+>\(\)\s*+\{\{\s*+(.+?)\}\}", re.DOTALL)
+_EMPTY_LIST = re.compile(r"new\s++ArrayList<\w*+>\(\)")
+_ADD = re.compile(r"add\((.+?)\)")
+_ARRAY = re.compile(r"new\s++\w++\[\]\s*+\{([^}\n]*+)\}")
+_MAP = re.compile(r"new\s++HashMap<.*?>\s*+\(\)\s*+\{\s*+\{?+([^}]*+)\}", re.DOTALL)
+_EMPTY_MAP = re.compile(r"new\s++HashMap<.*?>\s*+\(\)")
+_PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
+
+
+def java_value(text: str, kind: str, items: str | None = None) -> Any:
+    """The value of a text, the items of a collection being of type ``items``.
+
+    Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
+    the collections that upstream does not convert.
+    """
+    if kind in ("Array", "ArrayList", "HashMap") and len(text) > MAX_CHARS:
+        return text
+    if kind in ("byte", "short", "integer"):
+        return int(text) if _INTEGER.fullmatch(text) else text
+    if kind == "float":
+        return _float(text) if _FLOAT.fullmatch(text) else text
+    if kind == "double":
+        return float(text) if _DOUBLE.fullmatch(text) else text
+    if kind == "long":
+        return int(_without_suffix(text)) if _LONG.fullmatch(text) else text
+    if kind == "boolean":
+        return text == "true" if text in ("true", "false") else text
+    if kind == "Array":
+        return _array(text, items)
+    if kind == "ArrayList":
+        return _array_list(text, items)
+    if kind == "HashMap":
+        return _hash_map(text)
+    if kind in ("Set", "Hashtable", "Queue", "Stack"):
+        raise NotImplementedError(f"{kind} is not converted")
+    if kind in ("String", "any", "char"):  # the pattern for a char never matches
+        return text
+    raise ValueError(f"unknown type {kind}")
+
+
+def _array(text: str, items: str | None) -> Any:
+    found = _ARRAY.search(text)
+    if found is None:
+        return text
+    parts = [part.strip() for part in found[1].split(",")]
+    return [_untyped(part) if not items else java_value(part, items) for part in parts if part]
+
+
+def _array_list(text: str, items: str | None) -> Any:
+    if listed := _AS_LIST.search(text):
+        return [_item(part.strip(), items) for part in listed[1].split(",")]
+    if adding := _ADDING.search(text):
+        return [_item(part.strip(), items) for part in _ADD.findall(adding[1])]
+    return [] if _EMPTY_LIST.search(text) else text
+
+
+def _item(text: str, items: str | None) -> Any:
+    if items in ("char", "String"):
+        return text[1:-1]
+    return java_value(text, items) if items else _untyped(text)
+
+
+def _hash_map(text: str) -> Any:
+    found = _MAP.search(text)
+    if found is None:
+        return {} if _EMPTY_MAP.search(text) else text
+    return {key: _untyped(value.strip()) for key, value in _PUT.findall(found[1])}
+
+
+def _untyped(text: str) -> Any:
+    """A value by its looks, where nothing says its type."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text.startswith('"') and text.endswith('"'):
+        return text[1:-1]
+    if _LONG.fullmatch(text):
+        return int(text[:-1])
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _float(text: str) -> float:
+    return float(_without_suffix(text))
+
+
+def _without_suffix(text: str) -> str:
+    return text.removesuffix("\n")[:-1]
+
+
+JAVASCRIPT_TYPES: Mapping[str, type] = {
+    "String": str,
+    "integer": int,
+    "float": float,
+    "Bigint": int,
+    "Boolean": bool,
+    "dict": dict,
+    "array": list,
+    "any": str,
+}
+
+_JS_FLOAT = re.compile(r"-?\d++(?:\.\d++)?\n?")
+_BIGINT = re.compile(r"-?\d++n\n?")
+_JS_ARRAY = re.compile(r"\[([^\]\n]*+)\]|new\s++Array\(([^)\n]*+)\)")
+_INNER = re.compile(r"\[([^\]\n]*+)\]")
+_OBJECT = re.compile(r"\{([^}\n]*+)\}")
+_PAIR = re.compile(r"([^:]++):\s*+(.*?)(?:,\s*(?=[^,]+:)|$)")
+_NESTED_OPEN = re.compile(r"(?:\[|new\s++Array\()\s*+\[")
+_FURTHER = re.compile(r"\s*+,\s*+\[")
+_SPACE = re.compile(r"\s*+")
+
+
+def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
+    """The value of a text, the items of an array being of type ``items``.
+
+    Raises `ValueError` for an unknown type and for too many digits."""
+    if kind in ("dict", "array") and len(text) > MAX_CHARS:
+        return text
+    if kind == "String":
+        return text[1:-1] if _quoted(text) else text
+    if kind == "integer":
+        return int(text) if _INTEGER.fullmatch(text) else text
+    if kind == "float":
+        return float(text) if _JS_FLOAT.fullmatch(text) else text
+    if kind == "Bigint":
+        return int(text[:-1]) if _BIGINT.fullmatch(text) else text
+    if kind == "Boolean":
+        return text == "true" if text in ("true", "false") else text
+    if kind == "dict":
+        return _object(text.strip())
+    if kind == "array":
+        return _js_array(text.strip(), items)
+    if kind == "any":
+        return text
+    raise ValueError(f"unknown type {kind}")
+
+
+def _quoted(text: str) -> bool:
+    return text[:1] in ("'", '"') and text.endswith(text[:1])
+
+
+def _js_array(text: str, items: str | None) -> Any:
+    end = _nested_end(text)
+    if end is not None:
+        # What is found first begins with the bracket of the whole.
+        first, *further = _INNER.findall(text[:end])
+        return [_row(first.strip().removeprefix("[")), *map(_row, further)]
+    found = _JS_ARRAY.match(text)
+    if found is None:
+        return text
+    inside = (found[1] if found[1] is not None else found[2]).strip()
+    parts = [part.strip() for part in inside.split(",")] if inside else []
+    if not items:
+        return [_js_untyped(part) for part in parts]
+    try:
+        return [javascript_value(part, items) for part in parts]
+    except ValueError:
+        return text
+
+
+def _row(inside: str) -> list[Any]:
+    return [_js_untyped(part) for part in inside.strip().split(",")]
+
+
+def _nested_end(text: str) -> int | None:
+    """Where an array of arrays that the text begins with ends, None if it begins with none.
+
+    The arrays within it lie in one line each; the whole ends where the first of them does that is
+    followed by its closing bracket.
+    """
+    opening = _NESTED_OPEN.match(text)
+    if opening is None:
+        return None
+    closing = "]" if text.startswith("[") else ")"
+    start = opening.end()
+    while True:
+        line_end = text.find("\n", start)
+        line_end = len(text) if line_end < 0 else line_end
+        further = None
+        end = start - 1
+        while (end := text.find("]", end + 1, line_end)) >= 0:
+            spaces = _SPACE.match(text, end + 1)
+            assert spaces is not None
+            if text.startswith(closing, spaces.end()):
+                return spaces.end() + 1
+            further = _FURTHER.match(text, end + 1)
+        # Only the last one in a line can be followed by an array in another line.
+        if further is None or further.end() <= line_end:
+            return None
+        start = further.end()
+
+
+def _object(text: str) -> Any:
+    found = _OBJECT.match(text)
+    if found is None:
+        return text
+    pairs: dict[str, Any] = {}
+    for name, raw in _PAIR.findall(found[1]):
+        key, value = name.strip().strip("'\""), raw.strip()
+        if value.startswith("[") and value.endswith("]"):
+            pairs[key] = _js_array(value, None)
+        else:
+            pairs[key] = _js_untyped(value.strip("'\""))
+    return pairs
+
+
+def _js_untyped(text: str) -> Any:
+    """A value by its looks, where nothing says its type."""
+    text = text.strip()
+    if text in ("true", "false"):
+        return text == "true"
+    if _quoted(text):
+        return text[1:-1]
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            pass
+    return text

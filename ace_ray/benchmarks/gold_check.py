@@ -1,0 +1,73 @@
+"""``ace-ray data check``: does every gold answer pass the checks, and no mangled one?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ace_ray.records import Entry, Episode, Verdict
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """The gold answer of an entry.
+
+    Attributes:
+        right: an episode with the gold answer.
+        mangled: an episode that lacks a part of it.
+        may_fail: the published answer contradicts itself, so that it need not pass.
+        mangled_may_pass: the entry may ask for nothing, so that a mangled answer may pass.
+    """
+
+    right: Episode
+    mangled: Episode
+    may_fail: bool = False
+    mangled_may_pass: bool = False
+
+
+class Judging(Protocol):
+    """The members of a benchmark that the check uses."""
+
+    @property
+    def rule_sets(self) -> Sequence[str]: ...
+    def dataset(self) -> Sequence[Entry]: ...
+    def gold(self, entry: Entry) -> Gold | None: ...
+    def verdicts(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]: ...
+
+
+def check_gold(benchmark: Judging, say: Callable[[str], object]) -> bool:
+    """Judge the gold answers of all entries, and return whether none surprises.
+
+    Say a line for each category and for the first surprises. Raises what `Benchmark.dataset` does.
+    """
+    counts: dict[str, Counter[str]] = {}
+    surprises: list[str] = []
+    for entry in benchmark.dataset():
+        gold = benchmark.gold(entry)
+        if gold is None:
+            continue
+        count = counts.setdefault(entry.category, Counter())
+        count["answers"] += 1
+        for rules, verdict in benchmark.verdicts(entry, gold.right).items():
+            count[f"gold {rules}"] += verdict.valid
+            if not verdict.valid and not gold.may_fail:
+                surprises.append(f"{entry.id}: the gold answer is {verdict.error_type} ({rules})")
+        for rules, verdict in benchmark.verdicts(entry, gold.mangled).items():
+            count[f"mangled {rules}"] += verdict.valid
+            if verdict.valid and not gold.mangled_may_pass:
+                surprises.append(f"{entry.id}: a mangled gold answer passes ({rules})")
+    for category, count in counts.items():
+        valid = [
+            f"{copy} " + ", ".join(f"{count[f'{copy} {r}']} {r}" for r in benchmark.rule_sets)
+            for copy in ("gold", "mangled")
+        ]
+        say(f"{category}: {count['answers']} answers, valid: {'; '.join(valid)}")
+    for line in surprises[:_SHOWN]:
+        say(line)
+    total = sum(count["answers"] for count in counts.values())
+    say(f"{total} gold answers and as many mangled ones: {len(surprises)} surprises")
+    return not surprises

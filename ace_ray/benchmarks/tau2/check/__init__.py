@@ -1,1 +1,0 @@
-"""What an episode is worth."""

@@ -1,1 +1,0 @@
-"""Who says what to whom, and when an episode is over."""
