@@ -121,10 +121,9 @@ class Texts:
 def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]:
     """Name -> (text, number) -> anything; and the gold answers."""
     from ace_ray import calls
-    from ace_ray.benchmarks.acebench import native
     from ace_ray.benchmarks.acebench.episode.calls import agent_calls
     from ace_ray.benchmarks.acebench.gold import render_gold
-    from ace_ray.benchmarks.acebench.readers import check_read
+    from ace_ray.benchmarks.acebench.native import NotJson, arguments_of
     from ace_ray.benchmarks.bfcl.answers import Answer
     from ace_ray.benchmarks.bfcl.decode import executable, read
     from ace_ray.benchmarks.bfcl.forms import Form
@@ -153,7 +152,6 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
         entry = ace_entries[number % len(ace_entries)]
         for verdict in ace.verdicts(entry, Episode(output=text)).values():
             assert len(verdict.error) < 10_000, "an error that is as long as the answer"
-        check_read(entry, text, ("hermes", "openai", "fenced"))
 
     def judged(text: str, number: int) -> None:
         tools.check(single[number % len(single)], Episode(output=text))
@@ -217,7 +215,7 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
         "calls": refused(calls.parse_calls, calls.NotCalls),
         "known formats": lambda text, number: (known_calls(text), known_calls(text, offered)),
         "plain_calls": lambda text, number: plain_calls(text),
-        "json_calls": refused(lambda t: native.calls_of(native.load_json(t)), ValueError),
+        "native arguments": refused(arguments_of, NotJson),
         "acebench agent": agent,
         "acebench check": checked,
         "bfcl decode": decoded,

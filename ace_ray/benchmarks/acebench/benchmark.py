@@ -10,7 +10,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, prompts
-from ace_ray.benchmarks.acebench.check import check, check_agent
+from ace_ray.benchmarks.acebench.check import check, check_agent, holds_calls
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -33,7 +33,6 @@ from ace_ray.benchmarks.acebench.options import (
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.acebench.readers import Compared, check_read, holds_calls
 from ace_ray.benchmarks.acebench.score import paper
 from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
 from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
@@ -133,7 +132,6 @@ class ACEBench(Benchmark):
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
-            "parsers": list(self._options.parsers),
             "protocol": {"mode": self._options.mode},
         }
         if self._agents:
@@ -219,14 +217,15 @@ class ACEBench(Benchmark):
             return with_ending(verdicts, state.get("ended"))
         if episode.state == NO_OUTPUT:
             return check(entry, None)
-        return check_read(entry, episode.output, self._options.parsers)
+        return check(entry, episode.output)
 
     def unread(self, entry: Entry, episode: Episode) -> Unread | None:
         tools = self.tools(entry) or ()
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return Unread([[text] for text in texts_without_calls(steps)], None, tools)
-        if episode.state == NO_OUTPUT or holds_calls(entry, episode.output, self._options.parsers):
+        unreadable = episode.output == native.UNREADABLE  # calls, though none that can be written
+        if episode.state == NO_OUTPUT or unreadable or holds_calls(entry, episode.output):
             return None
 
         def with_calls(calls: Sequence[Call]) -> Episode | None:
@@ -313,17 +312,12 @@ class ACEBench(Benchmark):
         return bool(report["ok"])
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        parsers = self._options.parsers
-        compared, endings = Compared(parsers), Endings()
-        rows = endings.through(compared.through(rows))
-        summary = summarize(rows, max_unscored=max_unscored)
+        endings = Endings()
+        summary = summarize(endings.through(rows), max_unscored=max_unscored)
         summary["further_tables"] = []
         if self._agents:
             summary["endings"] = endings.result()
             summary["further_tables"].append(endings.table())
-        if len(parsers) > 1:
-            summary["parsers"] = compared.result()
-            summary["further_tables"].append(compared.table())
         printed = self.tables(summary)
         summary["further_tables"] += printed.pop("further_tables", [])
         return {
@@ -361,8 +355,6 @@ class ACEBench(Benchmark):
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not the official ones"
-        if self._options.parsers[0] != "official":
-            yield "the answers are not read as the official evaluator reads them"
         if self._options.max_messages != UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
         for key in ("protocol", "sandbox"):

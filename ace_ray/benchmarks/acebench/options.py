@@ -74,11 +74,6 @@ class Options(Section):
         description="native: functions go through the model's own tool-calling template, calls "
         "are read by model.tool_parser",
     )
-    parsers: list[Literal["official", "hermes", "openai", "fenced"]] = Field(
-        default=["official"],
-        min_length=1,
-        description="how answers are read; the first gives the verdicts, the others are compared",
-    )
     max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
     user: Any = Field(
         "same",
@@ -86,7 +81,7 @@ class Options(Section):
         "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
     )
 
-    @field_validator("languages", "parsers")
+    @field_validator("languages")
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
@@ -105,7 +100,6 @@ def check_native(options: Options) -> None:
         "prompts": options.prompts == "official",
         "variant": options.variant != "standard",
         "protocol": options.protocol == "official",
-        "parsers": options.parsers != ["official"],
     }
     for key, is_asked in asked.items():
         if is_asked:

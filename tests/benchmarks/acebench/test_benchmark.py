@@ -36,10 +36,6 @@ def test_the_official_data_with_the_official_prompts(
     [
         ({"categories": ["atom"]}, "not all categories"),
         ({"prompts": "own"}, "the prompts are not the official ones"),
-        (
-            {"parsers": ["hermes", "official"]},
-            "the answers are not read as the official evaluator reads them",
-        ),
         ({"sandbox": "fixed"}, "the sandbox of the agent episodes is not the official one"),
         ({"protocol": "fixed"}, "the protocol of the agent episodes is not the official one"),
         ({"mode": "native"}, "native tool calling compares with native tool calling only"),
@@ -98,7 +94,6 @@ def test_the_resolved_section_leaves_nothing_open(
         "sandbox": "fixed",
         "upstream_agent": "local",
         "mode": "prompt",
-        "parsers": ["official"],
         "max_messages": 40,
         "user": "same",
     }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render
 from ace_ray.benchmarks.acebench.native import (
     MAX_NAME,
     UNREADABLE,
+    NotJson,
     answer_text,
+    arguments_of,
+    load_json,
     openai_tools,
     prompts,
     tool_names,
@@ -434,3 +438,22 @@ def test_published_tools_are_valid(shared_data: Path) -> None:
 
 def test_published_gold_answers_fit_their_tools(shared_data: Path) -> None:
     assert contradictory(load(shared_data)) == CONTRADICTORY.keys()
+
+
+def test_bounds_of_a_calls_arguments() -> None:
+    assert load_json("[" * 200 + "]" * 200)
+    assert load_json('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
+    for text in ("[" * 201 + "]" * 201, "9" * 4_301, " " * 131_073, "", "1 2", "NaN", "1e999"):
+        with pytest.raises(NotJson):
+            arguments_of(text)
+
+
+def test_the_bound_on_digits_is_not_the_interpreters() -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert load_json("-" + "9" * 4_300) == 1 - 10**4_300
+        with pytest.raises(NotJson, match="4300 digits"):
+            load_json("9" * 4_301)
+    finally:
+        sys.set_int_max_str_digits(before)
