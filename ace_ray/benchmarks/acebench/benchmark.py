@@ -19,6 +19,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     open_environment,
 )
 from ace_ray.benchmarks.acebench.episode.rollout import (
+    Protocol,
     own_role,
     run_agent,
     texts_without_calls,
@@ -29,7 +30,6 @@ from ace_ray.benchmarks.acebench.options import (
     UPSTREAM_MESSAGES,
     check_native,
     chosen,
-    settled,
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
@@ -85,13 +85,9 @@ class ACEBench(Benchmark):
             check_native(options)
         self._folder = locate(options.data)
         self._wording = "own" if self._native else wording(options, self._folder)
-        self._options = options.model_copy(
-            update={
-                "prompts": self._wording,
-                "protocol": "fixed" if self._native else settled(options.protocol, options.data),
-                "sandbox": settled(options.sandbox, options.data),
-            }
-        )
+        self._options = options.model_copy(update={"prompts": self._wording})
+        # Upstream's loops go with upstream's data. The mini set is ours.
+        self._protocol: Protocol = "fixed" if self._native or options.data == "mini" else "official"
         self._categories = chosen(options.categories)
         if self._native:
             self._prompts = native.prompts()
@@ -135,12 +131,9 @@ class ACEBench(Benchmark):
             "protocol": {"mode": self._options.mode},
         }
         if self._agents:
-            options = self._options
             identity["episodes"] = {
-                "protocol": options.protocol,
-                "sandbox": options.sandbox,
-                "max_messages": options.max_messages,
-                "upstream_agent": options.upstream_agent,
+                "protocol": self._protocol,
+                "max_messages": self._options.max_messages,
                 "prompts": self._agents.source,
                 "prompts_sha256": self._agents.sha256,
                 "worlds_sha256": digest(self._app_specs),
@@ -163,7 +156,7 @@ class ACEBench(Benchmark):
             return self._agent_texts.turn(
                 entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
             )
-        return self._agent_texts.step(self._step_language(entry), functions, f"user:{question}\n")
+        return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return native.tools_of(entry) if self._native else None
@@ -178,12 +171,11 @@ class ACEBench(Benchmark):
         return USER_SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        own = own_role(official=self._options.protocol == "official")
+        own = own_role(official=self._protocol == "official")
         return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
 
     def scenario(self, entry: Entry) -> Environment:
-        fixed = self._options.sandbox != "official"
-        return open_environment(self._app_specs, entry, behaviour="fixed" if fixed else "official")
+        return open_environment(self._app_specs, entry)
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:
@@ -191,9 +183,8 @@ class ACEBench(Benchmark):
                 entry,
                 context,
                 self._agent_texts,
-                protocol="official" if self._options.protocol == "official" else "fixed",
+                protocol=self._protocol,
                 max_messages=self._options.max_messages,
-                step_language=self._step_language(entry),
                 tools=self.tools(entry),
             )
         done = await context.answer(self.prompt(entry), self.tools(entry))
@@ -239,11 +230,6 @@ class ACEBench(Benchmark):
         if self._agents is None:
             raise ValueError("no agent category was chosen")
         return self._agents
-
-    def _step_language(self, entry: Entry) -> str:
-        """Upstream does not hand its API models' agent the language, whose default is Chinese."""
-        api = self._options.upstream_agent == "api" and self._options.protocol == "official"
-        return "zh" if api else entry.language
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -337,7 +323,7 @@ class ACEBench(Benchmark):
         return (
             "official data, prompts and protocol: the official rule set compares with the "
             "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o), in "
-            f"agent_multi_step with its {self._options.upstream_agent} models"
+            "agent_multi_step with its local models"
         )
 
     def _differences(self) -> Iterator[str]:
@@ -357,6 +343,3 @@ class ACEBench(Benchmark):
             yield "the prompts are not the official ones"
         if self._options.max_messages != UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
-        for key in ("protocol", "sandbox"):
-            if getattr(self._options, key) != "official":
-                yield f"the {key} of the agent episodes is not the official one"

@@ -50,7 +50,7 @@ class Replayed:
 def replay(entry: Entry, app_specs: Mapping[str, Any]) -> Iterator[Replayed]:
     """Every path of an agent row in a fresh official sandbox. Raises `UserError`."""
     for number, path in enumerate(agent_paths.paths(entry.gold["mile_stone"])):
-        environment = open_environment(app_specs, entry, behaviour="official")
+        environment = open_environment(app_specs, entry)
         refused = list(_refused(environment, path))
         verdicts = check_agent(entry, environment.state(), [])
         reaches = {rule: verdicts[rule].valid for rule in RULE_SETS}

@@ -36,8 +36,6 @@ def test_the_official_data_with_the_official_prompts(
     [
         ({"categories": ["atom"]}, "not all categories"),
         ({"prompts": "own"}, "the prompts are not the official ones"),
-        ({"sandbox": "fixed"}, "the sandbox of the agent episodes is not the official one"),
-        ({"protocol": "fixed"}, "the protocol of the agent episodes is not the official one"),
         ({"mode": "native"}, "native tool calling compares with native tool calling only"),
         ({"variant": "minimal"}, "the variant of the prompt is minimal"),
         (
@@ -90,9 +88,6 @@ def test_the_resolved_section_leaves_nothing_open(
         "categories": ["all"],
         "prompts": "own",
         "variant": "standard",
-        "protocol": "fixed",
-        "sandbox": "fixed",
-        "upstream_agent": "local",
         "mode": "prompt",
         "max_messages": 40,
         "user": "same",

@@ -10,103 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.environment import travel_fixed, travel_official
-from ace_ray.benchmarks.acebench.environment.app import (
-    BASE,
-    App,
-    Behaviour,
-    InitialState,
-    Phone,
-    Texts,
-)
+from ace_ray.benchmarks.acebench.environment.app import BASE, App, InitialState, Phone, Texts
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
 from ace_ray.benchmarks.acebench.environment.message import MESSAGE
 from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
-from ace_ray.benchmarks.acebench.environment.travel import open_travel
+from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import Tool, call_tool, unknown_tool
-
-_CABINS = ("economy", "business")
-
-TRAVEL = App(
-    name="Travel",
-    attributes={
-        "users": (
-            dict,
-            ("user_name", "password", "cash_balance", "bank_balance", "membership_level"),
-        ),
-        "flights": (
-            list,
-            (
-                "flight_no",
-                "origin",
-                "destination",
-                "depart_time",
-                "arrival_time",
-                "status",
-                "seats_available",
-                "economy_price",
-                "business_price",
-            ),
-        ),
-        "reservations": (
-            list,
-            ("reservation_id", "user_id", "flight_no", "payment_method", "cabin", "baggage"),
-        ),
-    },
-    texts={
-        "get_flight_details": ("none",),
-        "get_user_details": ("wrong",),
-        "get_reservation_details": ("unasked",),
-        "authenticate_user": ("wrong",),
-        "find_transfer_flights": ("none", "time_format", "time_format"),
-        "reserve_flight": (
-            "id",
-            "booked",
-            "cash_short",
-            "bank_short",
-            "wrong_password",
-            "bad_method",
-            "economy",
-        ),
-        "modify_flight": (
-            "bad_flight",
-            "cabin_paid",
-            "cabin_refunded",
-            "bags_paid",
-            "unknown_reservation",
-            "unknown_flight",
-            "unknown_user",
-            "free",
-            "separator",
-            "flight_changed",
-            "cabin_short",
-            "bags_short",
-        ),
-        "cancel_reservation": (
-            "airline",
-            "early",
-            "late",
-            "unknown_user",
-            "unknown_reservation",
-            "unknown_flight",
-            "time_format",
-            "departed",
-            "airline_reason",
-            "economy",
-        ),
-        "calculate_price_difference": _CABINS,
-    },
-    saved=("users", "reservations"),
-    open=open_travel,
-    official=travel_official.TOOLS,
-    fixed=travel_fixed.TOOLS,
-    own=travel_fixed.OWN,
-)
 
 PHONE_APPS = (MESSAGE, REMINDER, FOOD)
 APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, FINANCE)}
@@ -275,9 +189,7 @@ class Environment:
         return recorded
 
 
-def open_environment(
-    app_specs: Mapping[str, Any], entry: Entry, *, behaviour: Behaviour
-) -> Environment:
+def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     """A fresh environment that shares nothing with ``app_specs`` or with another one.
 
     Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
@@ -287,9 +199,8 @@ def open_environment(
     _check(app_specs, entry)
     language = entry.language
     classes = app_specs[_loop(entry)][language]
-    fixed = behaviour == "fixed"
     config = entry.data["initial_config"].get("BaseApi", {})
-    phone = _phone(classes, language, config)
+    phone = _phone(classes, config)
     apps = []
     tools: dict[str, tuple[Any, Tool]] = {}
     for name in entry.data["involved_classes"]:
@@ -297,20 +208,18 @@ def open_environment(
         state = app.open(
             InitialState(
                 state=_initial(described),
-                texts=Texts(described["methods"], app.texts, app.own.get(language, {})),
+                texts=Texts(described["methods"], app.texts),
                 phone=phone,
                 language=language,
-                fixed=fixed,
                 config=config,
             )
         )
         apps.append((app, state))
-        declared = app.fixed if fixed else app.official
-        for tool_name, tool in declared.items():
-            if fixed or tool_name in described["methods"]:
+        for tool_name, tool in app.tools.items():
+            if tool_name in described["methods"]:
                 tools[tool_name] = (state, tool)
         if app in PHONE_APPS:
-            tools.update({key: (phone, tool) for key, tool in BASE.official.items()})
+            tools.update({key: (phone, tool) for key, tool in BASE.tools.items()})
     return Environment(apps, tools)
 
 
@@ -337,14 +246,14 @@ def _loop(entry: Entry) -> str:
     return entry.category.removeprefix("agent_")
 
 
-def _phone(classes: Mapping[str, Any], language: str, config: Mapping[str, Any]) -> Phone:
+def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
     described = classes[BASE.name]
     switches = {
         attribute: config.get(source["key"], source["default"])
         for attribute in ("wifi", "logged_in")
         if (source := described["load_scenario"][attribute])
     }
-    texts = Texts(described["methods"], BASE.texts, BASE.own.get(language, {}))
+    texts = Texts(described["methods"], BASE.texts)
     return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)
 
 

@@ -1,4 +1,4 @@
-"""Finance: our own bank, specified in the mini set's README. It behaves the same either way."""
+"""Finance: our own bank, specified in the mini set's README."""
 
 from __future__ import annotations
 
@@ -174,22 +174,6 @@ def _open(initial: InitialState) -> Finance:
     return Finance(**state, texts=initial.texts)
 
 
-_AMOUNT = {"amount": object}
-TOOLS = declare(
-    "Finance",
-    {
-        "login_account": (login_account, {"user_name": object, "password": object}),
-        "get_account_balance": (get_account_balance, {}),
-        "deposit_money": (deposit_money, _AMOUNT),
-        "withdraw_money": (withdraw_money, _AMOUNT),
-        "transfer_money": (transfer_money, {"receiver_name": object, **_AMOUNT}),
-        "apply_loan": (apply_loan, _AMOUNT),
-        "repay_loan": (repay_loan, _AMOUNT),
-        "view_transactions": (view_transactions, {}),
-        "get_statement": (get_statement, {}),
-    },
-)
-
 FINANCE = App(
     name="Finance",
     attributes={
@@ -223,6 +207,16 @@ FINANCE = App(
         "holdings",
     ),
     open=_open,
-    official=TOOLS,
-    fixed=TOOLS,
+    tools=declare(
+        "Finance",
+        login_account,
+        get_account_balance,
+        deposit_money,
+        withdraw_money,
+        transfer_money,
+        apply_loan,
+        repay_loan,
+        view_transactions,
+        get_statement,
+    ),
 )

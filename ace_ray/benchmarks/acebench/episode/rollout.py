@@ -51,17 +51,18 @@ class Rollout:
     def classes(self) -> list[str]:
         return list(self.entry.data["involved_classes"])
 
-    async def ask_agent(self, history: str, language: str) -> tuple[str, list[AgentCall] | None]:
+    async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
         """The candidate's message, and the calls in it; None when it is none.
 
-        ``history`` is the transcript as a prompt shows it, ``language`` that of the prompt. With
-        native tool calling the model sees the stored messages instead.
+        ``history`` is the transcript as a prompt shows it. With native tool calling the model sees
+        the stored messages instead.
         """
         if self.tools is None:
-            sent = self._prompt(history, language)
+            sent = self._prompt(history)
             self._open(sent[0])
         else:
-            self._open(self.texts.native(language, self.entry.category, self.classes))
+            entry = self.entry
+            self._open(self.texts.native(entry.language, entry.category, self.classes))
             replay = self.context.replay_reasoning
             sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
@@ -97,8 +98,8 @@ class Rollout:
         # The user may have spoken before the agent was asked.
         self.episode.messages.insert(0, dict(system))
 
-    def _prompt(self, history: str, language: str) -> list[dict[str, str]]:
-        functions = self.entry.data["function"]
+    def _prompt(self, history: str) -> list[dict[str, str]]:
+        language, functions = self.entry.language, self.entry.data["function"]
         if self._turns:
             return self.texts.turn(language, self.classes, functions, history)
         return self.texts.step(language, functions, history)
@@ -259,15 +260,13 @@ async def run_agent(
     *,
     protocol: Protocol,
     max_messages: int,
-    step_language: str | None,
     tools: list[dict[str, Any]] | None,
 ) -> Episode:
     """The episode of an agent entry.
 
-    ``tools`` are the functions for native tool calling, None in prompt mode.
-    ``step_language`` is the language of the prompt of agent_multi_step; None: the entry's. An
-    episode that is truncated (by its deadline, the context or the message limit) keeps what it has
-    reached. Raises `RowError` when it could not be had: the simulator or the sandbox is gone.
+    ``tools`` are the functions for native tool calling, None in prompt mode. An episode that is
+    truncated (by its deadline, the context or the message limit) keeps what it has reached. Raises
+    `RowError` when it could not be had: the simulator or the sandbox is gone.
     """
     async with context.sandbox() as session:
         before = await session.state()
@@ -276,7 +275,7 @@ async def run_agent(
             if entry.category == "agent_multi_turn":
                 ended = await _multi_turn(rollout)
             else:
-                ended = await _multi_step(rollout, step_language or entry.language)
+                ended = await _multi_step(rollout)
         except Truncated as truncated:
             ended = truncated.reason
         end = await session.state()
@@ -284,16 +283,15 @@ async def run_agent(
     return context.episode
 
 
-async def _multi_step(rollout: Rollout, language: str) -> str:
+async def _multi_step(rollout: Rollout) -> str:
     """The agent works alone, every message of it goes to execution; why it ended: "finished" or
     "max_messages".
 
-    ``language`` is that of the agent's prompt. Under ``official`` the agent never sees its own
-    messages. Raises `Truncated`.
+    Under ``official`` the agent never sees its own messages. Raises `Truncated`.
     """
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
-        text, calls = await rollout.ask_agent(history, language)
+        text, calls = await rollout.ask_agent(history)
         if not rollout.official:
             history += f"agent:{text}\n"
         # A call is a call under "fixed", whatever else the message says.
@@ -332,7 +330,7 @@ async def _multi_turn(rollout: Rollout) -> str:
             speaker, message = "user", await user.reply(message)
         else:
             speaker = "agent"
-            message, calls = await rollout.ask_agent(history, rollout.entry.language)
+            message, calls = await rollout.ask_agent(history)
             if calls is not None and not rollout.official:
                 continue  # a call is a call, whatever else the message says
         if rollout.finished(index, message):

@@ -160,7 +160,7 @@ from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.records import ToolCall
 
-options = {"languages": ["en"], "categories": ["agent"], "protocol": "official"}
+options = {"languages": ["en"], "categories": ["agent"]}
 benchmark = ACEBench.from_options(options)
 entries = {entry.category: entry for entry in benchmark.entries()}
 functions = next(iter(entries.values())).data["function"]
