@@ -290,12 +290,9 @@ class ACEBench(Benchmark):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
+        from ace_ray.benchmarks.acebench.goldcheck import check_gold
 
-        report = check_gold(locate(data))
-        for line in lines(report):
-            say(line)
-        return bool(report["ok"])
+        return check_gold(locate(data), say)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         endings = Endings()
