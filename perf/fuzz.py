@@ -121,7 +121,7 @@ class Texts:
 def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]:
     """Name -> (text, number) -> anything; and the gold answers."""
     from ace_ray import calls
-    from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+    from ace_ray.benchmarks.acebench.agent_calls import agent_calls
     from ace_ray.benchmarks.acebench.gold import render_gold
     from ace_ray.benchmarks.acebench.native import NotJson, arguments_of
     from ace_ray.benchmarks.bfcl.answers import Answer

@@ -20,7 +20,7 @@ from typing import Any
 
 import ray
 
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.config import RunConfig, validated
 from ace_ray.run import connection
 from ace_ray.run.actors.coordinator import start_coordinator

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.java import java_value

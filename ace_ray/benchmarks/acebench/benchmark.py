@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
-from ace_ray.benchmarks.acebench import native, prompts
+from ace_ray.benchmarks.acebench import native, paper, prompts
 from ace_ray.benchmarks.acebench.check import check, check_agent, holds_calls
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
@@ -18,13 +18,6 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
-from ace_ray.benchmarks.acebench.episode.rollout import (
-    Protocol,
-    own_role,
-    run_agent,
-    texts_without_calls,
-)
-from ace_ray.benchmarks.acebench.episode.shown import transcript
 from ace_ray.benchmarks.acebench.options import (
     CHOICES,
     UPSTREAM_MESSAGES,
@@ -33,10 +26,16 @@ from ace_ray.benchmarks.acebench.options import (
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.acebench.score import paper
-from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
-from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
-from ace_ray.benchmarks.acebench.score.tables import HEADER, table
+from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT, entries_of, read_outputs
+from ace_ray.benchmarks.acebench.rollout import (
+    Protocol,
+    own_role,
+    run_agent,
+    texts_without_calls,
+    transcript,
+)
+from ace_ray.benchmarks.acebench.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned

@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.score.summary import SummaryRow
+from ace_ray.benchmarks.acebench.summary import SummaryRow
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.records import RULE_SETS, Verdict
 

@@ -154,7 +154,7 @@ Found = list[tuple[str, str, float, str, str]]
 
 READ_SCRIPT = """
 import json, resource, sys, time
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text

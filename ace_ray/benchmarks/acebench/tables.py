@@ -10,7 +10,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
-from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
 from ace_ray.records import canonical_json
@@ -63,7 +63,7 @@ def _cell(value: float | None, interval: list[float] | None) -> str:
 
 
 Block = Mapping[str, Any]
-"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.score.summary`)."""
+"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.summary`)."""
 
 STANDARD = "standard"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.episode.calls import AgentCall, agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls
 
 LOOPS = ("multi_turn", "multi_step")
 

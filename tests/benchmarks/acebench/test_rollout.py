@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
-from ace_ray.benchmarks.acebench.score.summary import SummaryRow
+from ace_ray.benchmarks.acebench.summary import SummaryRow
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall

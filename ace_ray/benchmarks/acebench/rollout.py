@@ -1,16 +1,18 @@
-"""Agent episodes: upstream's loops over an open sandbox, what they say and run, what is stored."""
+"""Agent episodes: upstream's loops over an open sandbox, what is stored of them and read back."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
-from ace_ray.benchmarks.acebench.episode.calls import AgentCall, agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text, arguments_of
 from ace_ray.benchmarks.acebench.prompts import AgentTexts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
+from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 from ace_ray.sandbox.protocol import Session
 
@@ -238,18 +240,6 @@ class Rollout:
         }
 
 
-def texts_without_calls(steps: Any) -> list[str]:
-    """The agent's messages of a stored transcript that went to execution as no calls."""
-    if not isinstance(steps, list):
-        return []
-    mappings = [step for step in steps if isinstance(step, Mapping)]
-    return [
-        str(step.get("text", ""))
-        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
-        if step.get("speaker") == "agent" and not following.get("calls")
-    ]
-
-
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
 
 
@@ -362,3 +352,66 @@ class _User:
                 break
         self._messages.append({"role": "user", "content": message})
         return await self.begin()
+
+
+def texts_without_calls(steps: Any) -> list[str]:
+    """The agent's messages of a stored transcript that went to execution as no calls."""
+    if not isinstance(steps, list):
+        return []
+    mappings = [step for step in steps if isinstance(step, Mapping)]
+    return [
+        str(step.get("text", ""))
+        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
+        if step.get("speaker") == "agent" and not following.get("calls")
+    ]
+
+
+_ROLES = {"user": "user", "agent": "assistant", "execution": "tool"}
+_FACTS = ("finish_reason", "prompt_tokens", "completion_tokens", "seconds", "model")
+_MOST_SECONDS = 1e9
+
+
+def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+    """The steps of an agent row; of any other row its messages."""
+    stored = state.get("steps") if isinstance(state, Mapping) else None
+    spoken = [one for one in stored if isinstance(one, Mapping)] if isinstance(stored, list) else []
+    if not spoken:
+        return of_messages(messages)
+    # What was sent before anybody spoke: in agent_multi_step the task, too.
+    opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
+    steps = of_messages(list(takewhile(lambda one: one.get("role") in opening, messages)))
+    for one in spoken:
+        role = _ROLES.get(text_of(one.get("speaker")), "tool")
+        if role == "tool" and one.get("calls") and steps and steps[-1].role == "assistant":
+            steps[-1].calls += _calls(one)
+            continue
+        step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
+        step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
+        if not _is_duration(step.facts.get("seconds", 0)):
+            del step.facts["seconds"]
+        steps.append(step)
+    return steps
+
+
+def _is_duration(value: Any) -> bool:
+    """Return whether ``value`` is a number of seconds: anybody may have stored NaN or 10**400."""
+    return isinstance(value, int | float) and 0 <= value <= _MOST_SECONDS
+
+
+def _calls(execution: Mapping[str, Any]) -> list[Call]:
+    """Calls that come after the end of a batch have neither observation nor error."""
+    observations, errors = (
+        value if isinstance(value := execution.get(name), list) else []
+        for name in ("observations", "errors")
+    )
+    calls = execution["calls"] if isinstance(execution["calls"], list) else []
+    return [
+        Call(
+            text_of(call.get("name")),
+            text_of(call.get("arguments")),
+            text_of(observations[place]) if place < len(observations) else None,
+            text_of(errors[place]) if place < len(errors) else "",
+        )
+        for place, call in enumerate(calls)
+        if isinstance(call, Mapping)
+    ]

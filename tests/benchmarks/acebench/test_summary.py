@@ -17,8 +17,8 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     SPECIAL,
 )
-from ace_ray.benchmarks.acebench.score.summary import SummaryRow, summarize
-from ace_ray.benchmarks.acebench.score.tables import HEADER, table
+from ace_ray.benchmarks.acebench.summary import SummaryRow, summarize
+from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.records import Verdict
 from ace_ray.stats import wilson
 
