@@ -17,10 +17,11 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     SPECIAL,
 )
-from ace_ray.benchmarks.acebench.summary import SummaryRow, summarize
+from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.records import Verdict
 from ace_ray.stats import wilson
+from tests.benchmarks.acebench.summary_row import SummaryRow
 
 GOOD, BAD = Verdict(True), Verdict(False, "value_error")
 
@@ -224,7 +225,7 @@ def test_table_lines() -> None:
     interval = "90.0 % [59.6, 98.2]"
     assert lines[0] == ["en", "special", "special_incomplete", "10", interval, interval]
     assert [line[1] for line in lines[3:]] == ["special", "overall"]
-    assert lines[-1] == ["en", "overall", "", "", "-", "-"]
+    assert lines[-1] == ["en", "overall", "", "", "N/A", "N/A"]
 
 
 def test_agent_categories_have_a_line_for_their_process() -> None:
@@ -235,4 +236,4 @@ def test_agent_categories_have_a_line_for_their_process() -> None:
     assert lines[0] == ["en", "agent", "agent_multi_step", "10", end, end]
     assert lines[1] == ["en", "agent", "agent_multi_step (process)", "10", process, process]
     unscored = table(summarize([row("agent_multi_step", 0, status="infra_error", verdicts={})]))
-    assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "-", "-"]
+    assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "N/A", "N/A"]
