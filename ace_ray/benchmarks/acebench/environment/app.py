@@ -6,7 +6,7 @@ BaseApi is the phone's switches. Neither switch has a precondition or can fail.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
 from inspect import signature
@@ -31,13 +31,21 @@ class Texts:
     Args:
         methods: ``methods`` in the app specifications of the class.
         names: per method what its texts are called here, in the file's order.
+        optional: methods that may be missing.
+
+    Raises what Python raises where the specifications lack a method or a text.
     """
 
-    def __init__(self, methods: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Any],
+        names: Mapping[str, Sequence[str]],
+        optional: Collection[str] = (),
+    ) -> None:
         self._texts = {
             method: dict(zip(names[method], methods[method]["texts"], strict=True))
             for method in names
-            if method in methods
+            if method in methods or method not in optional
         }
 
     def of(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
@@ -47,8 +55,6 @@ class Texts:
 
 AS_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What the official classes end with on arguments and states that they did not expect."""
-
-Fields = tuple[str, ...]
 
 
 @dataclass
@@ -77,16 +83,13 @@ class InitialState:
 class App:
     """One sandbox class.
 
-    ``attributes`` are those its specification must have, with their type and, for lists and objects
-    of records, the fields of every record. ``texts`` names each method's answer texts, in the
-    file's order. A method in ``optional`` may be missing there and is then no tool. ``saved`` are
-    the attributes of the recorded state.
+    ``texts`` names each method's answer texts, in the file's order. A method in ``optional`` may be
+    missing there and is then no tool. ``saved`` are the attributes of the recorded state.
     """
 
     name: str
-    attributes: Mapping[str, tuple[type, Fields]]
     texts: Mapping[str, Sequence[str]]
-    saved: Fields
+    saved: Sequence[str]
     open: Callable[[InitialState], Any]
     tools: Mapping[str, Tool]
     optional: frozenset[str] = frozenset()
@@ -132,7 +135,6 @@ def login_device(phone: Phone) -> dict[str, Any]:
 
 BASE = App(
     name="BaseApi",
-    attributes={"wifi": (bool, ()), "logged_in": (bool, ())},
     texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
     saved=("wifi", "logged_in"),
     open=lambda initial: initial.phone,

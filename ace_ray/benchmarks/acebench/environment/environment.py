@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.environment.app import BASE, App, InitialState, Phone, Texts
+from ace_ray.benchmarks.acebench.environment.app import (
+    AS_PYTHON,
+    BASE,
+    App,
+    InitialState,
+    Phone,
+    Texts,
+)
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
 from ace_ray.benchmarks.acebench.environment.message import MESSAGE
@@ -37,8 +44,7 @@ _FIX = "run `ace-ray data import acebench PATH` again"
 def load_app_specs(folder: Path) -> dict[str, Any]:
     """``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
-    Raises `UserError` naming the file and the class, attribute or method that is missing or has
-    the wrong shape.
+    Raises `UserError` naming the file and the class that is missing or cannot be opened.
     """
     path = folder / APP_SPECS_FILE
     app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
@@ -85,63 +91,18 @@ def _check(app_specs: Mapping[str, Any], entry: Entry) -> None:
 def _problems(app_specs: Any) -> Iterator[str]:
     for loop in LOOPS:
         for language in LANGUAGES:
-            classes = app_specs
-            for key in (loop, language):
-                classes = classes.get(key) if isinstance(classes, dict) else None
-            if not isinstance(classes, dict):
+            try:
+                classes = app_specs[loop][language]
+                names = [name for name in APPS if name in classes or name not in OURS]
+            except (LookupError, TypeError):
                 yield f"has no apps for {loop} in {language}"
                 continue
-            for app in APPS.values():
-                where = f"{loop} {language} {app.name}"
-                if app.name in classes:
-                    for problem in _class_problems(app, classes[app.name]):
-                        yield f"{where} {problem}"
-                elif app.name not in OURS:
-                    yield f"{where} is missing"
-
-
-def _class_problems(app: App, described: Any) -> Iterator[str]:
-    parts = {"state": dict, "methods": dict, "int_key_attrs": list, "load_scenario": dict}
-    if not isinstance(described, dict):
-        yield "is not an object"
-        return
-    broken = [name for name, kind in parts.items() if not isinstance(described.get(name), kind)]
-    if broken:
-        yield f"has no {broken[0]}"
-        return
-    state = described["state"]
-    for name, (kind, fields) in app.attributes.items():
-        if name not in state or not isinstance(state[name], kind):
-            yield f"has no attribute {name} of type {kind.__name__}"
-        elif fields:
-            records = state[name].values() if kind is dict else state[name]
-            for field in fields:
-                if any(not isinstance(record, dict) or field not in record for record in records):
-                    yield f"has a record without {field} in {name}"
-    for name in described["int_key_attrs"]:
-        if not isinstance(name, str):
-            yield "has int_key_attrs that are no names"
-        elif not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
-            yield f"has keys in {name} that are no integers"
-    for method, names in app.texts.items():
-        description = described["methods"].get(method)
-        if description is None and method in app.optional:
-            continue
-        texts = description.get("texts") if isinstance(description, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            yield f"has no method {method} with its texts"
-        elif len(texts) != len(names):
-            yield f"has {len(texts)} texts for {method} instead of {len(names)}"
-    if app.name == "BaseApi":
-        for name in ("wifi", "logged_in"):
-            source = described["load_scenario"].get(name)
-            has_key = isinstance(source, dict) and isinstance(source.get("key"), str)
-            if not has_key or not isinstance(source.get("default"), bool):
-                yield f"does not say in load_scenario where {name} comes from"
-
-
-def _is_int(key: str) -> bool:
-    return key.isascii() and key.isdigit()
+            for name in names:
+                try:
+                    _opened(classes, name, language, {}, _phone(classes, {}))
+                except AS_PYTHON as error:
+                    why = f"{type(error).__name__}: {error}"
+                    yield f"{loop} {language} {name} cannot be opened ({why})"
 
 
 MAX_SHOWN = 100
@@ -197,26 +158,16 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     the key misspelt. Raises `UserError` for classes or switches that cannot be.
     """
     _check(app_specs, entry)
-    language = entry.language
-    classes = app_specs[_loop(entry)][language]
+    classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
     phone = _phone(classes, config)
     apps = []
     tools: dict[str, tuple[Any, Tool]] = {}
     for name in entry.data["involved_classes"]:
-        app, described = APPS[name], classes[name]
-        state = app.open(
-            InitialState(
-                state=_initial(described),
-                texts=Texts(described["methods"], app.texts),
-                phone=phone,
-                language=language,
-                config=config,
-            )
-        )
+        app, state = APPS[name], _opened(classes, name, entry.language, config, phone)
         apps.append((app, state))
         for tool_name, tool in app.tools.items():
-            if tool_name in described["methods"]:
+            if tool_name in classes[name]["methods"]:
                 tools[tool_name] = (state, tool)
         if app in PHONE_APPS:
             tools.update({key: (phone, tool) for key, tool in BASE.tools.items()})
@@ -257,8 +208,13 @@ def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
     return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)
 
 
-def _initial(described: Mapping[str, Any]) -> dict[str, Any]:
+def _opened(
+    classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
+) -> Any:
+    """The state that an app starts with."""
+    app, described = APPS[name], classes[name]
     state: dict[str, Any] = copy.deepcopy(described["state"])
-    for name in described["int_key_attrs"]:
-        state[name] = {int(key): record for key, record in state[name].items()}
-    return state
+    for attribute in described["int_key_attrs"]:
+        state[attribute] = {int(key): record for key, record in state[attribute].items()}
+    texts = Texts(described["methods"], app.texts, app.optional)
+    return app.open(InitialState(state, texts, phone, language, config))

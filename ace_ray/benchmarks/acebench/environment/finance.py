@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ace_ray.benchmarks.acebench.environment.app import (
@@ -170,22 +170,12 @@ def _is_amount(value: Any) -> bool:
 
 
 def _open(initial: InitialState) -> Finance:
-    state = {name: initial.state[name] for name in FINANCE.attributes}
-    return Finance(**state, texts=initial.texts)
+    names = [field.name for field in fields(Finance) if field.name != "texts"]
+    return Finance(**{name: initial.state[name] for name in names}, texts=initial.texts)
 
 
 FINANCE = App(
     name="Finance",
-    attributes={
-        "user_accounts": (dict, ("password", "balance", "loan", "credit_limit")),
-        "is_logged_in": (bool, ()),
-        "current_user": (object, ()),
-        "deposit_history": (list, ("user_name", "amount")),
-        "withdrawal_history": (list, ("user_name", "amount")),
-        "loan_history": (list, ("user_name", "kind", "amount")),
-        "orders": (list, ()),
-        "holdings": (dict, ()),
-    },
     texts={
         "login_account": ("logged_in", "mismatch"),
         "get_account_balance": ("logged_out",),

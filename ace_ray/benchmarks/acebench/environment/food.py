@@ -144,11 +144,6 @@ def _open(initial: InitialState) -> Food:
 
 FOOD = App(
     name="FoodPlatform",
-    attributes={
-        "users": (dict, ("password", "balance")),
-        "merchant_list": (dict, ("menu",)),
-        "orders": (list, ()),
-    },
     texts={
         "login_food_platform": ("logged_in", "again", "offline", "unknown", "wrong_password"),
         "view_logged_in_users": ("none",),

@@ -152,12 +152,6 @@ def _open(initial: InitialState) -> Messages:
 
 MESSAGE = App(
     name="MessageApi",
-    attributes={
-        "max_capacity": (int, ()),
-        "user_list": (dict, ("user_id",)),
-        "inbox": (dict, ("sender_id", "receiver_id", "message", "time")),
-        "message_id_counter": (int, ()),
-    },
     texts={
         "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
         "delete_message": ("deleted", "logged_out", "unknown"),

@@ -103,11 +103,6 @@ def _open(initial: InitialState) -> Reminders:
 
 REMINDER = App(
     name="ReminderApi",
-    attributes={
-        "max_capacity": (int, ()),
-        "reminder_list": (dict, ("reminder_id", "title", "description", "time", "notified")),
-        "reminder_id_counter": (int, ()),
-    },
     texts={
         "view_reminder_by_title": ("none", "logged_out"),
         "add_reminder": ("added", "logged_out", "full"),

@@ -298,17 +298,6 @@ def _open(initial: InitialState) -> Travel:
 
 TRAVEL = App(
     name="Travel",
-    attributes={
-        "users": (
-            dict,
-            ("user_name", "password", "cash_balance", "bank_balance", "membership_level"),
-        ),
-        "flights": (list, _FLIGHT_FIELDS),
-        "reservations": (
-            list,
-            ("reservation_id", "user_id", "flight_no", "payment_method", "cabin", "baggage"),
-        ),
-    },
     texts={
         "get_flight_details": ("none",),
         "get_user_details": ("wrong",),
