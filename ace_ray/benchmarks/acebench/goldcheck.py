@@ -1,8 +1,8 @@
 """`ace-ray data check`: what gold answers, mangled copies of them and ideal paths reach.
 
 A sound checker gives every gold answer its point and no mangled one. The official rules reject some
-gold answers and accept many mangled ones. Of an agent row the gold state stands for the episode's
-end state, the first path for its calls.
+gold answers and accept many mangled ones. For an agent row the gold state stands in for the end
+state of the episode, and the first path for its calls.
 
 The ideal paths of agent rows are replayed in the sandbox. The published milestones were not all
 run: some delete another message than the gold state lacks, leave a login out, or cannot be read.
