@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.data.loader import MINI
+
 Write = Callable[..., Path]
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
@@ -246,9 +248,9 @@ def test_a_model_whose_chat_template_refuses_the_user_simulator(
         return config_file(backend="vllm", model=source, benchmarks=[mini])
 
     words = ("benchmarks.acebench.user", "system, user, system, user", "system comes first")
-    both(here, asked(protocol="official"), *words)
+    both(here, asked(data=str(MINI)), *words)  # a folder of data has the official protocol
     assert nothing_written(tmp_path)
-    checked = here("doctor", asked(protocol="fixed"))
+    checked = here("doctor", asked())
     assert "system comes first" not in checked.stdout + checked.stderr
 
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench import readers
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value
@@ -106,9 +105,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "ACEBench, incomplete": lambda text: check(entry("special_incomplete"), text),
     "ACEBench, error": lambda text: check(entry("special_error_param"), text),
     "ACEBench, irrelevant": lambda text: check(entry("special_irrelevant"), text),
-    "ACEBench, hermes": readers.hermes,
-    "ACEBench, openai": readers.openai,
-    "ACEBench, fenced": readers.fenced,
     "ACEBench, an agent's message": lambda text: agent_calls(
         text, loop="multi_turn", protocol="official"
     ),

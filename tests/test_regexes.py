@@ -41,7 +41,6 @@ FROM_START = {"match", "fullmatch"}
 CHARACTERS = " \t\n\\\"'`aA0_-.,:;([{<é"
 
 MADE_WHILE_RUNNING = {
-    "ace_ray.benchmarks.acebench.check.strict_special": "the patterns of its module",
     "ace_ray.benchmarks.acebench.native": "names of functions, escaped; published patterns, "
     "compiled to see whether they are some and not used",
     "ace_ray.benchmarks.bfcl.check.agentic": "a gold answer, escaped",

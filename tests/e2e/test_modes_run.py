@@ -1,4 +1,4 @@
-"""Native tool calling, and one generation pass under several readers, through whole runs."""
+"""Native tool calling, and answers in other formats, through whole runs."""
 
 from __future__ import annotations
 
@@ -99,16 +99,3 @@ def test_a_format_that_the_parser_does_not_read_does_not_end_silently(tmp_path: 
         assert finding["rows"] == finding["of"] > 5
         assert finding["accuracy"]["official"] == 0
         assert finding["text"][:60] in printed
-
-
-def test_one_pass_is_read_as_several_formats(tmp_path: Path) -> None:
-    replies = {"lock the back door": LOCKED}
-    rows, store = run(
-        tmp_path, {"default": "No.", "replies": replies}, parsers=["official", "hermes"]
-    )
-    locked = rows["normal_atom_bool_1"]
-    assert not locked["strict_valid"], "the first reader gives the verdict"
-    summary = json.loads(store.get("summary.json"))["benchmarks"]["acebench"]
-    assert summary["parsers"]
-    counted = json.dumps(summary["parsers"])
-    assert '"gained": 1' in counted, counted

@@ -159,8 +159,6 @@ def play(data: str, language: str, episodes: int, seed: int = 0, batches: float 
             "data": data,
             "languages": [language],
             "categories": ["agent"],
-            "protocol": "official",
-            "sandbox": "official",
         }
     )
     rng = random.Random(f"{seed}:{language}")

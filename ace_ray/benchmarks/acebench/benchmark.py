@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
-from ace_ray.benchmarks.acebench import native, prompts
-from ace_ray.benchmarks.acebench.check import check, check_agent
+from ace_ray.benchmarks.acebench import native, paper, prompts
+from ace_ray.benchmarks.acebench.check import check, check_agent, holds_calls
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -17,26 +17,24 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
-from ace_ray.benchmarks.acebench.episode.rollout import (
-    own_role,
-    run_agent,
-    texts_without_calls,
-)
-from ace_ray.benchmarks.acebench.episode.shown import transcript
 from ace_ray.benchmarks.acebench.options import (
     CHOICES,
     UPSTREAM_MESSAGES,
     check_native,
     chosen,
-    settled,
     wording,
 )
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.acebench.readers import Compared, check_read, holds_calls
-from ace_ray.benchmarks.acebench.score import paper
-from ace_ray.benchmarks.acebench.score.outputs import NO_OUTPUT, entries_of, read_outputs
-from ace_ray.benchmarks.acebench.score.summary import Endings, summarize, with_ending
-from ace_ray.benchmarks.acebench.score.tables import HEADER, table
+from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT, entries_of, read_outputs
+from ace_ray.benchmarks.acebench.rollout import (
+    Protocol,
+    own_role,
+    run_agent,
+    texts_without_calls,
+    transcript,
+)
+from ace_ray.benchmarks.acebench.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
@@ -84,13 +82,9 @@ class ACEBench(Benchmark):
             check_native(options)
         self._folder = locate(options.data)
         self._wording = "own" if self._native else wording(options, self._folder)
-        self._options = options.model_copy(
-            update={
-                "prompts": self._wording,
-                "protocol": "fixed" if self._native else settled(options.protocol, options.data),
-                "sandbox": settled(options.sandbox, options.data),
-            }
-        )
+        self._options = options.model_copy(update={"prompts": self._wording})
+        # Upstream's loops go with upstream's data. The mini set is ours.
+        self._protocol: Protocol = "fixed" if self._native or options.data == "mini" else "official"
         self._categories = chosen(options.categories)
         if self._native:
             self._prompts = native.prompts()
@@ -131,16 +125,12 @@ class ACEBench(Benchmark):
             "prompts": self._prompts.source,
             "prompts_sha256": self._prompts.sha256,
             "variant": self._prompts.variant,
-            "parsers": list(self._options.parsers),
             "protocol": {"mode": self._options.mode},
         }
         if self._agents:
-            options = self._options
             identity["episodes"] = {
-                "protocol": options.protocol,
-                "sandbox": options.sandbox,
-                "max_messages": options.max_messages,
-                "upstream_agent": options.upstream_agent,
+                "protocol": self._protocol,
+                "max_messages": self._options.max_messages,
                 "prompts": self._agents.source,
                 "prompts_sha256": self._agents.sha256,
                 "worlds_sha256": digest(self._app_specs),
@@ -163,7 +153,7 @@ class ACEBench(Benchmark):
             return self._agent_texts.turn(
                 entry.language, entry.data["involved_classes"], functions, f"user:{question}\n"
             )
-        return self._agent_texts.step(self._step_language(entry), functions, f"user:{question}\n")
+        return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
         return native.tools_of(entry) if self._native else None
@@ -178,12 +168,11 @@ class ACEBench(Benchmark):
         return USER_SAMPLING
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        own = own_role(official=self._options.protocol == "official")
+        own = own_role(official=self._protocol == "official")
         return [{"role": who, "content": "x"} for who in ("system", "user", own, "user")]
 
     def scenario(self, entry: Entry) -> Environment:
-        fixed = self._options.sandbox != "official"
-        return open_environment(self._app_specs, entry, behaviour="fixed" if fixed else "official")
+        return open_environment(self._app_specs, entry)
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         if entry.category in groups.AGENT:
@@ -191,9 +180,8 @@ class ACEBench(Benchmark):
                 entry,
                 context,
                 self._agent_texts,
-                protocol="official" if self._options.protocol == "official" else "fixed",
+                protocol=self._protocol,
                 max_messages=self._options.max_messages,
-                step_language=self._step_language(entry),
                 tools=self.tools(entry),
             )
         done = await context.answer(self.prompt(entry), self.tools(entry))
@@ -217,13 +205,14 @@ class ACEBench(Benchmark):
             return with_ending(verdicts, state.get("ended"))
         if episode.state == NO_OUTPUT:
             return check(entry, None)
-        return check_read(entry, episode.output, self._options.parsers)
+        return check(entry, episode.output)
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return [[text] for text in texts_without_calls(steps)]
-        if episode.state == NO_OUTPUT or holds_calls(entry, episode.output, self._options.parsers):
+        unreadable = episode.output == native.UNREADABLE  # calls, though none that can be written
+        if episode.state == NO_OUTPUT or unreadable or holds_calls(entry, episode.output):
             return ()
         return [answer_texts(episode, episode.output)]
 
@@ -232,11 +221,6 @@ class ACEBench(Benchmark):
         if self._agents is None:
             raise ValueError("no agent category was chosen")
         return self._agents
-
-    def _step_language(self, entry: Entry) -> str:
-        """Upstream does not hand its API models' agent the language, whose default is Chinese."""
-        api = self._options.upstream_agent == "api" and self._options.protocol == "official"
-        return "zh" if api else entry.language
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -297,25 +281,17 @@ class ACEBench(Benchmark):
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines
+        from ace_ray.benchmarks.acebench.goldcheck import check_gold
 
-        report = check_gold(locate(data))
-        for line in lines(report):
-            say(line)
-        return bool(report["ok"])
+        return check_gold(locate(data), say)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        parsers = self._options.parsers
-        compared, endings = Compared(parsers), Endings()
-        rows = endings.through(compared.through(rows))
-        summary = summarize(rows, max_unscored=max_unscored)
+        endings = Endings()
+        summary = summarize(endings.through(rows), max_unscored=max_unscored)
         summary["further_tables"] = []
         if self._agents:
             summary["endings"] = endings.result()
             summary["further_tables"].append(endings.table())
-        if len(parsers) > 1:
-            summary["parsers"] = compared.result()
-            summary["further_tables"].append(compared.table())
         printed = self.tables(summary)
         summary["further_tables"] += printed.pop("further_tables", [])
         return {
@@ -335,7 +311,7 @@ class ACEBench(Benchmark):
         return (
             "official data, prompts and protocol: the official rule set compares with the "
             "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o), in "
-            f"agent_multi_step with its {self._options.upstream_agent} models"
+            "agent_multi_step with its local models"
         )
 
     def _differences(self) -> Iterator[str]:
@@ -353,10 +329,5 @@ class ACEBench(Benchmark):
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
             yield "the prompts are not the official ones"
-        if self._options.parsers[0] != "official":
-            yield "the answers are not read as the official evaluator reads them"
         if self._options.max_messages != UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
-        for key in ("protocol", "sandbox"):
-            if getattr(self._options, key) != "official":
-                yield f"the {key} of the agent episodes is not the official one"

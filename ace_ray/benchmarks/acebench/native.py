@@ -20,8 +20,7 @@ from typing import Any, NoReturn
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
-from ace_ray.calls import MAX_CODE, MAX_DIGITS, Call, NotCalls, check_json_depth, render
-from ace_ray.calls.known import json_call
+from ace_ray.calls import MAX_CODE, MAX_DIGITS, check_json_depth, render
 from ace_ray.records import Entry, ToolCall
 
 UNREADABLE = "a tool call that cannot be read"
@@ -280,22 +279,6 @@ def load_json(text: str) -> Any:
         return json.loads(text, parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
     except ValueError as error:
         raise NotJson(str(error)) from None
-
-
-def calls_of(value: Any, *, marked: bool = False) -> list[Call]:
-    """Return the calls of a JSON value in one of OpenAI's forms. Raises `NotJson` for other values.
-
-    With ``marked`` the text around says that it is a call: arguments may be missing or null."""
-    if isinstance(value, dict) and "tool_calls" in value:
-        value = value["tool_calls"]
-    items = value if isinstance(value, list) else [value]
-    if not items:
-        raise NotJson("no calls")
-    try:
-        calls = [json_call(item, None if marked else ()) for item in items]
-    except (NotCalls, RecursionError) as error:
-        raise NotJson(str(error)) from None
-    return [Call(callable_name(name), arguments_of(args)) for name, args in calls]
 
 
 def arguments_of(value: Any) -> dict[str, Any]:

@@ -55,29 +55,10 @@ class Options(Section):
     variant: Literal["standard", "condensed", "minimal"] = Field(
         "standard", description="of the normal prompt, as in the paper's appendix D.4"
     )
-
-    protocol: Literal["auto", "official", "fixed"] = Field(
-        "auto",
-        description="of agent episodes. official: upstream's loops with their faults; fixed: "
-        "without them; auto: official with official data",
-    )
-    sandbox: Literal["auto", "official", "fixed"] = Field(
-        "auto", description="behaviour of the sandboxes where upstream's are broken; auto: as above"
-    )
-    upstream_agent: Literal["local", "api"] = Field(
-        "local",
-        description="whose prompt agent_multi_step takes under protocol official: upstream gives "
-        "its API models the Chinese one in both languages",
-    )
     mode: Literal["prompt", "native"] = Field(
         "prompt",
         description="native: functions go through the model's own tool-calling template, calls "
         "are read by model.tool_parser",
-    )
-    parsers: list[Literal["official", "hermes", "openai", "fenced"]] = Field(
-        default=["official"],
-        min_length=1,
-        description="how answers are read; the first gives the verdicts, the others are compared",
     )
     max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
     user: Any = Field(
@@ -86,7 +67,7 @@ class Options(Section):
         "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
     )
 
-    @field_validator("languages", "parsers")
+    @field_validator("languages")
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
@@ -104,8 +85,6 @@ def check_native(options: Options) -> None:
     asked = {
         "prompts": options.prompts == "official",
         "variant": options.variant != "standard",
-        "protocol": options.protocol == "official",
-        "parsers": options.parsers != ["official"],
     }
     for key, is_asked in asked.items():
         if is_asked:
@@ -115,13 +94,6 @@ def check_native(options: Options) -> None:
                 where=f"benchmarks.acebench.{key}",
                 fix="leave it out, or write mode: prompt",
             )
-
-
-def settled(choice: str, data: str) -> str:
-    """An "auto" choice: official with official data. The mini set is ours."""
-    if choice != "auto":
-        return choice
-    return "fixed" if data == "mini" else "official"
 
 
 def chosen(names: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state, render_gold, render_mangled
-from ace_ray.benchmarks.acebench.goldcheck import check_gold, lines, reached, replay
+from ace_ray.benchmarks.acebench.goldcheck import check_gold, replay
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 
@@ -59,22 +60,21 @@ def test_mangling_avoids_the_other_answers_and_never_changes() -> None:
     assert render_mangled(entry({"f": {}})) == "[f_altered()]"
 
 
+def checked(data: Path) -> tuple[bool, list[str]]:
+    said: list[str] = []
+    return check_gold(data, said.append), said
+
+
 def test_the_mini_set_proves_itself() -> None:
-    report = check_gold(MINI)
-    assert report["ok"]
-    assert set(report["categories"]) == {"en", "zh"}
-    for categories in report["categories"].values():
-        assert list(categories) == list(CATEGORIES)
-        agents_prove_themselves(categories, rows=4)
-
-
-def agents_prove_themselves(categories: dict[str, Any], rows: int) -> None:
-    n = sum(categories[name]["n"] for name in AGENT)
-    assert n == rows * len(AGENT)
-    for name in AGENT:
-        for rule in ("official", "strict"):
-            assert categories[name]["gold"][rule]["valid"] == categories[name]["n"]
-            assert categories[name]["mangled"][rule]["valid"] == 0
+    sound, said = checked(MINI)
+    assert sound
+    assert not [line for line in said if "strict rejects" in line or "strict accepts" in line]
+    categories = [line.split()[1] for line in said if line.startswith("zh ")]
+    assert categories[: len(CATEGORIES)] == list(CATEGORIES)
+    assert (
+        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
+        "official rules accept, 4 in the gold state"
+    ) in said
 
 
 def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
@@ -91,103 +91,61 @@ def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
 @pytest.mark.nightly
 @needs_official
 def test_the_official_set() -> None:
-    report = check_gold(OFFICIAL)
-    assert report["rejected"]["strict"] == []
-    assert report["accepted"]["strict"] == []
-    assert report["ok"]
-    rejected = report["rejected"]["official"]
-    by_language = {
-        language: {row["id"] for row in rejected if row["language"] == language}
-        for language in ("en", "zh")
+    """Which gold answers the official rules reject, and which ideal paths miss the gold state: a
+    login left out, another message deleted, an initial state older than the gold state."""
+    sound, said = checked(OFFICIAL)
+    assert sound
+    rejected = [line.split(":")[0] for line in said if "official rejects gold" in line]
+    english = [name for name in rejected if name.startswith("en ")]
+    assert len(english) == 29
+    assert {name for name in english if "multi_turn" not in name} == {
+        "en normal_single_turn_parallel_function_42",
+        "en normal_preference_40",
     }
-    assert len(by_language["en"]) == 29
-    single = {i for i in by_language["en"] if "multi_turn" not in i}
-    assert single == {"normal_single_turn_parallel_function_42", "normal_preference_40"}
-    assert by_language["zh"] == {
-        "normal_multi_turn_user_adjust_3_0",
-        "normal_multi_turn_user_switch_32_0",
-        "normal_single_turn_parallel_function_45",
-        "normal_single_turn_parallel_function_80",
-        "normal_similar_api_2",
-        "normal_similar_api_22",
-        "normal_atom_list_28",
-        "normal_atom_object_short_1",
+    assert {name for name in rejected if name.startswith("zh ")} == {
+        "zh normal_multi_turn_user_adjust_3_0",
+        "zh normal_multi_turn_user_switch_32_0",
+        "zh normal_single_turn_parallel_function_45",
+        "zh normal_single_turn_parallel_function_80",
+        "zh normal_similar_api_2",
+        "zh normal_similar_api_22",
+        "zh normal_atom_list_28",
+        "zh normal_atom_object_short_1",
     }
-    for categories in report["categories"].values():
-        agents_prove_themselves(categories, rows=25)
-    known = ("whitespace", "empty", "lacks the required", "lacks items", "is cut off")
-    assert all(any(phrase in row["cause"] for phrase in known) for row in rejected)
-    # The dialogue accuracies that a perfect model reaches under the official rules.
-    multi_turn = {
-        language: [
-            categories[f"normal_multi_turn_user_{kind}"]["gold"]["official"]["accuracy"]
-            for kind in ("adjust", "switch")
-        ]
-        for language, categories in report["categories"].items()
+    found = {
+        " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
+        for line in said
+        if "ideal paths" in line
     }
-    assert multi_turn == {"en": [0.76, 0.74], "zh": [0.98, 0.98]}
-    assert sum(1 for line in lines(report) if "whitespace is deleted" in line) == 29
+    assert found == {
+        "en agent_multi_turn": [30, 29, 29],
+        "en agent_multi_step": [26, 16, 16],
+        "zh agent_multi_turn": [30, 29, 29],
+        "zh agent_multi_step": [26, 18, 16],
+    }
+    missed = {line.split(":")[0].split()[1] for line in said if line.startswith("  en ")}
+    steps = (0, 1, 8, 9, 12, 13, 14, 15, 16, 17)
+    assert missed == {"agent_multi_turn_6,", *(f"agent_multi_step_{n}," for n in steps)}
 
 
 def test_a_folder_without_data_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no category"):
-        check_gold(tmp_path)
+        checked(tmp_path)
 
 
 APP_SPECS = load_app_specs(MINI)
-
-
-def agents(data: Path) -> list[Entry]:
-    return list(load(data, languages=["en", "zh"], categories=AGENT))
 
 
 def with_path(entry: Entry, steps: list[Any]) -> Entry:
     return replace(entry, gold={**entry.gold, "mile_stone": steps})
 
 
-def test_every_path_of_the_mini_set_reaches_its_gold_state() -> None:
-    found = [one for entry in agents(MINI) for one in replay(entry, APP_SPECS)]
-    assert len(found) >= 16
-    assert all(one.reaches == {"official": True, "strict": True} for one in found)
-    assert reached(found)["missed"] == []
-
-
-def test_a_path_that_misses_is_named_with_its_cause() -> None:
-    entry = next(e for e in agents(MINI) if e.id == "agent_multi_turn_0")
+def test_a_path_that_misses_has_the_step_that_was_refused() -> None:
+    entry = next(e for e in load(MINI, categories=AGENT) if e.id == "agent_multi_turn_0")
     bad = with_path(entry, ["[send_message(sender_name='a', receiver_name='b', message='c')]"])
-    (one,) = replay(bad, APP_SPECS)
-    assert one.reaches == {"official": False, "strict": False}
-    assert one.cause.startswith("step 1, send_message, is refused: ")
-    (one,) = replay(with_path(entry, ["[turn_on_wifi("]), APP_SPECS)
-    assert one.cause.startswith("step 1 cannot be read")
-    (missed,) = reached([one])["missed"]
-    assert (missed["id"], missed["path"], missed["official"]) == (entry.id, 0, False)
-
-
-@pytest.mark.nightly
-def test_the_official_paths(shared_data: Path) -> None:
-    """The rows are those of the reference study: deleted message 3 for 4, a login left out, an
-    initial state older than the gold state."""
-    found = check_gold(shared_data)["replay"]
-    counts = {
-        (language, category): (cell["n"], cell["official"], cell["strict"])
-        for language, categories in found["paths"].items()
-        for category, cell in categories.items()
-    }
-    assert counts == {
-        ("en", "agent_multi_turn"): (30, 29, 29),
-        ("en", "agent_multi_step"): (26, 16, 16),
-        ("zh", "agent_multi_turn"): (30, 29, 29),
-        ("zh", "agent_multi_step"): (26, 18, 16),
-    }
-    rows = {(m["id"], m["path"]) for m in found["missed"] if m["language"] == "en"}
-    steps = {(0, 0), (1, 0), (8, 1), (9, 1), *((n, 0) for n in (12, 13, 14, 15, 16, 17))}
-    assert rows == {("agent_multi_turn_6", 0), *((f"agent_multi_step_{n}", p) for n, p in steps)}
-
-
-def test_the_report_says_what_was_replayed() -> None:
-    text = "\n".join(lines(check_gold(MINI)))
-    assert (
-        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
-        "official rules accept, 4 in the gold state"
-    ) in text
+    ((number, verdicts, refused),) = replay(bad, APP_SPECS)
+    assert number == 1
+    assert not verdicts["strict"].valid
+    assert refused[0].startswith("step 1, send_message, is refused: ")
+    ((_, _, refused),) = replay(with_path(entry, ["[turn_on_wifi("]), APP_SPECS)
+    assert refused == ["step 1 cannot be read"]

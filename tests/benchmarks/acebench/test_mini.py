@@ -7,7 +7,6 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,9 +19,8 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     NORMAL,
 )
-from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data import loader as data
-from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.gold import alternatives, function_name
 from ace_ray.records import Entry
 
 ENTRIES = data.load(data.MINI)
@@ -161,11 +159,3 @@ def test_agent_rows_agree_with_their_app_specs(entry: Entry) -> None:
 
 def _state(app_specs: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
     return list(app_specs[name]["state"].items())
-
-
-@pytest.mark.parametrize("entry", of(*GENERATION))
-def test_gold_answers_are_valid_under_both_rules(entry: Entry) -> None:
-    for gold in alternatives(entry):
-        verdicts = check(entry, render_gold(replace(entry, gold=gold)))
-        assert set(verdicts) == {"official", "strict"}
-        assert all(verdict.valid for verdict in verdicts.values()), verdicts

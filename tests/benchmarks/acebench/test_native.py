@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,33 +16,16 @@ from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render
 from ace_ray.benchmarks.acebench.native import (
     MAX_NAME,
     UNREADABLE,
+    NotJson,
     answer_text,
+    arguments_of,
+    load_json,
     openai_tools,
     prompts,
     tool_names,
     tools_of,
 )
-from ace_ray.benchmarks.acebench.texts import OWN
 from ace_ray.records import Entry, ToolCall
-
-# Gold arguments of the published data that are no instance of their own function's schema.
-CONTRADICTORY = {
-    ("en", "normal_atom_object_deep_14"): "three choices of an enum in one text",
-    ("en", "normal_atom_object_deep_25"): "a year beyond its maximum",
-    ("en", "normal_atom_object_deep_28"): "two times of day where the pattern takes one",
-    ("en", "normal_atom_object_deep_35"): "a required key of an inner object is missing",
-    ("en", "normal_single_turn_single_function_50"): "a time of day that is no choice of the enum",
-    ("en", "normal_single_turn_single_function_85"): "a required key of an inner object is missing",
-    ("en", "normal_single_turn_parallel_function_22"): "a formula that the pattern does not take",
-    ("en", "normal_single_turn_parallel_function_68"): "a required key of an inner object missing",
-    ("en", "normal_single_turn_parallel_function_84"): "an object in place of an array",
-    ("en", "normal_preference_38"): "null in place of a text",
-    ("zh", "normal_atom_bool_11"): "a Chinese place where the pattern takes Latin letters",
-    ("zh", "normal_atom_bool_20"): "a Chinese battle where the pattern takes Latin letters",
-    ("zh", "normal_atom_bool_45"): "a Chinese profession where the pattern takes Latin letters",
-    ("zh", "normal_atom_object_deep_44"): "a required key of an inner object is missing",
-    ("zh", "normal_atom_object_short_1"): "a required parameter is missing",
-}
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +71,10 @@ def test_a_tool_in_openais_form() -> None:
     [
         ("string", {"type": "string"}),
         ("any", {"type": "string"}),
-        ("integer", {"type": "integer"}),
-        ("int", {"type": "integer"}),
-        ("number", {"type": "number"}),
         ("float", {"type": "number"}),
-        ("boolean", {"type": "boolean"}),
-        ("bool", {"type": "boolean"}),
-        ("array", {"type": "array", "items": {}}),
-        ("list", {"type": "array", "items": {}}),
         ("tuple", {"type": "array", "items": {}}),
         ("list(string)", {"type": "array", "items": {"type": "string"}}),
         ("objectArray", {"type": "array", "items": {"type": "object"}}),
-        ("object", {"type": "object"}),
         ("dict", {"type": "object"}),
         ("unheard of", {}),
         (["string"], {}),
@@ -218,14 +194,6 @@ def test_messages_hold_what_the_entry_says_and_no_function(mini: list[Entry]) ->
         assert "{" not in system["content"].replace(entry.data[shown], "")
 
 
-def test_no_text_asks_for_the_official_syntax() -> None:
-    for text in prompts().templates.values():
-        assert "[Api" not in text
-        assert "('" not in text
-    assert prompts().templates.keys() == OWN.keys()
-    assert (prompts().source, prompts().variant) == ("own", "native")
-
-
 def test_the_special_texts_ask_for_the_sentences_that_are_scored() -> None:
     for language in ("EN", "ZH"):
         text = prompts().templates[f"SYSTEM_PROMPT_FOR_SPECIAL_DATA_{language}"]
@@ -270,27 +238,11 @@ def test_a_text_is_the_answer_only_without_calls() -> None:
 UNREADABLE_CALLS = [
     ("F", ""),
     ("F", "[1]"),
-    ("F", '"{}"'),
-    ("F", "null"),
     ("F", '{"a": 1'),
-    ("F", "{'a': 1}"),
-    ("F", '{"a b": 1}'),
-    ("F", '{"": 1}'),
     ("F", '{"class": 1}'),
     ("F", '{"a=1), G(b": 1}'),
-    ("F", '{"a": NaN}'),
-    ("F", '{"a": -Infinity}'),
-    ("F", '{"a": 1e999}'),
-    ("F", '{"a": ' + "9" * 5000 + "}"),
-    ("F", '{"a": ' + "[" * 100_000 + "}"),
-    ("F", '{"a": ' + "[" * 300 + "]" * 300 + "}"),
-    ("F", '{"a": "' + "x" * 200_000 + '"}'),
     ("F", "\ud800"),
     ("F G", "{}"),
-    ("F(", "{}"),
-    ("F..G", "{}"),
-    ("", "{}"),
-    ("lambda", "{}"),
     ("__import__('os').x", "{}"),
 ]
 
@@ -399,29 +351,8 @@ def valid_schemas(entries: list[Entry]) -> int:
     return count
 
 
-def contradictory(entries: list[Entry]) -> set[tuple[str, str]]:
-    """The rows with a gold answer that is no instance of its tool's schema."""
-    validator = pytest.importorskip("jsonschema").Draft202012Validator
-    found = set()
-    for entry in entries:
-        if entry.category not in NORMAL:
-            continue
-        schemas: dict[str, Any] = {}
-        for name, tool in zip(
-            (f["name"] for f in entry.data["function"]), tools_of(entry), strict=True
-        ):
-            schemas.setdefault(name, tool["function"]["parameters"])
-        for calls in alternatives(entry):
-            for key, arguments in calls.items():
-                schema = schemas[function_name(entry, key)]
-                if not validator(schema).is_valid(json.loads(json.dumps(arguments))):
-                    found.add((entry.language, entry.id))
-    return found
-
-
-def test_mini_tools_are_valid_and_their_gold_answers_fit(mini: list[Entry]) -> None:
+def test_mini_tools_are_valid(mini: list[Entry]) -> None:
     assert valid_schemas(mini) > 100
-    assert contradictory(mini) == set()
     validator = pytest.importorskip("jsonschema").Draft202012Validator
     for entry in mini[::10]:
         for tool in tools_of(entry):
@@ -433,6 +364,20 @@ def test_published_tools_are_valid(shared_data: Path) -> None:
     assert valid_schemas(load(shared_data)) == 7567
 
 
-@pytest.mark.nightly
-def test_published_gold_answers_fit_their_tools(shared_data: Path) -> None:
-    assert contradictory(load(shared_data)) == CONTRADICTORY.keys()
+def test_bounds_of_a_calls_arguments() -> None:
+    assert load_json("[" * 200 + "]" * 200)
+    assert load_json('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
+    for text in ("[" * 201 + "]" * 201, "9" * 4_301, " " * 131_073, "", "1 2", "NaN", "1e999"):
+        with pytest.raises(NotJson):
+            arguments_of(text)
+
+
+def test_the_bound_on_digits_is_not_the_interpreters() -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        assert load_json("-" + "9" * 4_300) == 1 - 10**4_300
+        with pytest.raises(NotJson, match="4300 digits"):
+            load_json("9" * 4_301)
+    finally:
+        sys.set_int_max_str_digits(before)

@@ -20,7 +20,7 @@ from ace_ray.benchmarks.acebench.check.strict_normal import judge as strict_norm
 from ace_ray.benchmarks.acebench.check.strict_special import judge as strict_special
 from ace_ray.records import Entry, Verdict
 
-__all__ = ["check", "check_agent"]
+__all__ = ["check", "check_agent", "holds_calls"]
 
 
 def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
@@ -42,6 +42,14 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
         "official": official_normal(entry, decoded),
         "strict": strict_normal(entry, decoded.strict),
     }
+
+
+def holds_calls(entry: Entry, output: str) -> bool:
+    """Return whether either rule set reads a call in ``output``, or would have to run something to
+    know."""
+    decoded = decode(output, whole=entry.category in MULTI_TURN)
+    calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
+    return decoded.unsafe or any(calls)
 
 
 def check_agent(

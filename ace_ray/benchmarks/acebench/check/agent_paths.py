@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.calls import Call, NotCalls, parse_calls
 
 _APOSTROPHE = re.compile(r"(?<!\\)'")

@@ -12,17 +12,13 @@ import gzip
 import hashlib
 import http.client
 import logging
-import stat
 import tarfile
 import tempfile
 import time
-import urllib.error
 import urllib.request
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -41,20 +37,14 @@ _COPIED_BYTES = 1 << 20
 
 _BROKEN = (
     tarfile.TarError,
-    zipfile.BadZipFile,
     zlib.error,
     EOFError,
-    NotImplementedError,  # zip compression unknown here
-    RuntimeError,  # zip with a password
-    ValueError,  # a name with a zero byte
     gzip.BadGzipFile,
+    ValueError,  # a name with a zero byte
     FileExistsError,  # a file where another member needs a folder, or the other way round
     NotADirectoryError,
     IsADirectoryError,
 )
-
-Member = tuple[str, Callable[[], IO[bytes]]]
-"""Name and how to open it, of a plain file."""
 
 
 class _TooLarge(Exception):
@@ -64,79 +54,48 @@ class _TooLarge(Exception):
 def unpack(
     archive: Path, into: Path, *, name: str = "", limit_bytes: int = UNPACKED_LIMIT_BYTES
 ) -> None:
-    """Unpack ``archive`` into the folder ``into``. Raises `UserError`, calling it ``name``.
+    """Unpack the tar.gz ``archive`` into the folder ``into``. Raises `UserError`, calling it
+    ``name``.
 
     Refused as a whole: names that lead outside, links, devices, too many files, too many bytes.
     What was unpacked before stays; the caller throws ``into`` away.
     """
     where = name or str(archive)
-    left = limit_bytes
     try:
-        for count, (member, open_member) in enumerate(_members(archive, into, where, left)):
-            if count >= MEMBER_LIMIT:
-                raise UserError(f"holds more than {MEMBER_LIMIT:,} files", where=where)
-            target = into / _inside(member, where)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open_member() as source, target.open("wb") as sink:
-                left -= _copy(source, sink, left)
+        # Decompressed by hand first: tarfile reads extended headers of any size into memory.
+        with tempfile.TemporaryFile(dir=into) as plain:
+            with gzip.open(archive) as source:
+                _copy(source, plain, limit_bytes)
+            plain.seek(0)
+            with tarfile.open(fileobj=plain, mode="r:") as tar:
+                _unpack_members(tar, into, where, limit_bytes)
     except _TooLarge:
         raise UserError(
             f"unpacks to more than {limit_bytes:,} bytes", where=where, fix="this is not ACEBench"
         ) from None
     except _BROKEN as error:
         raise UserError(
-            f"is damaged or not a tar.gz or zip ({error})", where=where, fix="download it again"
+            f"is damaged or not a tar.gz ({error})", where=where, fix="download it again"
         ) from error
 
 
-def _members(archive: Path, into: Path, where: str, limit_bytes: int) -> Iterator[Member]:
-    if zipfile.is_zipfile(archive):
-        yield from _zip_members(archive, where)
-        return
-    # decompressed by hand first: tarfile reads extended headers of any size into memory
-    with tempfile.TemporaryFile(dir=into) as plain:
-        with gzip.open(archive) as source:
-            _copy(source, plain, limit_bytes)
-        plain.seek(0)
-        yield from _tar_members(plain, where)
-
-
-def _tar_members(plain: IO[bytes], where: str) -> Iterator[Member]:
-    with tarfile.open(fileobj=plain, mode="r:") as tar:
-        for info in tar:
-            if info.isdir():
-                _inside(info.name, where)
-            elif info.isreg():
-                yield info.name, partial(_opened, tar, info)
-            else:
-                raise UserError(f"holds a link or device: {info.name!r}", where=where)
-
-
-def _opened(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
-    source = tar.extractfile(info)
-    if source is None:
-        raise tarfile.ReadError(f"no contents for {info.name!r}")
-    return source
-
-
-def _zip_members(archive: Path, where: str) -> Iterator[Member]:
-    with zipfile.ZipFile(archive) as bundle:
-        for info in bundle.infolist():
-            kind = stat.S_IFMT(info.external_attr >> 16)
-            if info.is_dir():
-                _inside(info.filename, where)
-            elif kind in (0, stat.S_IFREG):
-                yield info.filename, partial(bundle.open, info)
-            else:
-                raise UserError(f"holds a link or device: {info.filename!r}", where=where)
-
-
-def _inside(member: str, where: str) -> PurePosixPath:
-    """The member's path, refused unless it stays below the folder it is unpacked into."""
-    path = PurePosixPath(member)
-    if path.is_absolute() or ".." in path.parts or "\\" in member:
-        raise UserError(f"holds a path that leads outside: {member!r}", where=where)
-    return path
+def _unpack_members(tar: tarfile.TarFile, into: Path, where: str, limit_bytes: int) -> None:
+    left = limit_bytes  # a sparse member unpacks to more than the archive holds
+    for count, info in enumerate(tar):
+        if count >= MEMBER_LIMIT:
+            raise UserError(f"holds more than {MEMBER_LIMIT:,} files", where=where)
+        path = PurePosixPath(info.name)
+        if path.is_absolute() or ".." in path.parts:
+            raise UserError(f"holds a path that leads outside: {info.name!r}", where=where)
+        if info.isdir():
+            continue
+        source = tar.extractfile(info) if info.isreg() else None
+        if source is None:
+            raise UserError(f"holds a link or device: {info.name!r}", where=where)
+        target = into / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as sink:
+            left -= _copy(source, sink, left)
 
 
 def _copy(source: IO[bytes] | gzip.GzipFile, sink: IO[bytes], limit_bytes: int) -> int:
@@ -266,13 +225,6 @@ def _network(url: str) -> Iterator[None]:
     """Turn what a request can raise into one line; a full disk, outside it, stays an OSError."""
     try:
         yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        what, fix = f"the server answers {error.code} {error.reason}", "check the address"
-    except urllib.error.URLError as error:
-        what, fix = f"cannot be reached ({error.reason})", _OFFLINE
     except (http.client.HTTPException, OSError, ValueError) as error:
-        what, fix = f"the download broke off ({type(error).__name__}: {error})", "try again"
-    else:
-        return
-    raise UserError(what, where=url, fix=fix)
+        what = f"the download failed ({type(error).__name__}: {error})"
+        raise UserError(what, where=url, fix=_OFFLINE) from None

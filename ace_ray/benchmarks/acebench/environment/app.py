@@ -6,12 +6,11 @@ BaseApi is the phone's switches. Neither switch has a precondition or can fail.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from inspect import Parameter as SignatureParameter
 from inspect import signature
-from types import NoneType
-from typing import Any, Literal
+from typing import Any
 
 from ace_ray.sandbox.tools import Parameter, Tool
 
@@ -32,36 +31,30 @@ class Texts:
     Args:
         methods: ``methods`` in the app specifications of the class.
         names: per method what its texts are called here, in the file's order.
-        own: answers that the file has no text for, by name.
+        optional: methods that may be missing.
+
+    Raises what Python raises where the specifications lack a method or a text.
     """
 
     def __init__(
         self,
         methods: Mapping[str, Any],
         names: Mapping[str, Sequence[str]],
-        own: Mapping[str, str],
+        optional: Collection[str] = (),
     ) -> None:
-        self._own = own
         self._texts = {
             method: dict(zip(names[method], methods[method]["texts"], strict=True))
             for method in names
-            if method in methods
+            if method in methods or method not in optional
         }
 
     def of(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
         """The text ``name`` of ``method``, filled."""
         return fill(self._texts[method][name], values or {})
 
-    def own(self, name: str, values: Mapping[str, Any] | None = None) -> str:
-        return fill(self._own[name], values or {})
-
-
-Behaviour = Literal["official", "fixed"]
 
 AS_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What the official classes end with on arguments and states that they did not expect."""
-
-Fields = tuple[str, ...]
 
 
 @dataclass
@@ -83,7 +76,6 @@ class InitialState:
     texts: Texts
     phone: Phone
     language: str
-    fixed: bool
     config: Mapping[str, Any]
 
 
@@ -91,56 +83,35 @@ class InitialState:
 class App:
     """One sandbox class.
 
-    ``attributes`` are those its specification must have, with their type and, for lists and objects
-    of records, the fields of every record. ``texts`` names each method's answer texts, in the
-    file's order. A method in ``optional`` may be missing there and is then no official tool.
-    ``saved`` are the attributes of the recorded state.
+    ``texts`` names each method's answer texts, in the file's order. A method in ``optional`` may be
+    missing there and is then no tool. ``saved`` are the attributes of the recorded state.
     """
 
     name: str
-    attributes: Mapping[str, tuple[type, Fields]]
     texts: Mapping[str, Sequence[str]]
-    saved: Fields
+    saved: Sequence[str]
     open: Callable[[InitialState], Any]
-    official: Mapping[str, Tool]
-    fixed: Mapping[str, Tool]
-    own: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tools: Mapping[str, Tool]
     optional: frozenset[str] = frozenset()
 
 
-Signature = tuple[Callable[..., Any], Mapping[str, type]]
-"""A function and its arguments' types, in the function's order; ``object`` is anything."""
+def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
+    """Tools that are named like their functions and take what follows the state.
 
-
-def declare(owner: str, functions: Mapping[str, Signature]) -> dict[str, Tool]:
-    """Tools with typed parameters; one with a default may be left out, or None."""
+    As in the official classes any value is tried, and what it raises is the tool's answer.
+    """
     return {
-        name: Tool(
-            f"{owner}.{name}",
+        function.__name__: Tool(
+            f"{owner}.{function.__name__}",
             function,
-            tuple(_parameter(function, key, kind) for key, kind in types.items()),
-        )
-        for name, (function, types) in functions.items()
-    }
-
-
-def _parameter(function: Callable[..., Any], name: str, kind: type) -> Parameter:
-    required = signature(function).parameters[name].default is SignatureParameter.empty
-    if kind is object:
-        return Parameter(name, required)
-    return Parameter(name, required, (kind,) if required else (kind, NoneType))
-
-
-def as_official(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """The same tools as the official classes have them: any value is tried, and may raise."""
-    return {
-        name: replace(
-            tool,
-            parameters=tuple(replace(parameter, types=()) for parameter in tool.parameters),
+            tuple(
+                Parameter(name, parameter.default is SignatureParameter.empty)
+                for name, parameter in list(signature(function).parameters.items())[1:]
+            ),
             raises=AS_PYTHON,
             receiver="self",
         )
-        for name, tool in tools.items()
+        for function in functions
     }
 
 
@@ -162,14 +133,10 @@ def login_device(phone: Phone) -> dict[str, Any]:
     return done(phone.texts.of("login_device", "logged_in"))
 
 
-TOOLS = declare("BaseApi", {"turn_on_wifi": (turn_on_wifi, {}), "login_device": (login_device, {})})
-
 BASE = App(
     name="BaseApi",
-    attributes={"wifi": (bool, ()), "logged_in": (bool, ())},
     texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
     saved=("wifi", "logged_in"),
     open=lambda initial: initial.phone,
-    official=as_official(TOOLS),
-    fixed=TOOLS,
+    tools=declare("BaseApi", turn_on_wifi, login_device),
 )

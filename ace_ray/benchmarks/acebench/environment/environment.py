@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.environment import travel_fixed, travel_official
 from ace_ray.benchmarks.acebench.environment.app import (
+    AS_PYTHON,
     BASE,
     App,
-    Behaviour,
     InitialState,
     Phone,
     Texts,
@@ -23,90 +22,12 @@ from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
 from ace_ray.benchmarks.acebench.environment.message import MESSAGE
 from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
-from ace_ray.benchmarks.acebench.environment.travel import open_travel
+from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import Tool, call_tool, unknown_tool
-
-_CABINS = ("economy", "business")
-
-TRAVEL = App(
-    name="Travel",
-    attributes={
-        "users": (
-            dict,
-            ("user_name", "password", "cash_balance", "bank_balance", "membership_level"),
-        ),
-        "flights": (
-            list,
-            (
-                "flight_no",
-                "origin",
-                "destination",
-                "depart_time",
-                "arrival_time",
-                "status",
-                "seats_available",
-                "economy_price",
-                "business_price",
-            ),
-        ),
-        "reservations": (
-            list,
-            ("reservation_id", "user_id", "flight_no", "payment_method", "cabin", "baggage"),
-        ),
-    },
-    texts={
-        "get_flight_details": ("none",),
-        "get_user_details": ("wrong",),
-        "get_reservation_details": ("unasked",),
-        "authenticate_user": ("wrong",),
-        "find_transfer_flights": ("none", "time_format", "time_format"),
-        "reserve_flight": (
-            "id",
-            "booked",
-            "cash_short",
-            "bank_short",
-            "wrong_password",
-            "bad_method",
-            "economy",
-        ),
-        "modify_flight": (
-            "bad_flight",
-            "cabin_paid",
-            "cabin_refunded",
-            "bags_paid",
-            "unknown_reservation",
-            "unknown_flight",
-            "unknown_user",
-            "free",
-            "separator",
-            "flight_changed",
-            "cabin_short",
-            "bags_short",
-        ),
-        "cancel_reservation": (
-            "airline",
-            "early",
-            "late",
-            "unknown_user",
-            "unknown_reservation",
-            "unknown_flight",
-            "time_format",
-            "departed",
-            "airline_reason",
-            "economy",
-        ),
-        "calculate_price_difference": _CABINS,
-    },
-    saved=("users", "reservations"),
-    open=open_travel,
-    official=travel_official.TOOLS,
-    fixed=travel_fixed.TOOLS,
-    own=travel_fixed.OWN,
-)
 
 PHONE_APPS = (MESSAGE, REMINDER, FOOD)
 APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, FINANCE)}
@@ -123,8 +44,7 @@ _FIX = "run `ace-ray data import acebench PATH` again"
 def load_app_specs(folder: Path) -> dict[str, Any]:
     """``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
-    Raises `UserError` naming the file and the class, attribute or method that is missing or has
-    the wrong shape.
+    Raises `UserError` naming the file and the class that is missing or cannot be opened.
     """
     path = folder / APP_SPECS_FILE
     app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
@@ -171,63 +91,18 @@ def _check(app_specs: Mapping[str, Any], entry: Entry) -> None:
 def _problems(app_specs: Any) -> Iterator[str]:
     for loop in LOOPS:
         for language in LANGUAGES:
-            classes = app_specs
-            for key in (loop, language):
-                classes = classes.get(key) if isinstance(classes, dict) else None
-            if not isinstance(classes, dict):
+            try:
+                classes = app_specs[loop][language]
+                names = [name for name in APPS if name in classes or name not in OURS]
+            except (LookupError, TypeError):
                 yield f"has no apps for {loop} in {language}"
                 continue
-            for app in APPS.values():
-                where = f"{loop} {language} {app.name}"
-                if app.name in classes:
-                    for problem in _class_problems(app, classes[app.name]):
-                        yield f"{where} {problem}"
-                elif app.name not in OURS:
-                    yield f"{where} is missing"
-
-
-def _class_problems(app: App, described: Any) -> Iterator[str]:
-    parts = {"state": dict, "methods": dict, "int_key_attrs": list, "load_scenario": dict}
-    if not isinstance(described, dict):
-        yield "is not an object"
-        return
-    broken = [name for name, kind in parts.items() if not isinstance(described.get(name), kind)]
-    if broken:
-        yield f"has no {broken[0]}"
-        return
-    state = described["state"]
-    for name, (kind, fields) in app.attributes.items():
-        if name not in state or not isinstance(state[name], kind):
-            yield f"has no attribute {name} of type {kind.__name__}"
-        elif fields:
-            records = state[name].values() if kind is dict else state[name]
-            for field in fields:
-                if any(not isinstance(record, dict) or field not in record for record in records):
-                    yield f"has a record without {field} in {name}"
-    for name in described["int_key_attrs"]:
-        if not isinstance(name, str):
-            yield "has int_key_attrs that are no names"
-        elif not isinstance(state.get(name), dict) or not all(_is_int(key) for key in state[name]):
-            yield f"has keys in {name} that are no integers"
-    for method, names in app.texts.items():
-        description = described["methods"].get(method)
-        if description is None and method in app.optional:
-            continue
-        texts = description.get("texts") if isinstance(description, dict) else None
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            yield f"has no method {method} with its texts"
-        elif len(texts) != len(names):
-            yield f"has {len(texts)} texts for {method} instead of {len(names)}"
-    if app.name == "BaseApi":
-        for name in ("wifi", "logged_in"):
-            source = described["load_scenario"].get(name)
-            has_key = isinstance(source, dict) and isinstance(source.get("key"), str)
-            if not has_key or not isinstance(source.get("default"), bool):
-                yield f"does not say in load_scenario where {name} comes from"
-
-
-def _is_int(key: str) -> bool:
-    return key.isascii() and key.isdigit()
+            for name in names:
+                try:
+                    _opened(classes, name, language, {}, _phone(classes, {}))
+                except AS_PYTHON as error:
+                    why = f"{type(error).__name__}: {error}"
+                    yield f"{loop} {language} {name} cannot be opened ({why})"
 
 
 MAX_SHOWN = 100
@@ -275,9 +150,7 @@ class Environment:
         return recorded
 
 
-def open_environment(
-    app_specs: Mapping[str, Any], entry: Entry, *, behaviour: Behaviour
-) -> Environment:
+def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     """A fresh environment that shares nothing with ``app_specs`` or with another one.
 
     Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
@@ -285,32 +158,19 @@ def open_environment(
     the key misspelt. Raises `UserError` for classes or switches that cannot be.
     """
     _check(app_specs, entry)
-    language = entry.language
-    classes = app_specs[_loop(entry)][language]
-    fixed = behaviour == "fixed"
+    classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
-    phone = _phone(classes, language, config)
+    phone = _phone(classes, config)
     apps = []
     tools: dict[str, tuple[Any, Tool]] = {}
     for name in entry.data["involved_classes"]:
-        app, described = APPS[name], classes[name]
-        state = app.open(
-            InitialState(
-                state=_initial(described),
-                texts=Texts(described["methods"], app.texts, app.own.get(language, {})),
-                phone=phone,
-                language=language,
-                fixed=fixed,
-                config=config,
-            )
-        )
+        app, state = APPS[name], _opened(classes, name, entry.language, config, phone)
         apps.append((app, state))
-        declared = app.fixed if fixed else app.official
-        for tool_name, tool in declared.items():
-            if fixed or tool_name in described["methods"]:
+        for tool_name, tool in app.tools.items():
+            if tool_name in classes[name]["methods"]:
                 tools[tool_name] = (state, tool)
         if app in PHONE_APPS:
-            tools.update({key: (phone, tool) for key, tool in BASE.official.items()})
+            tools.update({key: (phone, tool) for key, tool in BASE.tools.items()})
     return Environment(apps, tools)
 
 
@@ -337,19 +197,24 @@ def _loop(entry: Entry) -> str:
     return entry.category.removeprefix("agent_")
 
 
-def _phone(classes: Mapping[str, Any], language: str, config: Mapping[str, Any]) -> Phone:
+def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
     described = classes[BASE.name]
     switches = {
         attribute: config.get(source["key"], source["default"])
         for attribute in ("wifi", "logged_in")
         if (source := described["load_scenario"][attribute])
     }
-    texts = Texts(described["methods"], BASE.texts, BASE.own.get(language, {}))
+    texts = Texts(described["methods"], BASE.texts)
     return Phone(wifi=switches["wifi"], logged_in=switches["logged_in"], texts=texts)
 
 
-def _initial(described: Mapping[str, Any]) -> dict[str, Any]:
+def _opened(
+    classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
+) -> Any:
+    """The state that an app starts with."""
+    app, described = APPS[name], classes[name]
     state: dict[str, Any] = copy.deepcopy(described["state"])
-    for name in described["int_key_attrs"]:
-        state[name] = {int(key): record for key, record in state[name].items()}
-    return state
+    for attribute in described["int_key_attrs"]:
+        state[attribute] = {int(key): record for key, record in state[attribute].items()}
+    texts = Texts(described["methods"], app.texts, app.optional)
+    return app.open(InitialState(state, texts, phone, language, config))

@@ -1,9 +1,9 @@
-"""Finance: our own bank, specified in the mini set's README. It behaves the same either way."""
+"""Finance: our own bank, specified in the mini set's README."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ace_ray.benchmarks.acebench.environment.app import (
@@ -170,38 +170,12 @@ def _is_amount(value: Any) -> bool:
 
 
 def _open(initial: InitialState) -> Finance:
-    state = {name: initial.state[name] for name in FINANCE.attributes}
-    return Finance(**state, texts=initial.texts)
+    names = [field.name for field in fields(Finance) if field.name != "texts"]
+    return Finance(**{name: initial.state[name] for name in names}, texts=initial.texts)
 
-
-_AMOUNT = {"amount": object}
-TOOLS = declare(
-    "Finance",
-    {
-        "login_account": (login_account, {"user_name": object, "password": object}),
-        "get_account_balance": (get_account_balance, {}),
-        "deposit_money": (deposit_money, _AMOUNT),
-        "withdraw_money": (withdraw_money, _AMOUNT),
-        "transfer_money": (transfer_money, {"receiver_name": object, **_AMOUNT}),
-        "apply_loan": (apply_loan, _AMOUNT),
-        "repay_loan": (repay_loan, _AMOUNT),
-        "view_transactions": (view_transactions, {}),
-        "get_statement": (get_statement, {}),
-    },
-)
 
 FINANCE = App(
     name="Finance",
-    attributes={
-        "user_accounts": (dict, ("password", "balance", "loan", "credit_limit")),
-        "is_logged_in": (bool, ()),
-        "current_user": (object, ()),
-        "deposit_history": (list, ("user_name", "amount")),
-        "withdrawal_history": (list, ("user_name", "amount")),
-        "loan_history": (list, ("user_name", "kind", "amount")),
-        "orders": (list, ()),
-        "holdings": (dict, ()),
-    },
     texts={
         "login_account": ("logged_in", "mismatch"),
         "get_account_balance": ("logged_out",),
@@ -223,6 +197,16 @@ FINANCE = App(
         "holdings",
     ),
     open=_open,
-    official=TOOLS,
-    fixed=TOOLS,
+    tools=declare(
+        "Finance",
+        login_account,
+        get_account_balance,
+        deposit_money,
+        withdraw_money,
+        transfer_money,
+        apply_loan,
+        repay_loan,
+        view_transactions,
+        get_statement,
+    ),
 )

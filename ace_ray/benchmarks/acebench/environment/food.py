@@ -1,8 +1,8 @@
 """FoodPlatform: merchants with menus, and users who order from a balance.
 
-Official quirks: a Chinese order that takes the whole balance is refused; the Chinese search raises
+As upstream's: a Chinese order that takes the whole balance is refused; the Chinese search raises
 once there is an order from a merchant that does not match; an order may be empty; ``True`` counts
-as one piece; the balance of an unknown user is 0.0. Fixed: all of these answer as one would expect.
+as one piece; the balance of an unknown user is 0.0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ace_ray.benchmarks.acebench.environment.app import (
     InitialState,
     Phone,
     Texts,
-    as_official,
     declare,
     done,
     refused,
@@ -31,11 +30,10 @@ class Food:
     phone: Phone
     texts: Texts
     language: str
-    fixed: bool
 
     def affords(self, username: Any, total: float) -> bool:
         balance = self.users[username]["balance"]
-        if self.language == "zh" and not self.fixed:
+        if self.language == "zh":
             return bool(total < balance)
         return bool(total <= balance)
 
@@ -60,11 +58,7 @@ def view_logged_in_users(app: Food) -> dict[str, Any]:
 
 
 def check_balance(app: Food, user_name: Any) -> Any:
-    if user_name in app.users:
-        return app.users[user_name]["balance"]
-    if app.fixed:
-        return refused(app.texts.of("check_balance", "unknown", {"user_name": user_name}))
-    return 0.0
+    return app.users[user_name]["balance"] if user_name in app.users else 0.0
 
 
 def add_food_delivery_order(
@@ -75,9 +69,7 @@ def add_food_delivery_order(
         return refused(app.texts.of(method, "logged_out", {"username": username}))
     if merchant_name not in app.merchants:
         return refused(app.texts.of(method, "unknown_merchant"))
-    if app.fixed and not (items and all(type(item) is dict for item in items)):
-        return refused(app.texts.own("no_items"))
-    prices = _prices(app.merchants[merchant_name])
+    menu = app.merchants[merchant_name]["menu"]
     total = 0.0
     lines = []
     for item in items:
@@ -87,13 +79,13 @@ def add_food_delivery_order(
             "quantity": quantity,
             "merchant_name": merchant_name,
         }
-        if not _is_quantity(quantity, app.fixed):
+        if not isinstance(quantity, int) or quantity <= 0:
             return refused(app.texts.of(method, "bad_quantity", values))
-        line = next((price for name, price in prices if name == product), None)
-        if line is None:
+        price = next((line["price"] for line in menu if line["product"] == product), None)
+        if price is None:
             return refused(app.texts.of(method, "unknown_product", values))
-        total += line * quantity
-        lines.append({"product": product, "quantity": quantity, "price_per_unit": line})
+        total += price * quantity
+        lines.append({"product": product, "quantity": quantity, "price_per_unit": price})
     if not app.affords(username, total):
         return refused(app.texts.of(method, "too_expensive"))
     app.users[username]["balance"] -= total
@@ -127,7 +119,7 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
     def fits(order: dict[str, Any]) -> bool:
         if keyword.lower() in order["merchant_name"].lower():
             return True
-        if app.language == "zh" and not app.fixed:
+        if app.language == "zh":
             return any(keyword.lower() in item.lower() for item in order["items"])  # raises
         return any(keyword.lower() in item["product"].lower() for item in order["items"])
 
@@ -135,15 +127,6 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
     if not orders:
         return refused(app.texts.of("search_orders", "none"))
     return {"status": True, "orders": orders}
-
-
-def _prices(merchant: dict[str, Any]) -> list[tuple[str, float]]:
-    return [(line["product"], line["price"]) for line in merchant["menu"]]
-
-
-def _is_quantity(value: Any, fixed: bool) -> bool:
-    whole = type(value) is int if fixed else isinstance(value, int)
-    return whole and value > 0
 
 
 def _open(initial: InitialState) -> Food:
@@ -156,31 +139,11 @@ def _open(initial: InitialState) -> Food:
         phone=initial.phone,
         texts=initial.texts,
         language=initial.language,
-        fixed=initial.fixed,
     )
 
 
-_ORDER = {"username": str, "merchant_name": str, "items": list}
-TOOLS = declare(
-    "FoodPlatform",
-    {
-        "login_food_platform": (login_food_platform, {"username": str, "password": str}),
-        "view_logged_in_users": (view_logged_in_users, {}),
-        "check_balance": (check_balance, {"user_name": str}),
-        "add_food_delivery_order": (add_food_delivery_order, _ORDER),
-        "get_products": (get_products, {"merchant_name": str}),
-        "view_orders": (view_orders, {"user_name": str}),
-        "search_orders": (search_orders, {"keyword": str}),
-    },
-)
-
 FOOD = App(
     name="FoodPlatform",
-    attributes={
-        "users": (dict, ("password", "balance")),
-        "merchant_list": (dict, ("menu",)),
-        "orders": (list, ()),
-    },
     texts={
         "login_food_platform": ("logged_in", "again", "offline", "unknown", "wrong_password"),
         "view_logged_in_users": ("none",),
@@ -199,10 +162,14 @@ FOOD = App(
     },
     saved=("users", "logged_in_users", "orders"),
     open=_open,
-    official=as_official(TOOLS),
-    fixed=TOOLS,
-    own={
-        "en": {"no_items": "An order needs items, each with a product and a quantity"},
-        "zh": {"no_items": "订单需要至少一项，每项包含商品和数量"},
-    },
+    tools=declare(
+        "FoodPlatform",
+        login_food_platform,
+        view_logged_in_users,
+        check_balance,
+        add_food_delivery_order,
+        get_products,
+        view_orders,
+        search_orders,
+    ),
 )

@@ -1,14 +1,13 @@
 """MessageApi: short messages of a few people in one shared inbox of limited size.
 
-The official one stores a sent message without a time; from then on every tool that reads times
-raises. Fixed: a sent message has the date of the prompt's clock. The date is kept beside the inbox,
-because the gold states have none; of one day's messages the later id is the later one. Reading
-messages by keyword needs a login like all other reading.
+As upstream's, it stores a sent message without a time; from then on every tool that reads times
+raises. Reading messages by keyword needs no login, unlike all other reading; of equal dates the
+first is the latest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -17,14 +16,10 @@ from ace_ray.benchmarks.acebench.environment.app import (
     InitialState,
     Phone,
     Texts,
-    as_official,
     declare,
     done,
     refused,
 )
-
-TODAY = "2024-06-11"
-"""The date that the phone rules of the agent prompt give as the current one."""
 
 
 @dataclass
@@ -35,16 +30,12 @@ class Messages:
     last_id: int
     phone: Phone
     texts: Texts
-    fixed: bool
-    sent_on: dict[int, str] = field(default_factory=dict)
 
     def user_id(self, name: str) -> str:
         return str(self.people[name]["user_id"])
 
     def date(self, message_id: int) -> str:
         """YYYY-MM-DD. Raises KeyError, as the official tools do, for a sent message."""
-        if self.fixed and message_id in self.sent_on:
-            return self.sent_on[message_id]
         return str(self.inbox[message_id]["time"])
 
 
@@ -65,7 +56,6 @@ def send_message(
         "receiver_id": app.user_id(receiver_name),
         "message": message,
     }
-    app.sent_on[app.last_id] = TODAY
     return done(app.texts.of("send_message", "sent", {"receiver_name": receiver_name}))
 
 
@@ -104,8 +94,6 @@ def view_messages_between_users(
 
 
 def search_messages(app: Messages, user_name: Any, keyword: Any) -> dict[str, Any]:
-    if app.fixed and not app.phone.logged_in:
-        return refused(app.texts.of("view_messages_between_users", "logged_out"))
     if user_name not in app.people:
         return refused(app.texts.of("search_messages", "unknown"))
     user_id = app.user_id(user_name)
@@ -145,10 +133,7 @@ def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> di
     if not app.inbox:
         return refused(app.texts.of(method, "empty"))
     dates = {key: datetime.strptime(app.date(key), "%Y-%m-%d") for key in app.inbox}
-    if latest and app.fixed:
-        message_id = max(dates, key=lambda key: (dates[key], key))
-    else:
-        message_id = (max if latest else min)(dates, key=dates.__getitem__)
+    message_id = (max if latest else min)(dates, key=dates.__getitem__)
     answer = done(app.texts.of(method, "found", {field_name: message_id}))
     return {**answer, "message_id": message_id}
 
@@ -162,32 +147,11 @@ def _open(initial: InitialState) -> Messages:
         last_id=state["message_id_counter"],
         phone=initial.phone,
         texts=initial.texts,
-        fixed=initial.fixed,
     )
 
 
-_PEOPLE = {"sender_name": str, "receiver_name": str}
-TOOLS = declare(
-    "MessageApi",
-    {
-        "send_message": (send_message, {**_PEOPLE, "message": str}),
-        "delete_message": (delete_message, {"message_id": int}),
-        "view_messages_between_users": (view_messages_between_users, _PEOPLE),
-        "search_messages": (search_messages, {"user_name": str, "keyword": str}),
-        "get_all_message_times_with_ids": (get_all_message_times_with_ids, {}),
-        "get_latest_message_id": (get_latest_message_id, {}),
-        "get_earliest_message_id": (get_earliest_message_id, {}),
-    },
-)
-
 MESSAGE = App(
     name="MessageApi",
-    attributes={
-        "max_capacity": (int, ()),
-        "user_list": (dict, ("user_id",)),
-        "inbox": (dict, ("sender_id", "receiver_id", "message", "time")),
-        "message_id_counter": (int, ()),
-    },
     texts={
         "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
         "delete_message": ("deleted", "logged_out", "unknown"),
@@ -204,6 +168,14 @@ MESSAGE = App(
     },
     saved=("inbox",),
     open=_open,
-    official=as_official(TOOLS),
-    fixed=TOOLS,
+    tools=declare(
+        "MessageApi",
+        send_message,
+        delete_message,
+        view_messages_between_users,
+        search_messages,
+        get_all_message_times_with_ids,
+        get_latest_message_id,
+        get_earliest_message_id,
+    ),
 )

@@ -29,12 +29,6 @@ def proves_itself(entries: list[Entry]) -> None:
                 assert not bad[rule].valid, entry.id
 
 
-def test_gold_paths_and_states_of_the_mini_set() -> None:
-    entries = load(MINI, categories=AGENT)
-    assert len(entries) == 16
-    proves_itself(entries)
-
-
 def test_gold_paths_and_states_of_the_official_set(shared_data: Path) -> None:
     entries = load(shared_data, categories=AGENT)
     assert len(entries) == 100
@@ -60,12 +54,10 @@ def nested(depth: int) -> Any:
 
 
 HOSTILE: list[Any] = [
-    None, True, 0, 1e308, float("nan"), 10**4000, "", "x" * 1_000_000, "\ud800", [], {}, [None],
-    [[]], [{}], [{}, {}], [{"BaseApi": None}], [{"BaseApi": {"wifi": [{}]}}], [{"": ""}],
-    [{"BaseApi": {}}] * 5_000, [{str(i): {}} for i in range(5_000)], nested(400), [nested(400)] * 2,
+    None, float("nan"), 10**4000, "x" * 1_000_000, [None], [{}, {}], [{"BaseApi": None}],
+    [{str(i): {}} for i in range(5_000)],
     [{"BaseApi": {"wifi": nested(400), "logged_in": nested(400)}}] * 2,
-    ["[" * 1_000] * 100, ["[f(" + "a," * 1_000 + ")]"] * 100, ["[login_device()]"] * 2_000,
-    ["x" * 10_000] * 1_000,
+    ["[f(" + "a," * 1_000 + ")]"] * 100, ["[login_device()]"] * 2_000,
 ]  # fmt: skip
 
 

@@ -49,23 +49,14 @@ def process(*texts: str, **given: Any) -> float:
 @pytest.mark.parametrize(
     "state",
     [
-        [],
         None,
-        "x",
         [None],
         {"BaseApi": {"wifi": True}},
         END[:1],
         [*END, END[0]],
-        [*END, {"Travel": {}}],
-        [END[0], {"Reminderpi": END[1]["ReminderApi"]}],
         [{"BaseApi": {"wifi": 1}}, END[1]],
-        [{"BaseApi": {}}, END[1]],
         [{"BaseApi": {"wifi": True, "more": 1}}, END[1]],
-        [{"BaseApi": ["wifi"]}, END[1]],
-        [END[0], {"ReminderApi": {"reminder_list": {"1": {"n": 2}}}}],
-        [END[0], {"ReminderApi": {"reminder_list": {"1": {"n": 1}, "2": {}}}}],
         [END[0], {"ReminderApi": {"reminder_list": {"1": {"n": 1, "m": 1}}}}],
-        [END[0], {"ReminderApi": {"reminder_list": {}}}],
     ],
 )
 def test_a_state_that_differs_in_anything_is_wrong(state: Any) -> None:
@@ -90,13 +81,9 @@ def test_the_true_end_state_comes_before_the_recorded_one() -> None:
     [
         (1, 1.0, True),
         (1, True, False),
-        (True, 1, False),
-        (True, True, True),
         ("1", 1, False),
-        (None, None, True),
         (None, False, False),
         ([1, 2], [2, 1], False),
-        ([1], [1, 2], False),
         ({"a": [1]}, {"a": [1.0]}, True),
         ({"a": 1}, {"a": 1, "b": None}, False),
         ({}, [], False),

@@ -154,14 +154,13 @@ Found = list[tuple[str, str, float, str, str]]
 
 READ_SCRIPT = """
 import json, resource, sys, time
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text
-from ace_ray.benchmarks.acebench.readers import READERS, read_all
 from ace_ray.records import ToolCall
 
-options = {"languages": ["en"], "categories": ["agent"], "protocol": "official"}
+options = {"languages": ["en"], "categories": ["agent"]}
 benchmark = ACEBench.from_options(options)
 entries = {entry.category: entry for entry in benchmark.entries()}
 functions = next(iter(entries.values())).data["function"]
@@ -186,7 +185,6 @@ ways = {
     for loop, protocol in (
         ("multi_turn", "official"), ("multi_step", "official"), ("multi_turn", "fixed"))
 }
-ways |= {f"reader {name}": lambda text, name=name: read_all(text, [name]) for name in READERS}
 ways |= {"agent score": in_the_score, "native": native}
 for way in ways.values():  # what is imported late is imported now
     way("[delete_message(message_id=1 + 1)]")
@@ -266,7 +264,7 @@ def test_what_the_evaluator_would_run_is_named_unsafe(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @EVERY
-def test_nothing_runs_where_agents_and_other_formats_are_read(every: int, tmp_path: Path) -> None:
+def test_nothing_runs_where_agents_and_native_calls_are_read(every: int, tmp_path: Path) -> None:
     values = [text.format(file="made") for text in CALLS] + LONG
     agent = [text.format(file="made") for text in AGENT]
     json_forms = [text.replace("{file}", "made") for text in JSON_FORMS]
@@ -274,7 +272,7 @@ def test_nothing_runs_where_agents_and_other_formats_are_read(every: int, tmp_pa
     outputs += [*ENDS_THE_RUN, *json_forms]
     outputs = outputs[::every]
     found = judged(outputs, tmp_path, READ_SCRIPT)
-    assert len(found) == 9 * len(outputs)
+    assert len(found) == 5 * len(outputs)
     assert not list(tmp_path.iterdir())
     assert [row for row in found if row[2] > 1.0] == []
     assert [row for row in found if row[3]] == []

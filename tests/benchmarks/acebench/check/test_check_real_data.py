@@ -49,7 +49,8 @@ def gold_output(entry: Entry) -> str:
         )
     if entry.category == "special_error_param":
         return " ".join(
-            f"There is incorrect value ({', '.join(values)}) for the parameters ({param})"
+            f"There is incorrect value ({', '.join(values)}) for the parameters ({param}) "
+            "in the conversation history."
             for param, values in entry.gold.items()
         )
     return REFUSAL if entry.category == "special_irrelevant" else render(gold_calls(entry))
@@ -67,9 +68,7 @@ def test_special_sentences_as_the_prompts_ask_for_them(entries: list[Entry]) -> 
     for entry in entries:
         if entry.category not in NORMAL:
             plain = gold_output(entry)
-            for output in (f'["{plain}"]', plain.replace(", ", "，"), f"['{plain}']\n"):
-                if "," in str(entry.gold) and "，" in output and "error_param" in entry.category:
-                    continue  # a comma of the value itself
+            for output in (plain, f'["{plain}"]', f"Sorry.\n{plain}\nPlease tell me."):
                 assert check(entry, output)["strict"].valid, (entry.key, output)
 
 
@@ -135,70 +134,13 @@ def test_no_mangled_sentence_is_strictly_valid(entries: list[Entry]) -> None:
             continue
         right = gold_output(entry)
         call = f"[{entry.data['function'][0]['name']}(x=1)]"
-        # Two letters, since the name of one parameter has none of the first: the claim that is left
-        # must be of something else.
-        other = right.replace("e", "3").replace("o", "0")
-        wrong = ["", call, f"{right} {call}", other, right[: len(right) // 3]]
+        wrong = ["", call, f"{right} {call}", right.replace("e", "3"), right[: len(right) // 3]]
         if isinstance(entry.gold, dict):
             first = next(iter(entry.gold))
             part = entry.gold[first][0]
             wrong += [right.replace(first, "other"), right.replace(part, "other"), REFUSAL]
         for output in wrong:
             assert not check(entry, output)["strict"].valid, (entry.key, output)
-
-
-FRAMES = {
-    "prose": "I'm sorry, no problem. {}\n\nPlease tell me.",
-    "Chinese": "对不起。{} 请您补充，谢谢！",
-    "answer": "Answer: {}",
-    "fence": "```json\n{}\n```",
-    "thought": "<think>Maybe [F(a=1)]? Not sure.</think>\n{}",
-    "Chinese lead": "因此，输出为：{}",
-    "Chinese rule": "根据规则，应该输出：{}",
-    "Chinese format": "所以正确的输出格式为：\n{}",
-    "instructions": "According to the instructions, the response should be: {}",
-    "need": "I need to output: {}",
-    "would": "In this case, I would respond with:\n{}",
-    "since": "Since the request does not give what is needed, {}",
-    "so": "None of the functions fits, so: {}",
-    "asks": "Could you please provide the missing parameters?\n{}",
-    "explained": "{}\n\nExplanation: a value of this form is not valid for the parameter.",
-    "on condition": "{}\n\nIf you think the value is incorrect, please correct it.",
-    "request": "{}\n\nPlease provide the missing parameters so that I can make the request.",
-}
-BARE_FRAMES = {
-    "as": "{}, as there is no such information in the request.",
-    "because": "{} because there is no function for it.",
-    "Chinese because": "{}，因为没有相关信息。",
-    "other parameters": "{}. No other parameters are missing.",
-    "other values": "{}. There are no other incorrect values.",
-}
-TAKEN_BACK = {
-    "denied": "It is not true that {}",
-    "never": "I would never say: {}",
-    "quoted": "The user wrote: {}",
-    "condition": "If it were so, I would say {}",
-    "Chinese denial": "我不认为{}",
-    "Chinese quotation": "用户说：{}",
-}
-
-
-@pytest.mark.nightly
-def test_special_sentences_are_read_in_what_stands_around_them(entries: list[Entry]) -> None:
-    special = [entry for entry in entries if entry.category not in NORMAL]
-    assert len(special) == 300
-    for entry in special:
-        gold = f'["{gold_output(entry)}"]'
-        for name, frame in FRAMES.items():
-            assert check(entry, frame.format(gold))["strict"].valid, (entry.key, name)
-        for name, frame in BARE_FRAMES.items():
-            output = frame.format(gold_output(entry).rstrip("."))
-            assert check(entry, output)["strict"].valid, (entry.key, name)
-        for name, frame in TAKEN_BACK.items():
-            output = frame.format(gold_output(entry))
-            if name.startswith("Chinese") and entry.category == "special_irrelevant":
-                output = frame.format("由于函数的限制，我无法解决这个问题。")
-            assert not check(entry, output)["strict"].valid, (entry.key, name)
 
 
 def with_numbers(value: Any, add: float) -> Any:

@@ -2,11 +2,9 @@ import gzip
 import hashlib
 import io
 import os
-import stat
 import tarfile
 import threading
 import time
-import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -130,18 +128,6 @@ def test_pull(server, cache, packed, manner):
     assert said[0].startswith("imported: 38 rows")
 
 
-def test_pull_of_a_zip(server, cache, packed):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(packed)) as tar, zipfile.ZipFile(buffer, "w") as bundle:
-        for info in tar:
-            if info.isreg():
-                file = tar.extractfile(info)
-                assert file is not None
-                bundle.writestr(info.name, file.read())
-    server.body = buffer.getvalue()
-    assert download.pull(url=server.url, sha256=sha(server.body), cache=cache).is_dir()
-
-
 def test_contents_are_pinned_without_a_hash(server, cache, packed):
     server.body = packed
     with pytest.raises(UserError, match=r"archive: its contents have the hash \w+, not the expec"):
@@ -167,19 +153,21 @@ def test_wrong_hash(server, cache, packed):
 
 def test_404(server, cache):
     server.manner = "404"
-    refused(server, cache, r"/archive: the server answers 404 Not Found; check the address")
+    refused(
+        server, cache, r"/archive: the download failed \(HTTPError: HTTP Error 404: Not Found\)"
+    )
 
 
 @pytest.mark.parametrize("manner", ["truncated", "truncated chunks", "hang up"])
 def test_broken_off(server, cache, packed, manner):
     server.body, server.manner = packed, manner
-    refused(server, cache, r"the download broke off .*; try again")
+    refused(server, cache, r"the download (broke off|failed) .*")
 
 
 def test_silent_server(server, cache, packed, monkeypatch):
     monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 0.2)
     server.body, server.manner = packed, "stall"
-    refused(server, cache, r"the download broke off \(TimeoutError: timed out\)")
+    refused(server, cache, r"the download failed \(TimeoutError: timed out\)")
 
 
 def test_endless_download(server, cache, packed, monkeypatch):
@@ -190,7 +178,7 @@ def test_endless_download(server, cache, packed, monkeypatch):
 
 def test_no_network(server, cache):
     server.url = "http://127.0.0.1:1/archive"
-    refused(server, cache, r"cannot be reached .*; check network and proxy, or run `ace-ray data")
+    refused(server, cache, r"the download failed .*; check network and proxy, or run `ace-ray data")
 
 
 def test_other_schemes(server, cache):
@@ -217,7 +205,7 @@ def test_archive_too_large(server, cache, packed, monkeypatch):
         (member("a", tarfile.LNKTYPE, "/etc/passwd"), "a link or device"),
         (member("a", tarfile.FIFOTYPE), "a link or device"),
         (member("a", tarfile.CHRTYPE), "a link or device"),
-        (member("."), "is damaged or not a tar.gz or zip"),
+        (member("."), "is damaged or not a tar.gz"),
     ],
 )
 def test_hostile_tar(server, cache, tmp_path, info, message):
@@ -226,35 +214,12 @@ def test_hostile_tar(server, cache, tmp_path, info, message):
     assert not list(tmp_path.rglob("escaped"))
 
 
-@pytest.mark.parametrize(
-    ("name", "mode", "message"),
-    [
-        ("../escaped", stat.S_IFREG, "a path that leads outside"),
-        ("a\\..\\escaped", stat.S_IFREG, "a path that leads outside"),
-        ("a", stat.S_IFLNK, "a link or device"),
-    ],
-)
-def test_hostile_zip(server, cache, name, mode, message):
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as bundle:
-        info = zipfile.ZipInfo(name)
-        info.external_attr = mode << 16
-        bundle.writestr(info, "x")
-    server.body = buffer.getvalue()
-    refused(server, cache, message)
-
-
 @pytest.mark.nightly
 def test_bombs(server, cache, monkeypatch):
     monkeypatch.setattr(download, "MEMBER_LIMIT", 3)
     server.body = tar_of(*[member(f"f{n}") for n in range(5)])
     refused(server, cache, "holds more than 3 files")
     server.body = gzip.compress(bytes(download.UNPACKED_LIMIT_BYTES + 1), 1)
-    refused(server, cache, "unpacks to more than 268,435,456 bytes")
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as bundle:
-        bundle.writestr("f", bytes(download.UNPACKED_LIMIT_BYTES + 1))
-    server.body = buffer.getvalue()
     refused(server, cache, "unpacks to more than 268,435,456 bytes")
 
 
@@ -266,7 +231,7 @@ def test_damaged_archive(server, cache, packed, cut):
         "gzip": packed[: len(packed) // 2],
         "tar": gzip.compress(plain[: len(plain) // 2 + 7]),
     }[cut]
-    refused(server, cache, r"is damaged or not a tar.gz or zip .*; download it again")
+    refused(server, cache, r"is damaged or not a tar.gz .*; download it again")
 
 
 def test_interrupted_pull_leaves_nothing(server, cache, packed, monkeypatch):

@@ -6,7 +6,6 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
-from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.synthetic_checkout import rows_of, write_data, write_rows
 
@@ -78,16 +77,11 @@ def test_blank_lines_are_fine_at_the_end_only(tmp_path):
     ("line", "message"),
     [
         (b'{"id": "r_1"', "is not valid JSON"),
-        (b'["r_1"]', "holds a list"),
-        (b'{"question": "q"}', '"id" is missing'),
         (b'{"id": 7}', '"id" is missing or not a text'),
         (b'{"id": "r_0"}', "'r_0' is already used in .*:1"),
         (b'{"id": "r_1", "time": "a", "time": "b"}', "key 'time' appears twice"),
         (b'{"id": "r_1", "x": NaN}', "NaN is not a JSON number"),
-        (b'{"id": "r_1", "x": 1e999}', "the number 1e999 is too large"),
-        (b'{"id": "r_1", "x": "\xff"}', "is not valid JSON"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"9" * 5_000, "is not valid JSON"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, message):
@@ -103,26 +97,13 @@ def test_a_bad_line_is_named(tmp_path, line, message):
     ("category", "side", "change", "message"),
     [
         (SINGLE, 0, {"question": None}, '"question" is missing'),
-        (SINGLE, 0, {"question": ["a"]}, r'"question" has the wrong shape \(list\); .* a text'),
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
-        (SINGLE, 0, {"time": None}, '"time" is missing'),
-        (SINGLE, 1, {"ground_truth": None}, '"ground_truth" is missing'),
-        (SINGLE, 1, {"ground_truth": []}, '"ground_truth" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
-        (SINGLE, 1, {"ground_truth": {"light": "x"}}, "each an object of arguments"),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
         ("special_incomplete", 1, {"ground_truth": {"light": "x"}}, "object of lists of texts"),
-        ("special_incomplete", 1, {"ground_truth": {"light": [1]}}, "object of lists of texts"),
-        ("special_error_param", 1, {"ground_truth": {"room": [["x"]]}}, "object of lists of texts"),
-        ("special_error_param", 1, {"ground_truth": {"room": []}}, "object of lists of texts"),
-        ("normal_preference", 0, {"profile": 1}, '"profile" has the wrong shape'),
-        ("special_incomplete", 1, {"ground_truth": "x"}, '"ground_truth" has the wrong shape'),
         ("special_irrelevant", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
-        ("agent_multi_step", 0, {"involved_classes": "x"}, '"involved_classes" has the wrong'),
         ("agent_multi_step", 0, {"initial_config": None}, '"initial_config" is missing'),
-        ("agent_multi_step", 1, {"mile_stone": []}, '"mile_stone" has the wrong shape'),
         ("agent_multi_step", 1, {"mile_stone": ["a", ["b"]]}, '"mile_stone" has the wrong shape'),
-        ("agent_multi_step", 1, {"ground_truth": {}}, '"ground_truth" has the wrong shape'),
     ],
 )
 def test_a_wrong_shape_is_named(tmp_path, category, side, change, message):
@@ -197,10 +178,3 @@ def test_locate(tmp_path, monkeypatch):
     for name in ("", "no-such-folder"):
         with pytest.raises(UserError, match="is neither mini, imported"):
             data.locate(name)
-
-
-def test_cache_root(monkeypatch):
-    monkeypatch.setenv("ACE_RAY_CACHE", "~/elsewhere")
-    assert cache_root() == Path.home() / "elsewhere"
-    monkeypatch.delenv("ACE_RAY_CACHE")
-    assert cache_root() == Path.home() / ".cache" / "ace_ray"

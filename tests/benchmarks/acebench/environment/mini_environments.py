@@ -26,7 +26,6 @@ def mini() -> dict[str, Any]:
 def start(
     classes: str | Sequence[str],
     language: str = "en",
-    behaviour: str = "official",
     config: Mapping[str, Any] = ON,
     changes: Mapping[str, Any] | None = None,
     methods: Mapping[str, Any] | None = None,
@@ -40,7 +39,7 @@ def start(
         described["state"].update(changes or {})
         described["methods"].update(methods or {})
     entry = agent_entry(names, config, language=language)
-    return open_environment(app_specs, entry, behaviour=behaviour)  # type: ignore[arg-type]
+    return open_environment(app_specs, entry)
 
 
 def agent_entry(

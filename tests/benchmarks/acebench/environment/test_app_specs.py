@@ -44,44 +44,27 @@ def test_every_shipped_entry_can_be_opened(folder: str, request: pytest.FixtureR
     ("edit", "message"),
     [
         (lambda w: w.pop("multi_step"), "has no apps for multi_step in en"),
-        (lambda w: w["multi_turn"].pop("zh"), "has no apps for multi_turn in zh"),
-        (lambda w: w["multi_turn"].update(en=[]), "has no apps for multi_turn in en"),
-        (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel is missing"),
-        (lambda w: w["multi_step"]["zh"].update(BaseApi=1), "zh BaseApi is not an object"),
-        (lambda w: w["multi_turn"]["en"]["Finance"].pop("methods"), "en Finance has no methods"),
+        (lambda w: w["multi_turn"].update(en=None), "has no apps for multi_turn in en"),
+        (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel cannot be opened"),
         (
             lambda w: w["multi_turn"]["en"]["MessageApi"]["state"].pop("max_capacity"),
-            "en MessageApi has no attribute max_capacity of type int",
+            r"en MessageApi cannot be opened \(KeyError: 'max_capacity'\)",
         ),
         (
-            lambda w: w["multi_turn"]["en"]["Travel"]["state"].update(flights={}),
-            "en Travel has no attribute flights of type list",
-        ),
-        (
-            lambda w: w["multi_turn"]["en"]["Travel"]["state"]["flights"][0].pop("status"),
-            "en Travel has a record without status in flights",
-        ),
-        (
-            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(x=1),
-            "en MessageApi has a record without sender_id in inbox",
-        ),
-        (
-            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(
-                x=w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"]["1"]
-            ),
-            "en MessageApi has keys in inbox that are no integers",
+            lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(x={}),
+            "en MessageApi cannot be opened",
         ),
         (
             lambda w: w["multi_turn"]["zh"]["FoodPlatform"]["methods"].pop("view_orders"),
-            "zh FoodPlatform has no method view_orders with its texts",
+            r"zh FoodPlatform cannot be opened \(KeyError: 'view_orders'\)",
         ),
         (
             lambda w: w["multi_turn"]["zh"]["Travel"]["methods"]["modify_flight"]["texts"].pop(),
-            "zh Travel has 11 texts for modify_flight instead of 12",
+            "zh Travel cannot be opened",
         ),
         (
             lambda w: w["multi_turn"]["zh"]["BaseApi"]["load_scenario"].pop("wifi"),
-            "zh BaseApi does not say in load_scenario where wifi comes from",
+            "zh BaseApi cannot be opened",
         ),
     ],
 )

@@ -30,7 +30,6 @@ from tests.benchmarks.acebench.environment.mini_environments import (
     start,
 )
 
-BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
 EVERYTHING = list(APPS)
 DEEP: list[Any] = []
 for _ in range(500):
@@ -73,10 +72,9 @@ def test_classes_are_recorded_in_the_entrys_order_with_integer_keys_as_texts() -
     assert state == json.loads(json.dumps(state))
 
 
-@BEHAVIOURS
 @pytest.mark.parametrize("config", [{}, {"Baspi": ON["BaseApi"]}, {"MessageApi": {"wifi": True}}])
-def test_only_the_phones_own_key_sets_switches(config: dict[str, Any], behaviour: str) -> None:
-    environment = start(["BaseApi", "MessageApi"], "en", behaviour, config)
+def test_only_the_phones_own_key_sets_switches(config: dict[str, Any]) -> None:
+    environment = start(["BaseApi", "MessageApi"], "en", config)
     assert part(environment, "BaseApi") == {"wifi": False, "logged_in": True}
 
 
@@ -86,7 +84,7 @@ def test_defaults_are_those_of_the_app_specs() -> None:
     app_specs["multi_step"]["zh"]["BaseApi"]["load_scenario"]["wifi"] = source
     config = {"BaseApi": {"logged_in": False}}
     entry = agent_entry(["BaseApi"], config, loop="multi_step", language="zh")
-    environment = open_environment(app_specs, entry, behaviour="official")
+    environment = open_environment(app_specs, entry)
     assert environment.state() == [{"BaseApi": {"wifi": True, "logged_in": False}}]
 
 
@@ -117,7 +115,6 @@ def test_texts_are_filled_in_one_pass_and_values_not_looked_into() -> None:
     assert fill("{a}|{b}|{-n}|{c}|{}|{a!r}", values) == "{b}|{0.__class__}|-3|{c}|{}|{a!r}"
 
 
-@BEHAVIOURS
 @pytest.mark.parametrize(
     "name",
     [
@@ -137,8 +134,8 @@ def test_texts_are_filled_in_one_pass_and_values_not_looked_into() -> None:
         "x" * 9999,
     ],
 )
-def test_only_declared_names_can_be_called(name: str, behaviour: str) -> None:
-    environment = start(EVERYTHING, "en", behaviour)
+def test_only_declared_names_can_be_called(name: str) -> None:
+    environment = start(EVERYTHING, "en")
     before = environment.state()
     observation = environment.call(name, {})
     assert observation.error == "unknown_tool"
@@ -226,15 +223,12 @@ def guess(random_: random.Random, parameter: str) -> Any:
     return random_.choice(JUNK)
 
 
-@BEHAVIOURS
-def test_hostile_calls_never_raise_and_replay_to_the_same_state(behaviour: str) -> None:
+def test_hostile_calls_never_raise_and_replay_to_the_same_state() -> None:
     for seed in range(15):
-        environments = [start(EVERYTHING, "en", behaviour) for _ in range(2)]
+        environments = [start(EVERYTHING, "en") for _ in range(2)]
         seen = [wander(environment, seed, 40) for environment in environments]
         assert seen[0] == seen[1]
         assert json.dumps(environments[0].state()) == json.dumps(environments[1].state())
-        if behaviour == "fixed":
-            assert not any("error='failed'" in text for text in seen[0])
 
 
 @pytest.mark.parametrize(
@@ -254,10 +248,10 @@ def test_hostile_calls_never_raise_and_replay_to_the_same_state(behaviour: str) 
 )
 def test_environments_that_cannot_be_opened(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"classes": ["FoodPlatform"], "config": {}}
-    open_environment(mini(), agent_entry(**arguments), behaviour="official")
+    open_environment(mini(), agent_entry(**arguments))
     entry = agent_entry(**{**arguments, **changes})
     with pytest.raises(UserError, match=message):
-        open_environment(mini(), entry, behaviour="official")
+        open_environment(mini(), entry)
     with pytest.raises(UserError, match=f"{entry.language} one: .*{message}"):
         check_entry(mini(), entry)
 
@@ -293,10 +287,6 @@ def test_few_answers_are_kept() -> None:
         ({"x": 2, "self": 1}, "got an unexpected keyword argument 'x'"),
     ],
 )
-def test_the_receiver_is_bound_in_the_official_sandbox(
-    arguments: dict[str, Any], problem: str
-) -> None:
+def test_the_receiver_is_bound(arguments: dict[str, Any], problem: str) -> None:
     found = start("FoodPlatform").call("turn_on_wifi", arguments)
     assert (found.error, found.value) == ("bad_arguments", f"BaseApi.turn_on_wifi() {problem}")
-    fixed = start("FoodPlatform", behaviour="fixed").call("view_orders", {"self": 1})
-    assert "unexpected keyword argument 'self'" in fixed.value

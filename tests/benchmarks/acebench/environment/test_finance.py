@@ -29,8 +29,8 @@ def people(language: str) -> list[str]:
     return list(initial(language, FI, "user_accounts"))
 
 
-def opened(language: str = "en", user: int | None = 0, behaviour: str = "official") -> Environment:
-    environment = start(FI, language, behaviour, {})
+def opened(language: str = "en", user: int | None = 0) -> Environment:
+    environment = start(FI, language, {})
     if user is not None:
         password = ("pear11", "plum22", "kiwi33")[user]
         answer(environment, "login_account", user_name=people(language)[user], password=password)
@@ -240,17 +240,6 @@ def test_the_recorded_state(language: str) -> None:
         "holdings",
     ]
     assert state == {name: initial(language, FI, name) for name in state}
-
-
-def test_it_behaves_the_same_either_way() -> None:
-    environments = [opened("en", 0, behaviour) for behaviour in ("official", "fixed")]
-    for tool in (*MONEY_TOOLS, *READ_TOOLS):
-        arguments: dict[str, Any] = {} if tool in READ_TOOLS else {"amount": 7}
-        if tool == "transfer_money":
-            arguments["receiver_name"] = "Timo"
-        first, second = (environment.call(tool, arguments) for environment in environments)
-        assert first == second
-    assert environments[0].state() == environments[1].state()
 
 
 @pytest.mark.parametrize(

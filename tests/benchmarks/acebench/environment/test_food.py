@@ -1,4 +1,4 @@
-"""FoodPlatform: every rule, both languages, both behaviours."""
+"""FoodPlatform: every rule, both languages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from tests.benchmarks.acebench.environment.mini_environments import (
 )
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
-BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
 F = "FoodPlatform"
 ADD = "add_food_delivery_order"
 
@@ -33,11 +32,11 @@ def ids(language: str) -> tuple[str, str, list[str]]:
     )
 
 
-def logged_in(language: str, behaviour: str, balance: float = 90.0) -> Environment:
+def logged_in(language: str, balance: float = 90.0) -> Environment:
     users = initial(language, F, "users")
     user = ids(language)[0]
     users[user]["balance"] = balance
-    environment = start(F, language, behaviour, changes={"users": users})
+    environment = start(F, language, changes={"users": users})
     answer(environment, "login_food_platform", username=user, password="pear11")
     return environment
 
@@ -49,12 +48,11 @@ def order(environment: Environment, language: str, *items: Any, **changes: Any) 
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_logging_in(language: str, behaviour: str) -> None:
+def test_logging_in(language: str) -> None:
     user = ids(language)[0]
     tool = "login_food_platform"
     config = {"BaseApi": {"wifi": False, "logged_in": False}}
-    environment = start(F, language, behaviour, config)
+    environment = start(F, language, config)
     none = refusal(language, F, "view_logged_in_users", 0)
     assert answer(environment, "view_logged_in_users") == none
     for name, password, number in (("?", "?", 2), ("?", "?", 3), (user, "?", 4)):
@@ -77,10 +75,9 @@ def test_logging_in(language: str, behaviour: str) -> None:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_balances_menus_and_orders_are_shown(language: str, behaviour: str) -> None:
+def test_balances_menus_and_orders_are_shown(language: str) -> None:
     user, merchant, _ = ids(language)
-    environment = start(F, language, behaviour)
+    environment = start(F, language)
     assert answer(environment, "check_balance", user_name=user) == 90.0
     menu = answer(environment, "get_products", merchant_name=merchant)
     # like the official one, a list arrives as Python prints it
@@ -98,18 +95,13 @@ def test_balances_menus_and_orders_are_shown(language: str, behaviour: str) -> N
 
 @LANGUAGES
 def test_the_balance_of_a_stranger(language: str) -> None:
-    official, fixed = (start(F, language, one) for one in ("official", "fixed"))
-    assert repr(answer(official, "check_balance", user_name="?")) == "0.0"
-    assert answer(fixed, "check_balance", user_name="?") == refusal(
-        language, F, "check_balance", 0, user_name="?"
-    )
+    assert repr(answer(start(F, language), "check_balance", user_name="?")) == "0.0"
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_ordering(language: str, behaviour: str) -> None:
+def test_ordering(language: str) -> None:
     user, merchant, (beet, corn) = ids(language)
-    environment = logged_in(language, behaviour)
+    environment = logged_in(language)
     items = [{"product": beet, "quantity": 2}, {"product": corn, "note": "hot"}]
     assert order(environment, language, *items) == success(
         language, F, ADD, 0, merchant_name=merchant, total_price=44.5
@@ -133,11 +125,10 @@ def test_ordering(language: str, behaviour: str) -> None:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_an_order_is_refused_whole(language: str, behaviour: str) -> None:
+def test_an_order_is_refused_whole(language: str) -> None:
     user, merchant, (beet, _) = ids(language)
     good = {"product": beet, "quantity": 1}
-    environment = logged_in(language, behaviour)
+    environment = logged_in(language)
     before = environment.state()
     other = list(initial(language, F, "users"))[1]
     logged_out = refusal(language, F, ADD, 1, username=other)
@@ -157,18 +148,10 @@ def test_an_order_is_refused_whole(language: str, behaviour: str) -> None:
     assert user
 
 
-@pytest.mark.parametrize(
-    ("language", "behaviour", "works"),
-    [
-        ("en", "official", True),
-        ("zh", "official", False),
-        ("en", "fixed", True),
-        ("zh", "fixed", True),
-    ],
-)
-def test_the_last_coin(language: str, behaviour: str, works: bool) -> None:
+@pytest.mark.parametrize(("language", "works"), [("en", True), ("zh", False)])
+def test_the_last_coin(language: str, works: bool) -> None:
     user, _, (beet, _) = ids(language)
-    environment = logged_in(language, behaviour, balance=28.0)
+    environment = logged_in(language, balance=28.0)
     reply = order(environment, language, {"product": beet, "quantity": 2})
     assert reply["status"] is works
     assert part(environment, F)["users"][user]["balance"] == (0.0 if works else 28.0)
@@ -178,24 +161,22 @@ def test_the_last_coin(language: str, behaviour: str, works: bool) -> None:
 @LANGUAGES
 def test_searching_orders_by_product(language: str) -> None:
     _, merchant, (beet, corn) = ids(language)
-    environments = [logged_in(language, one) for one in ("official", "fixed")]
-    for environment in environments:
-        order(environment, language, {"product": beet})
-    official, fixed = environments
-    assert len(answer(fixed, "search_orders", keyword=beet.lower())["orders"]) == 1
-    assert answer(fixed, "search_orders", keyword=corn) == refusal(language, F, "search_orders", 0)
+    environment = logged_in(language)
+    order(environment, language, {"product": beet})
     if language == "zh":
         error = "'dict' object has no attribute 'lower'"
-        assert failed(official, "search_orders", keyword=beet) == error
-        assert len(answer(official, "search_orders", keyword=merchant)["orders"]) == 1
+        assert failed(environment, "search_orders", keyword=beet) == error
+        assert len(answer(environment, "search_orders", keyword=merchant)["orders"]) == 1
     else:
-        assert len(answer(official, "search_orders", keyword=beet.lower())["orders"]) == 1
+        assert len(answer(environment, "search_orders", keyword=beet.lower())["orders"]) == 1
+        missed = answer(environment, "search_orders", keyword=corn)
+        assert missed == refusal(language, F, "search_orders", 0)
 
 
 @LANGUAGES
 def test_odd_orders(language: str) -> None:
     _, merchant, (beet, _) = ids(language)
-    official, fixed = (logged_in(language, one) for one in ("official", "fixed"))
+    official = logged_in(language)
     assert order(official, language) == success(
         language, F, ADD, 0, merchant_name=merchant, total_price=0.0
     )
@@ -208,18 +189,10 @@ def test_odd_orders(language: str) -> None:
     )
     assert (observation.error, observation.value) == ("failed", error)
 
-    before = fixed.state()
-    refusals = [order(fixed, language), order(fixed, language, beet), order(fixed, language, [])]
-    assert all(reply["status"] is False and reply == refusals[0] for reply in refusals)
-    assert order(fixed, language, {"product": beet, "quantity": True}) == refusal(
-        language, F, ADD, 2, quantity=True, product_name=beet
-    )
-    assert fixed.state() == before
-
 
 def test_users_of_the_config_are_logged_in() -> None:
     config = {"BaseApi": {"wifi": True, "logged_in_users": ["Timo"]}}
-    environment = start(F, "en", "official", config)
+    environment = start(F, "en", config)
     assert part(environment, F)["logged_in_users"] == ["Timo"]
     environment.call("login_food_platform", {"username": "Nora", "password": "pear11"})
     assert config["BaseApi"]["logged_in_users"] == ["Timo"]

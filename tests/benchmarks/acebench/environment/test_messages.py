@@ -1,4 +1,4 @@
-"""The phone's switches, MessageApi and ReminderApi: every rule, both languages, both behaviours."""
+"""The phone's switches, MessageApi and ReminderApi: every rule, both languages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.sandbox.protocol import Observation
 from tests.benchmarks.acebench.environment.mini_environments import (
     ON,
     answer,
@@ -19,7 +18,6 @@ from tests.benchmarks.acebench.environment.mini_environments import (
 )
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
-BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
 OFF = {"BaseApi": {"wifi": True, "logged_in": False}}
 OFFLINE = {"BaseApi": {"wifi": False, "logged_in": True}}
 M, R = "MessageApi", "ReminderApi"
@@ -30,11 +28,10 @@ def people(language: str) -> list[str]:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_both_switches_turn_the_whole_phone_on(language: str, behaviour: str) -> None:
+def test_both_switches_turn_the_whole_phone_on(language: str) -> None:
     apps = ("BaseApi", M, R, "FoodPlatform")
     dark = {"BaseApi": {"wifi": False, "logged_in": False}}
-    environment = start(apps, language, behaviour, dark)
+    environment = start(apps, language, dark)
     assert part(environment, "BaseApi") == {"wifi": False, "logged_in": False}
     assert answer(environment, "turn_on_wifi") == success(language, "BaseApi", "turn_on_wifi", 0)
     assert part(environment, "BaseApi") == {"wifi": True, "logged_in": False}
@@ -44,10 +41,9 @@ def test_both_switches_turn_the_whole_phone_on(language: str, behaviour: str) ->
     assert answer(environment, "login_food_platform", username="?", password="?")["status"] is False
 
 
-@BEHAVIOURS
 @pytest.mark.parametrize("app", [M, R, "FoodPlatform"])
-def test_each_phone_app_has_the_switches(app: str, behaviour: str) -> None:
-    environment = start(app, "en", behaviour, {})
+def test_each_phone_app_has_the_switches(app: str) -> None:
+    environment = start(app, "en", {})
     assert answer(environment, "turn_on_wifi")["status"] is True
     assert [list(entry) for entry in environment.state()] == [[app]]
     observation = environment.call("turn_on_wifi", {"now": True})
@@ -61,12 +57,11 @@ def test_other_apps_have_no_switches(app: str) -> None:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_sending_needs_login_wifi_room_and_known_people(language: str, behaviour: str) -> None:
+def test_sending_needs_login_wifi_room_and_known_people(language: str) -> None:
     a, b, *_ = people(language)
     call: dict[str, Any] = {"sender_name": a, "receiver_name": b, "message": "{time}"}
     for config, number in ((OFF, 1), (OFFLINE, 2), (ON, 3)):
-        environment = start(M, language, behaviour, config)
+        environment = start(M, language, config)
         assert answer(environment, "send_message", **call) == refusal(
             language, M, "send_message", number
         )
@@ -88,14 +83,13 @@ def test_sending_needs_login_wifi_room_and_known_people(language: str, behaviour
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_deleting_needs_login_and_a_message_and_frees_no_id(language: str, behaviour: str) -> None:
+def test_deleting_needs_login_and_a_message_and_frees_no_id(language: str) -> None:
     a, b, *_ = people(language)
-    environment = start(M, language, behaviour, OFF)
+    environment = start(M, language, OFF)
     assert answer(environment, "delete_message", message_id=1) == refusal(
         language, M, "delete_message", 1
     )
-    environment = start(M, language, behaviour, OFFLINE)  # no network needed
+    environment = start(M, language, OFFLINE)  # no network needed
     assert answer(environment, "delete_message", message_id=9) == refusal(
         language, M, "delete_message", 2
     )
@@ -109,11 +103,10 @@ def test_deleting_needs_login_and_a_message_and_frees_no_id(language: str, behav
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_viewing_goes_one_way_and_checks_in_order(language: str, behaviour: str) -> None:
+def test_viewing_goes_one_way_and_checks_in_order(language: str) -> None:
     a, b, *_ = people(language)
     method = "view_messages_between_users"
-    environment = start(M, language, behaviour, OFF)
+    environment = start(M, language, OFF)
     assert answer(environment, method, sender_name="?", receiver_name="?") == refusal(
         language, M, method, 0
     )
@@ -130,11 +123,10 @@ def test_viewing_goes_one_way_and_checks_in_order(language: str, behaviour: str)
 
 
 @LANGUAGES
-@pytest.mark.parametrize("behaviour", ["official", "fixed"])
-def test_searching_messages(language: str, behaviour: str) -> None:
+def test_searching_messages(language: str) -> None:
     a, *_, d = people(language)
     text = initial(language, M, "inbox")["1"]["message"]
-    environment = start(M, language, behaviour)
+    environment = start(M, language)
     assert answer(environment, "search_messages", user_name="?", keyword="") == refusal(
         language, M, "search_messages", 0
     )
@@ -152,20 +144,16 @@ def test_searching_messages(language: str, behaviour: str) -> None:
 
 
 @LANGUAGES
-def test_only_fixed_searching_needs_a_login(language: str) -> None:
+def test_searching_needs_no_login(language: str) -> None:
     a = people(language)[0]
-    official, fixed = (start(M, language, one, OFF) for one in ("official", "fixed"))
-    assert answer(official, "search_messages", user_name=a, keyword="07:15")["status"] is True
-    assert answer(fixed, "search_messages", user_name=a, keyword="07:15") == refusal(
-        language, M, "view_messages_between_users", 0
-    )
+    environment = start(M, language, OFF)
+    assert answer(environment, "search_messages", user_name=a, keyword="07:15")["status"] is True
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_times_latest_and_earliest(language: str, behaviour: str) -> None:
+def test_times_latest_and_earliest(language: str) -> None:
     tools = ("get_all_message_times_with_ids", "get_latest_message_id", "get_earliest_message_id")
-    environment = start(M, language, behaviour, OFF)
+    environment = start(M, language, OFF)
     for tool, number in zip(tools, (0, 1, 1), strict=True):
         assert answer(environment, tool) == refusal(language, M, tool, number)
     answer(environment, "login_device")
@@ -190,45 +178,22 @@ def test_times_latest_and_earliest(language: str, behaviour: str) -> None:
 
 
 @LANGUAGES
-def test_after_sending_the_official_times_are_lost_and_the_fixed_ones_are_not(
-    language: str,
-) -> None:
+def test_after_sending_times_are_lost(language: str) -> None:
     a, b, *_ = people(language)
-    environments = [start(M, language, one) for one in ("official", "fixed")]
-    for environment in environments:
-        for key in (1, 2):
-            answer(environment, "delete_message", message_id=key)
-            answer(environment, "send_message", sender_name=a, receiver_name=b, message="x")
-    official, fixed = environments
-    assert official.state() == fixed.state()
+    environment = start(M, language)
+    answer(environment, "delete_message", message_id=1)
+    answer(environment, "send_message", sender_name=a, receiver_name=b, message="x")
     for tool in ("get_all_message_times_with_ids", "get_latest_message_id"):
-        assert failed(official, tool) == "'time'"
-    assert answer(fixed, "get_all_message_times_with_ids") == {
-        "3": "2024-05-21",
-        "4": "2024-06-11",
-        "5": "2024-06-11",
-    }
-    assert answer(fixed, "get_latest_message_id")["message_id"] == 5
-    assert answer(fixed, "get_earliest_message_id")["message_id"] == 3
+        assert failed(environment, tool) == "'time'"
 
 
-def test_of_equal_times_the_official_latest_is_the_first() -> None:
+def test_of_equal_times_the_latest_is_the_first() -> None:
     inbox = initial("en", M, "inbox")
     for message in inbox.values():
         message["time"] = "2024-06-04"
-    ids = {
-        (behaviour, tool): answer(start(M, "en", behaviour, changes={"inbox": inbox}), tool)[
-            "message_id"
-        ]
-        for behaviour in ("official", "fixed")
-        for tool in ("get_latest_message_id", "get_earliest_message_id")
-    }
-    assert ids == {
-        ("official", "get_latest_message_id"): 1,
-        ("official", "get_earliest_message_id"): 1,
-        ("fixed", "get_latest_message_id"): 3,
-        ("fixed", "get_earliest_message_id"): 1,
-    }
+    environment = start(M, "en", changes={"inbox": inbox})
+    for tool in ("get_latest_message_id", "get_earliest_message_id"):
+        assert answer(environment, tool)["message_id"] == 1
 
 
 def test_official_keys_follow_python() -> None:
@@ -246,10 +211,9 @@ def test_official_keys_follow_python() -> None:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_reminders_are_viewed_added_and_listed(language: str, behaviour: str) -> None:
+def test_reminders_are_viewed_added_and_listed(language: str) -> None:
     first = initial(language, R, "reminder_list")["1"]
-    environment = start(R, language, behaviour, OFFLINE)
+    environment = start(R, language, OFFLINE)
     view, add = "view_reminder_by_title", "add_reminder"
     assert answer(environment, view, title="{x}") == refusal(language, R, view, 0, title="{x}")
     assert answer(environment, view, title=first["title"]) == {"status": True, "reminder": first}
@@ -273,9 +237,8 @@ def test_reminders_are_viewed_added_and_listed(language: str, behaviour: str) ->
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_reminders_need_a_login(language: str, behaviour: str) -> None:
-    environment = start(R, language, behaviour, OFF)
+def test_reminders_need_a_login(language: str) -> None:
+    environment = start(R, language, OFF)
     before = environment.state()
     for tool, arguments, number in (
         ("view_reminder_by_title", {"title": ""}, 1),
@@ -283,26 +246,16 @@ def test_reminders_need_a_login(language: str, behaviour: str) -> None:
         ("delete_reminder", {"reminder_id": 1}, 1),
     ):
         assert answer(environment, tool, **arguments) == refusal(language, R, tool, number)
-    listed = answer(environment, "view_all_reminders")
-    if behaviour == "fixed":
-        assert listed == refusal(language, R, "view_reminder_by_title", 1)
-        assert answer(environment, "search_reminders", keyword="") == listed
-    else:
-        assert len(listed["reminders"]) == 2
+    assert len(answer(environment, "view_all_reminders")["reminders"]) == 2
     assert environment.state() == before
 
 
 @LANGUAGES
-@pytest.mark.parametrize(
-    ("behaviour", "ids", "unknown"), [("official", (1, 2), 2001), ("fixed", (2001, 2002), 1)]
-)
-def test_reminders_are_deleted(
-    language: str, behaviour: str, ids: tuple[int, ...], unknown: int
-) -> None:
-    environment = start(R, language, behaviour)
+def test_reminders_are_deleted_by_their_key(language: str) -> None:
+    environment = start(R, language)
     tool = "delete_reminder"
-    assert answer(environment, tool, reminder_id=unknown) == refusal(language, R, tool, 2)
-    for reminder_id in ids:
+    assert answer(environment, tool, reminder_id=2001) == refusal(language, R, tool, 2)
+    for reminder_id in (1, 2):
         assert answer(environment, tool, reminder_id=reminder_id) == success(
             language, R, tool, 0, reminder_id=reminder_id
         )
@@ -314,22 +267,6 @@ def test_reminders_are_deleted(
     assert answer(environment, tool, reminder_id=3)["status"] is True
 
 
-@LANGUAGES
-def test_the_fixed_search_finds_reminders(language: str) -> None:
-    second = initial(language, R, "reminder_list")["2"]
-    environment = start(R, language, "fixed")
-    shown = {name: second[name] for name in ("title", "description", "time")}
-    for keyword in (second["title"].upper(), second["description"][3:]):
-        assert answer(environment, "search_reminders", keyword=keyword) == {
-            "status": True,
-            "reminders": [shown],
-        }
-    nothing = answer(environment, "search_reminders", keyword="\x00")
-    assert nothing["status"] is False
-    assert nothing["message"]
-    assert environment.call("mark_as_notified", {"reminder_id": 1}).error == "unknown_tool"
-
-
 def test_official_tools_are_those_of_the_app_specs() -> None:
     environment = start(R)
     for tool in ("search_reminders", "mark_as_notified"):
@@ -338,7 +275,7 @@ def test_official_tools_are_those_of_the_app_specs() -> None:
         "search_reminders": {"texts": ["no hit", "%Y"]},
         "mark_as_notified": {"texts": ["{reminder_id} is marked", "no reminder"]},
     }
-    environment = start(R, "zh", "official", OFF, methods=methods)
+    environment = start(R, "zh", OFF, methods=methods)
     assert answer(environment, "search_reminders", keyword="\x00") == {
         "status": False,
         "message": "no hit",
@@ -352,25 +289,3 @@ def test_official_tools_are_those_of_the_app_specs() -> None:
         )
     marked = part(environment, R)["reminder_list"]
     assert [record["notified"] for record in marked.values()] == [True, False]
-
-
-@pytest.mark.parametrize(
-    ("app", "tool", "arguments"),
-    [
-        (M, "send_message", {"sender_name": 1, "receiver_name": "Timo", "message": ""}),
-        (M, "send_message", {"sender_name": "Nora", "receiver_name": "Timo", "message": 1}),
-        (M, "delete_message", {"message_id": "1"}),
-        (M, "delete_message", {"message_id": True}),
-        (M, "search_messages", {"user_name": "Nora", "keyword": []}),
-        (R, "add_reminder", {"title": "", "description": "", "time": 5}),
-        (R, "delete_reminder", {"reminder_id": 1.0}),
-        (R, "search_reminders", {"keyword": None}),
-    ],
-)
-def test_fixed_tools_take_their_types_only(app: str, tool: str, arguments: dict[str, Any]) -> None:
-    environment = start(app, "en", "fixed")
-    before = environment.state()
-    observation = environment.call(tool, arguments)
-    assert isinstance(observation, Observation)
-    assert observation.error == "bad_arguments"
-    assert environment.state() == before

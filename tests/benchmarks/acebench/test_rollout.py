@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
-from ace_ray.benchmarks.acebench.score.summary import SummaryRow
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from ace_ray.sandbox.local import LocalSession
+from tests.benchmarks.acebench.summary_row import SummaryRow
 
 
 class Scripted:
@@ -40,8 +40,10 @@ class Scripted:
         return Completion(text=line, prompt_tokens=10, completion_tokens=2, seconds=0.5)
 
 
-def bench(**options: Any) -> ACEBench:
-    return ACEBench.from_options({"data": "mini", "categories": ["agent"], **options})
+def bench(protocol: str = "fixed", **options: Any) -> ACEBench:
+    """The mini set has the protocol "fixed", a folder of data "official"."""
+    data = "mini" if protocol == "fixed" else str(MINI)
+    return ACEBench.from_options({"data": data, "categories": ["agent"], **options})
 
 
 def entry(benchmark: ACEBench, category: str, number: int, language: str = "en") -> Entry:
@@ -79,7 +81,7 @@ def ideal_paths(item: Entry) -> list[list[str]]:
 
 @pytest.mark.parametrize("choice", ["official", "fixed"])
 def test_every_ideal_path_of_the_mini_set_is_right(choice: str) -> None:
-    benchmark = bench(protocol=choice, sandbox=choice)
+    benchmark = bench(protocol=choice)
     entries = benchmark.entries()
     assert len(entries) == 16
     for item in entries:
@@ -94,7 +96,7 @@ def test_every_ideal_path_of_the_mini_set_is_right(choice: str) -> None:
 
 @pytest.mark.parametrize("choice", ["official", "fixed"])
 def test_every_ideal_path_without_its_last_step_is_wrong(choice: str) -> None:
-    benchmark = bench(protocol=choice, sandbox=choice)
+    benchmark = bench(protocol=choice)
     for item in benchmark.entries():
         for path in ideal_paths(item):
             lines = path[:-1] or ["hello"]
@@ -185,17 +187,6 @@ def test_multi_step_agent_and_its_own_calls(choice: str, sees: bool) -> None:
     # A message that is no call is a milestone too; the last words are not.
     assert episode.state["process"] == ["[turn_on_wifi()]", "What next?"]
     assert episode.state["user"] is None
-
-
-def test_upstream_api_models_get_the_chinese_prompt() -> None:
-    benchmark = bench(protocol="official", upstream_agent="api")
-    agent = Scripted("finish conversation")
-    play(benchmark, entry(benchmark, "multi_step", 0), agent)
-    assert agent.seen[0][0]["content"].startswith("你是独自用API调用完成任务的agent")
-    benchmark = bench(protocol="fixed", upstream_agent="api")
-    agent = Scripted("finish conversation")
-    play(benchmark, entry(benchmark, "multi_step", 0), agent)
-    assert agent.seen[0][0]["content"].startswith("You are the agent that completes a task alone")
 
 
 def test_a_first_goodbye_does_not_end_an_official_episode() -> None:
@@ -404,14 +395,14 @@ def answers_to(batch: str, category: str, number: int, **options: Any) -> Any:
 
 def test_answers_of_an_official_batch_show_its_end() -> None:
     batch = "[ONE, view_logged_in_users(), TWO]"
-    official = answers_to(batch, "multi_step", 0, protocol="official", sandbox="official")
+    official = answers_to(batch, "multi_step", 0, protocol="official")
     assert len(official["observations"][1]["logged_in_users"]) == 2
-    fixed = answers_to(batch, "multi_step", 0, protocol="fixed", sandbox="official")
+    fixed = answers_to(batch, "multi_step", 0, protocol="fixed")
     assert len(fixed["observations"][1]["logged_in_users"]) == 1
 
 
 def test_a_dotted_name_is_looked_up_by_its_last_part() -> None:
-    official = {"protocol": "official", "sandbox": "official"}
+    official = {"protocol": "official"}
     unknown = "[login_device(), foo.bar(), turn_on_wifi()]"
     found = answers_to(unknown, "multi_turn", 0, **official)
     assert found["errors"] == ["", "unknown_tool", ""]

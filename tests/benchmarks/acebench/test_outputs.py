@@ -256,8 +256,6 @@ def test_agent_rows_in_json_lines(data: Path, tmp_path: Path) -> None:
         ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
         ({"language": "fr"}, "unknown language: 'fr'"),
         ({"sample": 1.0}, '"sample" is 1.0'),
-        ({"sample": True}, '"sample" is True'),
-        ({"sample": None}, '"sample" is None'),
         ({"output": ["a"]}, "the output is ['a'], not a text or null"),
     ],
 )
@@ -273,11 +271,9 @@ def test_bad_values_are_refused_by_file_and_line(
     ("line", "message"),
     [
         ("{not json", "not valid JSON"),
-        ("[]", "holds a list"),
         ("", "the line is blank"),
         ("[" * 200_000, "nested too deeply"),
         ('{"language": "en", "category": "normal_preference", "id": "normal_preference_1"}', "out"),
-        ('{"sample": 1' + "0" * 5000 + "}", "not valid JSON"),
     ],
 )
 def test_bad_lines_are_refused_by_file_and_line(

@@ -1,16 +1,18 @@
-"""Agent episodes: upstream's loops over an open sandbox, what they say and run, what is stored."""
+"""Agent episodes: upstream's loops over an open sandbox, what is stored of them and read back."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal
 
-from ace_ray.benchmarks.acebench.episode.calls import AgentCall, agent_calls
+from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls
 from ace_ray.benchmarks.acebench.native import answer_text, arguments_of
 from ace_ray.benchmarks.acebench.prompts import AgentTexts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
+from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 from ace_ray.sandbox.protocol import Session
 
@@ -51,17 +53,18 @@ class Rollout:
     def classes(self) -> list[str]:
         return list(self.entry.data["involved_classes"])
 
-    async def ask_agent(self, history: str, language: str) -> tuple[str, list[AgentCall] | None]:
+    async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
         """The candidate's message, and the calls in it; None when it is none.
 
-        ``history`` is the transcript as a prompt shows it, ``language`` that of the prompt. With
-        native tool calling the model sees the stored messages instead.
+        ``history`` is the transcript as a prompt shows it. With native tool calling the model sees
+        the stored messages instead.
         """
         if self.tools is None:
-            sent = self._prompt(history, language)
+            sent = self._prompt(history)
             self._open(sent[0])
         else:
-            self._open(self.texts.native(language, self.entry.category, self.classes))
+            entry = self.entry
+            self._open(self.texts.native(entry.language, entry.category, self.classes))
             replay = self.context.replay_reasoning
             sent = as_sent(self.episode.messages, arguments_of, reasoning=replay)
         completion = await self.context.ask(sent, tools=self.tools)
@@ -97,8 +100,8 @@ class Rollout:
         # The user may have spoken before the agent was asked.
         self.episode.messages.insert(0, dict(system))
 
-    def _prompt(self, history: str, language: str) -> list[dict[str, str]]:
-        functions = self.entry.data["function"]
+    def _prompt(self, history: str) -> list[dict[str, str]]:
+        language, functions = self.entry.language, self.entry.data["function"]
         if self._turns:
             return self.texts.turn(language, self.classes, functions, history)
         return self.texts.step(language, functions, history)
@@ -237,18 +240,6 @@ class Rollout:
         }
 
 
-def texts_without_calls(steps: Any) -> list[str]:
-    """The agent's messages of a stored transcript that went to execution as no calls."""
-    if not isinstance(steps, list):
-        return []
-    mappings = [step for step in steps if isinstance(step, Mapping)]
-    return [
-        str(step.get("text", ""))
-        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
-        if step.get("speaker") == "agent" and not following.get("calls")
-    ]
-
-
 _LABELS = {"user": "user:", "agent": "agent:", "execution": "execution:"}
 
 
@@ -259,15 +250,13 @@ async def run_agent(
     *,
     protocol: Protocol,
     max_messages: int,
-    step_language: str | None,
     tools: list[dict[str, Any]] | None,
 ) -> Episode:
     """The episode of an agent entry.
 
-    ``tools`` are the functions for native tool calling, None in prompt mode.
-    ``step_language`` is the language of the prompt of agent_multi_step; None: the entry's. An
-    episode that is truncated (by its deadline, the context or the message limit) keeps what it has
-    reached. Raises `RowError` when it could not be had: the simulator or the sandbox is gone.
+    ``tools`` are the functions for native tool calling, None in prompt mode. An episode that is
+    truncated (by its deadline, the context or the message limit) keeps what it has reached. Raises
+    `RowError` when it could not be had: the simulator or the sandbox is gone.
     """
     async with context.sandbox() as session:
         before = await session.state()
@@ -276,7 +265,7 @@ async def run_agent(
             if entry.category == "agent_multi_turn":
                 ended = await _multi_turn(rollout)
             else:
-                ended = await _multi_step(rollout, step_language or entry.language)
+                ended = await _multi_step(rollout)
         except Truncated as truncated:
             ended = truncated.reason
         end = await session.state()
@@ -284,16 +273,15 @@ async def run_agent(
     return context.episode
 
 
-async def _multi_step(rollout: Rollout, language: str) -> str:
+async def _multi_step(rollout: Rollout) -> str:
     """The agent works alone, every message of it goes to execution; why it ended: "finished" or
     "max_messages".
 
-    ``language`` is that of the agent's prompt. Under ``official`` the agent never sees its own
-    messages. Raises `Truncated`.
+    Under ``official`` the agent never sees its own messages. Raises `Truncated`.
     """
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
-        text, calls = await rollout.ask_agent(history, language)
+        text, calls = await rollout.ask_agent(history)
         if not rollout.official:
             history += f"agent:{text}\n"
         # A call is a call under "fixed", whatever else the message says.
@@ -332,7 +320,7 @@ async def _multi_turn(rollout: Rollout) -> str:
             speaker, message = "user", await user.reply(message)
         else:
             speaker = "agent"
-            message, calls = await rollout.ask_agent(history, rollout.entry.language)
+            message, calls = await rollout.ask_agent(history)
             if calls is not None and not rollout.official:
                 continue  # a call is a call, whatever else the message says
         if rollout.finished(index, message):
@@ -364,3 +352,66 @@ class _User:
                 break
         self._messages.append({"role": "user", "content": message})
         return await self.begin()
+
+
+def texts_without_calls(steps: Any) -> list[str]:
+    """The agent's messages of a stored transcript that went to execution as no calls."""
+    if not isinstance(steps, list):
+        return []
+    mappings = [step for step in steps if isinstance(step, Mapping)]
+    return [
+        str(step.get("text", ""))
+        for step, following in zip(mappings, [*mappings[1:], {}], strict=True)
+        if step.get("speaker") == "agent" and not following.get("calls")
+    ]
+
+
+_ROLES = {"user": "user", "agent": "assistant", "execution": "tool"}
+_FACTS = ("finish_reason", "prompt_tokens", "completion_tokens", "seconds", "model")
+_MOST_SECONDS = 1e9
+
+
+def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+    """The steps of an agent row; of any other row its messages."""
+    stored = state.get("steps") if isinstance(state, Mapping) else None
+    spoken = [one for one in stored if isinstance(one, Mapping)] if isinstance(stored, list) else []
+    if not spoken:
+        return of_messages(messages)
+    # What was sent before anybody spoke: in agent_multi_step the task, too.
+    opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
+    steps = of_messages(list(takewhile(lambda one: one.get("role") in opening, messages)))
+    for one in spoken:
+        role = _ROLES.get(text_of(one.get("speaker")), "tool")
+        if role == "tool" and one.get("calls") and steps and steps[-1].role == "assistant":
+            steps[-1].calls += _calls(one)
+            continue
+        step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
+        step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
+        if not _is_duration(step.facts.get("seconds", 0)):
+            del step.facts["seconds"]
+        steps.append(step)
+    return steps
+
+
+def _is_duration(value: Any) -> bool:
+    """Return whether ``value`` is a number of seconds: anybody may have stored NaN or 10**400."""
+    return isinstance(value, int | float) and 0 <= value <= _MOST_SECONDS
+
+
+def _calls(execution: Mapping[str, Any]) -> list[Call]:
+    """Calls that come after the end of a batch have neither observation nor error."""
+    observations, errors = (
+        value if isinstance(value := execution.get(name), list) else []
+        for name in ("observations", "errors")
+    )
+    calls = execution["calls"] if isinstance(execution["calls"], list) else []
+    return [
+        Call(
+            text_of(call.get("name")),
+            text_of(call.get("arguments")),
+            text_of(observations[place]) if place < len(observations) else None,
+            text_of(errors[place]) if place < len(errors) else "",
+        )
+        for place, call in enumerate(calls)
+        if isinstance(call, Mapping)
+    ]

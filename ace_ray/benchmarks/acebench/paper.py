@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, NORMAL, agent_task
-from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
-from ace_ray.benchmarks.acebench.score.tables import (
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.tables import (
     aggregate,
     category,
     judged,

@@ -1,40 +1,9 @@
 """The summary of a run: accuracies, aggregates, error types and totals, for both rule sets.
 
-Keys (``docs/results.md`` explains them)::
-
-    languages        {"en": BLOCK, ...}, the languages that rows came in
-    combined         BLOCK over all of them
-    complete         whether every category has no more unscored rows than allowed
-    incomplete       one line per category that has more: what and how many
-    max_unscored     the allowed share of unscored rows of a category
-
-    BLOCK
-      counts         {"declared", "scored", "unscored", "status": {status: rows}}
-      totals         {"prompt_tokens", "completion_tokens", "generation_s"}
-      categories     {category: counts + {"official": STATS, "strict": STATS}}, multi-turn also
-                     "dialogues": dialogues times samples, judged or not
-      rules          {"official": AGGREGATES, "strict": AGGREGATES}
-    STATS
-      accuracy       share of valid rows among the scored; multi-turn: of dialogues with all turns
-                     valid among those with all turns scored; null when there are none
-      interval, n    Wilson 95 % [low, high], over n entries (dialogues); null when n is 0
-      turn_accuracy, turn_interval, turns     multi-turn only: share of valid rows, over turns
-      process_accuracy, process_interval      multi-turn: mean fraction of valid turns per
-                     dialogue; agent: mean of the rows' process accuracies
-      samples        only with several: {"min", "max", "mean", "pass_at_k": {"1": ...},
-                     "pass_hat_k": {"1": ...}, and of both "..._intervals": {"1": [low, high]}}, per
-                     entry (dialogue)
-      errors         {error type: {"count", "share"}}, share of the invalid rows
-    AGGREGATES
-      workbook       {name: CELL}: the official workbook's columns, its rounding and weights
-      paper          {name: CELL}: the paper's Table 2 columns, unrounded; overall with square-root
-                     weights and the "counts" they come from
-      errors         as in STATS, all categories together
-    CELL             {"value", "interval", "column", "missing": categories}; value null if any miss,
-                     and then "partial": {"value", "interval"} is the mean of what is there, or null
-
-Accuracies are shares in 0..1. In ``combined``, categories pool the languages' rows, aggregates are
-the mean of the languages' aggregates (as in Table 2), and ``missing`` reads ``language/category``.
+Its keys are in docs/results.md. A block of each language, and one of them combined, holds counts,
+the categories and the rule sets' aggregates; combined, categories pool the languages' rows,
+aggregates are the mean of the languages' aggregates (as in the paper's Table 2), and ``missing``
+reads ``language/category``.
 
 The official workbook and the paper both average categories without weights; they differ in rounding
 and in the overall number. A group of which a category is missing has no value: a mean that counts
@@ -45,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import sqrt
 from operator import add
@@ -237,22 +206,6 @@ def _cell(
     value: float | None, interval: list[float] | None, column: str, missing: list[str]
 ) -> dict[str, Any]:
     return {"value": value, "interval": interval, "column": column, "missing": missing}
-
-
-@dataclass(slots=True)
-class SummaryRow:
-    """A `ScoredRow` with what it cost."""
-
-    language: str
-    category: str
-    id: str
-    group: str
-    sample: int
-    status: str
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    generation_s: float = 0.0
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
-from ace_ray.benchmarks.acebench.score.summary import GROUPS, PAPER_COLUMNS
+from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
+from ace_ray.benchmarks.statistics import estimate, percent
 from ace_ray.records import canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
@@ -24,7 +25,7 @@ _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
     """Lines of `HEADER` cells per language, and combined when there are several.
 
-    Accuracies read ``84.0 % [71.5, 91.7]``; what is not available reads ``-``. Agent categories
+    Accuracies read ``84.0 % [71.5, 91.7]``; what is not available ``N/A``. Agent categories
     have a line for end-to-end and one for process accuracy. Aggregates show the workbook's value of
     each rule set, of agents end-to-end.
     """
@@ -39,31 +40,24 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     for category, stats in block["categories"].items():
         official, strict = stats["official"], stats["strict"]
         group = next(name for name in _TOP if category in GROUPS[name])
-        cells = [_cell(result["accuracy"], result["interval"]) for result in (official, strict)]
+        cells = [percent(result["accuracy"], result["interval"]) for result in (official, strict)]
         lines.append([language, group, category, str(official["n"]), *cells])
         if category in AGENT and "process_accuracy" in official:
             cells = [
-                _cell(f["process_accuracy"], f["process_interval"]) for f in (official, strict)
+                percent(f["process_accuracy"], f["process_interval"]) for f in (official, strict)
             ]
             lines.append([language, group, f"{category} (process)", str(official["n"]), *cells])
     for name in _NAMED:
         scores = [block["rules"][rule]["workbook"][name] for rule in ("official", "strict")]
         if any(score["value"] is not None for score in scores) or name == "overall":
             lines.append(
-                [language, name, "", "", *(_cell(c["value"], c["interval"]) for c in scores)]
+                [language, name, "", "", *(percent(c["value"], c["interval"]) for c in scores)]
             )
     return lines
 
 
-def _cell(value: float | None, interval: list[float] | None) -> str:
-    if value is None or interval is None:
-        return "-"
-    low, high = interval
-    return f"{100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
-
-
 Block = Mapping[str, Any]
-"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.score.summary`)."""
+"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.summary`)."""
 
 STANDARD = "standard"
 
@@ -76,11 +70,11 @@ def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> E
     if block is None or (name == "overall" and not run.headline):
         return None
     cell = block["rules"][rules]["paper"].get(name)  # none at all where no row has come yet
-    if cell is None or cell["value"] is None:
+    if cell is None or cell["value"] is None:  # of a group that lacks a category
         return None
     groups = _TOP if name == "overall" else (name,)
     n = sum(block["categories"][c][rules]["n"] for group in groups for c in GROUPS[group])
-    return _estimate(cell["value"], cell["interval"], n)
+    return estimate({"accuracy": cell["value"], "interval": cell["interval"], "n": n})
 
 
 def category(
@@ -90,9 +84,11 @@ def category(
     summary = judged(run, block, name)
     if summary is None:
         return None
-    stats, kind = summary[rules], "process_" if process else ""
-    value = stats.get("process_accuracy" if process else "accuracy")
-    return None if value is None else _estimate(value, stats[f"{kind}interval"], stats["n"])
+    stats = summary[rules]
+    if process:
+        accuracy, interval = stats.get("process_accuracy"), stats.get("process_interval")
+        stats = {"accuracy": accuracy, "interval": interval, "n": stats["n"]}
+    return estimate(stats)
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
@@ -131,11 +127,6 @@ def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) ->
         for language in LANGUAGES
     }
     return notes + [f"{lang} only: {', '.join(labels)}" for lang, labels in alone.items() if labels]
-
-
-def _estimate(value: float, interval: Sequence[float], n: int) -> Estimate:
-    low, high = interval
-    return Estimate(value, (low, high), n)
 
 
 _SPECIAL = {

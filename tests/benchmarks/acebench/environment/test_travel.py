@@ -16,7 +16,6 @@ from tests.benchmarks.acebench.environment.mini_environments import (
 )
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
-BEHAVIOURS = pytest.mark.parametrize("behaviour", ["official", "fixed"])
 T = "Travel"
 CABINS = {"en": ("Economy Class", "Business Class"), "zh": ("经济舱", "商务舱")}
 NORA: dict[str, Any] = {"user_id": "user1", "password": "pear11"}
@@ -29,11 +28,10 @@ def error(language: str, method: str, number: int) -> dict[str, Any]:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_flights_by_origin_and_destination(language: str, behaviour: str) -> None:
+def test_flights_by_origin_and_destination(language: str) -> None:
     flights = initial(language, T, "flights")
     a, b, c = flights[0]["origin"], flights[0]["destination"], flights[2]["destination"]
-    environment = start(T, language, behaviour, {})
+    environment = start(T, language, {})
     cases: list[tuple[dict[str, Any], list[Any]]] = [
         ({}, flights),
         ({"origin": a}, flights[:2]),
@@ -49,9 +47,8 @@ def test_flights_by_origin_and_destination(language: str, behaviour: str) -> Non
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_user_details_need_the_password_and_hide_it(language: str, behaviour: str) -> None:
-    environment = start(T, language, behaviour, {})
+def test_user_details_need_the_password_and_hide_it(language: str) -> None:
+    environment = start(T, language, {})
     profile = initial(language, T, "users")["user1"]
     del profile["password"]
     assert answer(environment, "get_user_details", **NORA) == profile
@@ -62,9 +59,8 @@ def test_user_details_need_the_password_and_hide_it(language: str, behaviour: st
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_reservation_details(language: str, behaviour: str) -> None:
-    environment = start(T, language, behaviour, {})
+def test_reservation_details(language: str) -> None:
+    environment = start(T, language, {})
     flight = initial(language, T, "flights")[0]
     listed = str([{**initial(language, T, "reservations")[0], "flight_info": flight}])
     tool = "get_reservation_details"
@@ -76,17 +72,16 @@ def test_reservation_details(language: str, behaviour: str) -> None:
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_transfers_wait_for_the_first_leg(language: str, behaviour: str) -> None:
+def test_transfers_wait_for_the_first_leg(language: str) -> None:
     flights = initial(language, T, "flights")
     a, b, c = flights[0]["origin"], flights[0]["destination"], flights[2]["destination"]
     cities = {"origin_city": a, "transfer_city": b, "destination_city": c}
-    environment = start(T, language, behaviour, {})
+    environment = start(T, language, {})
     pairs = [{"first_leg": first, "second_leg": flights[2]} for first in flights[:2]]
     assert answer(environment, "find_transfer_flights", **cities) == str(pairs)
     flights[0]["arrival_time"] = flights[2]["depart_time"]
     flights[1]["status"] = "cancelled"
-    late = start(T, language, behaviour, {}, changes={"flights": flights})
+    late = start(T, language, {}, changes={"flights": flights})
     none = said(language, T, "find_transfer_flights", 0)
     assert answer(late, "find_transfer_flights", **cities) == none
 
@@ -98,12 +93,11 @@ def booking(language: str, **changes: Any) -> dict[str, Any]:
 
 
 @LANGUAGES
-@BEHAVIOURS
 @pytest.mark.parametrize(
     ("bags", "cabin", "cost"), [(0, 0, 260), (2, 0, 260), (4, 0, 360), (3, 1, 700), (5, 1, 800)]
 )
-def test_booking(language: str, behaviour: str, bags: int, cabin: int, cost: int) -> None:
-    environment = start(T, language, behaviour, {})
+def test_booking(language: str, bags: int, cabin: int, cost: int) -> None:
+    environment = start(T, language, {})
     call = booking(language, cabin=CABINS[language][cabin], baggage_count=bags)
     assert answer(environment, "reserve_flight", **call) == said(
         language, T, "reserve_flight", 1, reservation_id="res_2", total_cost=cost
@@ -123,9 +117,8 @@ def test_booking(language: str, behaviour: str, bags: int, cabin: int, cost: int
 
 
 @LANGUAGES
-@BEHAVIOURS
-def test_bookings_that_cannot_be_paid(language: str, behaviour: str) -> None:
-    environment = start(T, language, behaviour, {})
+def test_bookings_that_cannot_be_paid(language: str) -> None:
+    environment = start(T, language, {})
     before = environment.state()
     cases = (("cash", 0, 2), ("bank", 1, 3), ("card", 0, 5))
     for method, cabin, number in cases:
@@ -142,11 +135,10 @@ def test_bookings_that_cannot_be_paid(language: str, behaviour: str) -> None:
     assert environment.state() == before
 
 
-@BEHAVIOURS
-def test_a_booking_may_take_the_whole_balance(behaviour: str) -> None:
+def test_a_booking_may_take_the_whole_balance() -> None:
     users = initial("en", T, "users")
     users["user2"]["bank_balance"] = 260.0
-    environment = start(T, "en", behaviour, {}, changes={"users": users})
+    environment = start(T, "en", {}, changes={"users": users})
     assert "res_2" in answer(environment, "reserve_flight", **booking("en"))
     assert part(environment, T)["users"]["user2"]["bank_balance"] == 0
 
@@ -298,11 +290,10 @@ def test_the_official_clock(
     assert part(environment, T)["users"]["user1"]["cash_balance"] == cash
 
 
-@BEHAVIOURS
-def test_a_reservation_of_a_flight_that_is_not_there(behaviour: str) -> None:
+def test_a_reservation_of_a_flight_that_is_not_there() -> None:
     reservations = initial("en", T, "reservations")
     reservations[0]["flight_no"] = "QX999"
-    environment = start(T, "en", behaviour, {}, changes={"reservations": reservations})
+    environment = start(T, "en", {}, changes={"reservations": reservations})
     before = environment.state()
     assert answer(environment, "modify_flight", **RES_1) == said("en", T, "modify_flight", 5)
     reply = answer(environment, "cancel_reservation", **RES_1, reason="x")

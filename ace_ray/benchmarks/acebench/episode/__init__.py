@@ -1,1 +1,0 @@
-"""Agent episodes: how one runs, and how its messages become calls."""

@@ -1,1 +1,0 @@
-"""Outputs made elsewhere, a run's summary, and its tables and figures."""
