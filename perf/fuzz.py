@@ -200,9 +200,8 @@ def readers(bfcl: str) -> tuple[dict[str, Callable[[str, int], Any]], list[str]]
                 agent_calls(text, loop=loop, protocol=protocol)
 
     def chains(text: str, number: int) -> None:
-        for rules in ("official", "fixed"):
-            for call in read_react(text, rules)[1]:
-                read_finish(call.arguments, OWN)
+        for call in read_react(text)[1]:
+            read_finish(call.arguments, OWN)
         read_finish(text, OWN)
 
     def api_answers(text: str, number: int) -> None:

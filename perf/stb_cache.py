@@ -3,8 +3,8 @@
     python perf/stb_cache.py [--apis 200] [--answers 50] [--seconds 3] [--floor 2000]
 
 The owner is asked as an actor would ask it, by names and the JSON text of arguments, half of the
-answers being upstream's and half our own; its client's part is there too (`CacheClient`, in the
-same process). In the same run, in turns: a plain dict lookup with ``json.loads`` of the answer.
+answers being imported and half our own; its client's part is there too (`CacheClient`, in the same
+process). In the same run, in turns: a plain dict lookup with ``json.loads`` of the answer.
 Exit code 1 below the floor.
 """
 
@@ -23,15 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    CacheClient,
-    CacheFolder,
-    CacheService,
-    local,
-)
-from ace_ray.benchmarks.stabletoolbench.apis.cache_file import recorded_file, write_cache_file
-from ace_ray.benchmarks.stabletoolbench.apis.values import canonical_key
+from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, api_key
+from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
 from ace_ray.benchmarks.stabletoolbench.tools import Api
+from ace_ray.records import canonical_json
 
 IN_FLIGHT = 256
 ROUNDS = 5
@@ -51,8 +46,6 @@ def api(number: int) -> Api:
         parameters={},
         api_description="",
         tool_description="",
-        method="GET",
-        url="",
         required=[],
         optional=[],
         template=None,
@@ -64,25 +57,26 @@ def fill(folder: Path, apis: int, answers: int) -> tuple[list[Asked], dict[tuple
     draw = random.Random(0)
     asked: list[Asked] = []
     plain: dict[tuple[str, str], str] = {}
+    ours = AnswerCache(str(folder), "readwrite")
     for number in range(apis):
-        names = ("Data", "bench", f"api_{number}")
+        one = api(number)
         theirs: dict[str, Any] = {}
-        ours: dict[str, str] = {}
         for index in range(answers):
             arguments = {"query": f"text {index}", "page": index, "exact": None}
             rows = [{"id": draw.randrange(10**6), "name": "x" * draw.randrange(60)}] * 12
             answer = {"error": "", "response": {"page": index, "rows": rows}}
-            text = json.dumps({**answer, "origin": "simulator", "by": ""}, separators=(",", ":"))
-            plain[names[2], canonical_key(arguments)] = text
-            asked.append((api(number), arguments))
+            text = json.dumps(answer, separators=(",", ":"))
+            plain[one.std_api, canonical_json(arguments)] = text
+            asked.append((one, arguments))
             if index % 2:
                 theirs[str(arguments)] = answer
             else:
-                ours[canonical_key(arguments)] = text
-        place = folder / (recorded_file(names) or "")
+                ours.call("put", api_key(one), json.dumps(arguments), "", text, 0)
+        place = folder / "json" / "Data" / "bench" / f"{one.std_api}.json"
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(json.dumps(theirs))
-        write_cache_file(folder, names, ours)
+    ours.close()
+    import_answers(folder / "json", folder)
     draw.shuffle(asked)
     return asked, plain
 
@@ -114,7 +108,7 @@ async def actor_rate(place: str, asked: Sequence[Asked], seconds: float) -> floa
 
     ray.init("local", num_cpus=2, include_dashboard=False)
     try:
-        owner = ray.remote(ServiceActor).remote(partial(CacheService, place, "read"))
+        owner = ray.remote(ServiceActor).remote(partial(AnswerCache, place, "read"))
         client = CacheClient(RunningService(owner), writes=False)
         await asyncio.gather(*(client.get(*item) for item in asked[:IN_FLIGHT]))
         done, started = 0, time.perf_counter()
@@ -143,35 +137,30 @@ def main() -> int:
             found = asyncio.run(actor_rate(place, asked, options.seconds))
             print(f"through one actor: {found:,.0f} answers/s (floor {options.floor:,})")
             return 0 if found >= options.floor else 1
-        owner = CacheFolder(place, "read")
-        client = CacheClient(local(owner), writes=False)
+        owner = AnswerCache(place, "read")
+
+        async def service(method: str, *values: Any) -> Any:
+            return owner.call(method, *values)
+
+        client = CacheClient(service, writes=False)
         texts = {id(item): json.dumps(item[1]) for item in asked}
 
         def get(item: Asked) -> object:
-            return owner.get(
-                item[0].std_category, item[0].std_tool, item[0].std_api, texts[id(item)]
-            )
+            return owner.call("get", api_key(item[0]), texts[id(item)], "")
 
         def look_up(item: Asked) -> object:
-            return json.loads(plain[item[0].std_api, canonical_key(item[1])])
+            return json.loads(plain[item[0].std_api, canonical_json(item[1])])
 
-        started = time.process_time()
-        for item in asked:
-            get(item)
-        first = len(asked) / (time.process_time() - started)
+        assert all(map(get, asked))
         owned, whole, looked_up = [], [], []
         for _ in range(ROUNDS):
             owned.append(rate(get, asked, options.seconds / ROUNDS))
             whole.append(asyncio.run(client_rate(client, asked, options.seconds / ROUNDS)))
             looked_up.append(rate(look_up, asked, options.seconds / ROUNDS))
-        stats = owner.stats()
-    assert not stats["misses"], stats
-    assert not stats["corrupt"], stats
     owner_rate, whole_rate, plain_rate = median(owned), median(whole), median(looked_up)
     size = sum(map(len, plain.values())) // len(plain)
     print(f"{len(asked):,} answers of {options.apis} APIs, {size:,} characters each")
     print(f"owner: {owner_rate:,.0f} answers/s on one core (floor {options.floor:,})")
-    print(f"  the first time, files read and parsed: {first:,.0f}/s")
     print(
         f"owner and client: {whole_rate:,.0f} answers/s, {whole_rate / plain_rate:.2f} of a dict"
         f" lookup with json.loads ({plain_rate:,.0f}/s)"
