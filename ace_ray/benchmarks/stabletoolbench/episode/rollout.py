@@ -74,8 +74,6 @@ def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | N
 
 UNKNOWN = 1
 """The status code of a function that does not exist."""
-FINISHED_ROUNDS = 2
-"""Rounds that a tree search marks as finished above an answer."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
@@ -213,8 +211,6 @@ class Rollout:
             if end.code == ANSWERED:
                 node.terminal = True
                 node.note["answer"] = end.answer
-                if self.settings.width:
-                    node.finish(FINISHED_ROUNDS)
         else:
             seen, node.code = await self._call(tree, node, call)
         node.pruned = node.code == GAVE_UP

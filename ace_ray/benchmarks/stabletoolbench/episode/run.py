@@ -10,7 +10,7 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Rollout
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
 from ace_ray.records import Entry
@@ -57,7 +57,6 @@ class Search:
 
     def __init__(self, rollout: Rollout) -> None:
         self._rollout = rollout
-        self._expanded = 0
         self._ended = "exhausted"
         self.gave_up: list[Node] = []
 
@@ -71,8 +70,6 @@ class Search:
     async def _visit(self, node: Node) -> int:
         """Explores below ``node``; how many nodes to go back from it."""
         rollout = self._rollout
-        node.expanded = self._expanded
-        self._expanded += 1
         if node.terminal:
             self._ended = "answered"
             return _STOP
@@ -129,26 +126,23 @@ class Search:
 class AgentRun:
     """What happened, as JSON values.
 
-    ``tries`` holds ``{"win", "nodes"}`` per attempt (a tree search has one): all nodes in order,
-    each ``{type, parent, depth, description, pruned, terminal, finished, expanded}`` with
-    ``observation``, ``code``, ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer``
-    where they have them; ``parent`` is an index, the root (index 0) has none.
+    ``tries`` holds ``{"nodes"}`` per attempt (a tree search has one): all nodes in order, each
+    ``{type, parent, depth, description, pruned, terminal}`` with ``observation``, ``code``,
+    ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer`` where they have them;
+    ``parent`` is an index, the root (index 0) has none.
     ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
     which upstream's judges are shown; None when the agent did not finish. A tree search without an
     answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
     and ``final`` only says so (``valid`` is false).
     ``messages`` is the chat of the chain that counts, of the last one where none does, in OpenAI's
-    form;
-    ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
+    form; ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
     "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
     does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
     deadline.
     """
 
     method: str
-    win: bool
     valid: bool
-    finish_type: str
     final: dict[str, str] | None
     ended: str
     query_count: int
@@ -188,32 +182,23 @@ async def run_agent(
 def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     chosen = _answered(rollout)
     answered = chosen is not None
-    finish_type = "give_answer" if answered else ""
     if chosen is None and gave_up:
         # Upstream draws one too; ours is the same whenever the entry is evaluated.
         chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
-        finish_type = "give_up"
     last = rollout.last
     return AgentRun(
         method=rollout.settings.method,
-        win=any(_wins(tree) for tree in rollout.trees),
         valid=chosen is not None,
-        finish_type=finish_type,
         final=_final(chosen, answered, ended),
         ended=ended,
         query_count=rollout.context.episode.model_calls,
         dropped_calls=rollout.dropped_calls,
-        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in rollout.trees],
+        tries=[{"nodes": tree.as_json()} for tree in rollout.trees],
         calls=rollout.calls,
         messages=(chosen or rollout.trees[-1].nodes[-1]).messages,
         output=last.text if last else "",
         finish_reason=last.finish_reason if last else "",
     )
-
-
-def _wins(tree: Tree) -> bool:
-    """Upstream's word for a chain that ends after an answer, even if a give-up followed."""
-    return any(node.terminal and not node.children for node in tree.nodes)
 
 
 def _answered(rollout: Rollout) -> Node | None:

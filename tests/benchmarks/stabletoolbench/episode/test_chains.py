@@ -38,12 +38,7 @@ def test_a_call_and_an_answer(play: Played) -> None:
     model = Scripted(say("I look.", (FIND, {"q": "rye"})), say("", answer("Rye.")))
     table = Table()
     run = play(model, caller=table)
-    assert (run.win, run.valid, run.ended, run.finish_type) == (
-        True,
-        True,
-        "answered",
-        "give_answer",
-    )
+    assert (run.valid, run.ended) == (True, "answered")
     assert run.final == {
         "return_type": "give_answer",
         "answer": "Rye.",
@@ -103,7 +98,7 @@ def test_suffixes_reach_functions(play: Played, called: str, reached: str | None
 
 def test_giving_up_ends_a_chain_without_an_answer(play: Played) -> None:
     run = play(Scripted(say("", GIVE_UP)))
-    assert (run.win, run.valid, run.ended) == (False, False, "gave_up")
+    assert (run.valid, run.ended) == (False, "gave_up")
     assert run.final == {"return_type": "give_up_and_restart", "answer": "", "raw": ""}
     assert run.tries[0]["nodes"][-1]["code"] == 4
     assert run.tries[0]["nodes"][-1]["pruned"]
@@ -113,7 +108,7 @@ def test_giving_up_ends_a_chain_without_an_answer(play: Played) -> None:
 def test_tries_go_on_until_one_answers(play: Played) -> None:
     model = Scripted(say("", GIVE_UP), say("", answer("second")), say("", answer("third")))
     run = play(model, method="CoT@3")
-    assert [attempt["win"] for attempt in run.tries] == [False, True]
+    assert len(run.tries) == 2
     assert run.final
     assert run.final["answer"] == "second"
     assert len(set(model.seeds)) == 2, "a repeated try must not draw the same tokens"
@@ -231,7 +226,7 @@ def test_the_deadline_cuts_an_episode_that_got_somewhere(play: Played) -> None:
         return False
 
     run = play(Tiring(say("a", (FIND, {}))), deadline_s=0.05, works=yes)
-    assert (run.ended, run.win, run.final, len(run.calls)) == ("deadline", False, None, 1)
+    assert (run.ended, run.valid, run.final, len(run.calls)) == ("deadline", False, None, 1)
     with pytest.raises(EpisodeStalled, match="engine"):
         play(Tiring(say("a", (FIND, {}))), deadline_s=0.05, works=no)
 
@@ -239,7 +234,7 @@ def test_the_deadline_cuts_an_episode_that_got_somewhere(play: Played) -> None:
 def test_a_full_context_ends_a_chain_but_not_the_tries(play: Played) -> None:
     full = PromptTooLong("too long")
     run = play(Scripted(say("", (FIND, {})), full))
-    assert (run.ended, run.win, len(run.calls)) == ("context", False, 1)
+    assert (run.ended, run.valid, len(run.calls)) == ("context", False, 1)
     run = play(Scripted(say("", (FIND, {})), full, say("", answer("x"))), method="CoT@2")
     assert run.ended == "answered"
     with pytest.raises(PromptTooLong):

@@ -39,12 +39,9 @@ def tree(run: AgentRun) -> list[tuple[int | None, str]]:
 
 def test_an_answer_ends_the_search(play: Played) -> None:
     run = play(Scripted(call(1), say("", answer("x")), call(9)), method=DFS)
-    assert (run.ended, run.win, run.finish_type, run.query_count) == (
-        *("answered", True, "give_answer", 2),
-    )
+    assert (run.ended, run.valid, run.query_count) == ("answered", True, 2)
     assert run.final
     assert run.final["answer"] == "x"
-    assert [node["expanded"] for node in run.tries[0]["nodes"]] == [0, 0, 1, 0, 2]
 
 
 def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
@@ -125,7 +122,7 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played)
         return play(Scripted(*script, say("", GIVE_UP)), method="DFS_woFilter_w2")
 
     run = once()
-    assert (run.win, run.valid, run.finish_type, run.ended) == (False, True, "give_up", "exhausted")
+    assert (run.valid, run.ended) == (True, "exhausted")
     assert run.final == {
         "return_type": "give_up_and_restart",
         "answer": "",
