@@ -126,7 +126,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "BFCL, Java's values": lambda text: [java_value(text, kind) for kind in JAVA],
     "BFCL, JavaScript's values": lambda text: [javascript_value(text, k) for k in JAVASCRIPT],
     "BFCL, a tool's call": lambda text: evaluate(f"f({text})", {}, lambda value: value),
-    "StableToolBench, ReAct": lambda text: read_react(text, "fixed"),
+    "StableToolBench, ReAct": lambda text: read_react(text),
     "StableToolBench, Finish": lambda text: read_finish(text, OWN),
     "StableToolBench, a simulator's": lambda text: read_answer(text, loose=True),
     "StableToolBench, a judge's": lambda text: (

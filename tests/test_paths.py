@@ -16,8 +16,8 @@ from ace_ray.models.sources import resolve
 from ace_ray.store import is_relative, open_store
 
 NO_PATHS = ["~nosuchuser", "~nosuchuser/x", "a" * 5000, "b/" * 3000, "a\0b", "~\0"]
-KEYS = ["data", "upstream", "reference", "recorded", "cache_folder", "tool_folder"]
-STABLE = {"data": "mini", "judge": "same", "apis": ["cache", "stub"]}
+KEYS = ["data", "upstream", "reference", "cache_folder", "tool_folder"]
+STABLE = {"data": "mini", "judge": "same", "apis": ["cache"]}
 ASKED: list[tuple[str, str, dict[str, Any]]] = [
     ("acebench", "data", {}),
     ("bfcl", "data", {}),

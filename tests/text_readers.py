@@ -16,7 +16,7 @@ from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable, read
 from ace_ray.benchmarks.bfcl.forms import Form
-from ace_ray.benchmarks.bfcl.gold import gold_episodes
+from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis import simulator, values
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
@@ -125,5 +125,5 @@ def checks_and_golds() -> tuple[dict[str, Reader], list[str]]:
 
 
 def bfcl_gold(entry: Entry) -> str:
-    pair = gold_episodes(entry, {}) if entry.gold else None
-    return pair[0].output if pair else ""
+    gold = gold_of(entry, {}) if entry.gold else None
+    return gold.right.output if gold else ""

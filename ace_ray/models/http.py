@@ -1,30 +1,21 @@
 """HTTP within bounds: of time, and of how much of an answer is read.
 
-`Http` asks services that a config names, `PublicHttp` hosts that a config allows, at public
-addresses only, and `endpoint` models.
+`Http` asks services that a config names, and `endpoint` models.
 """
 
 from __future__ import annotations
 
-import asyncio
-import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.request import getproxies, proxy_bypass
 
-from ace_ray.models.urls import HttpUrl, Refused, check_addresses, http_url, is_numeric
+from ace_ray.models.urls import HttpUrl, http_url
 
 if TYPE_CHECKING:
     import aiohttp
 
 CONNECT_S = 10.0
-MAX_REQUESTS = 16
-"""Of a `PublicHttp` at a time; the others wait their turn, which their deadline does not count."""
-Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""The IP addresses of a host."""
-Judge = Callable[[list[str]], list[str]]
-"""The addresses that may be connected to. Raises `Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +43,6 @@ class Transport(Protocol):
     async def fetch(self, request: HttpRequest) -> Reply: ...
 
 
-class TransportFailed(Exception):
-    """No reply. ``kind``: ``timeout``, ``too_large`` or ``failed``; no message has a secret."""
-
-    def __init__(self, kind: str, what: str) -> None:
-        super().__init__(what)
-        self.kind = kind
-
-
 class Client:
     """An HTTP session, opened by the first request. One per process and event loop; ``close`` it.
 
@@ -69,15 +52,13 @@ class Client:
 
     _session: aiohttp.ClientSession | None = None
 
-    async def _sent(
-        self, request: HttpRequest, *, proxy: str | None, connect_s: float = CONNECT_S
-    ) -> Reply:
+    async def _sent(self, request: HttpRequest, *, proxy: str | None) -> Reply:
         """The reply, its body cut at ``max_bytes``. Raises as aiohttp does."""
         import aiohttp
 
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=self._connector(),
+                connector=aiohttp.TCPConnector(limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )
@@ -88,7 +69,7 @@ class Client:
             params=request.params or None,
             data=request.body,
             headers=dict(request.headers),
-            timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=min(connect_s, total_s)),
+            timeout=aiohttp.ClientTimeout(total=total_s, sock_connect=min(CONNECT_S, total_s)),
             proxy=proxy,
             allow_redirects=False,
         ) as response:
@@ -99,11 +80,6 @@ class Client:
                     response.close()
                     break
             return Reply(response.status, response.headers, bytes(body[: request.max_bytes]))
-
-    def _connector(self) -> aiohttp.TCPConnector:
-        import aiohttp
-
-        return aiohttp.TCPConnector(limit=0)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -138,83 +114,3 @@ class Http(Client):
 def proxy_of(url: HttpUrl) -> str | None:
     """The proxy that the environment names for ``url``."""
     return None if proxy_bypass(url.host) else getproxies().get(url.scheme)
-
-
-async def look_up(host: str, port: int) -> list[str]:
-    """The host's addresses by the system's resolver. Raises `OSError`."""
-    loop = asyncio.get_running_loop()
-    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[4][0]) for address in addresses))
-
-
-class PublicHttp(Client):
-    """A `Transport` to public addresses: it resolves names itself, judges every address, connects
-    to those alone, and uses no proxy.
-
-    Args:
-        lookup: how names become addresses.
-        judge: which of them are connected to; replaced in tests, whose servers are local.
-    """
-
-    def __init__(self, lookup: Lookup = look_up, judge: Judge = check_addresses) -> None:
-        self._lookup, self._judge = lookup, judge
-        self._slots = asyncio.Semaphore(MAX_REQUESTS)
-
-    async def fetch(self, request: HttpRequest) -> Reply:
-        """The reply to ``request``. Raises `TransportFailed`, and `Refused` by the judge."""
-        import aiohttp
-        from yarl import URL
-
-        try:
-            url = http_url(request.url)
-        except ValueError as error:
-            raise Refused(str(error)) from None
-        if is_numeric(url.host):  # the client would connect without asking the resolver
-            self._judge([url.host])
-        try:
-            async with self._slots:
-                target = URL(str(url))
-                # The client's reading decides where the connection goes.
-                if (target.scheme, target.raw_host, target.port) != url.origin:
-                    raise Refused("its URL is read in two ways")
-                asked = replace(request, url=str(url), max_bytes=request.max_bytes + 1)
-                reply = await self._sent(asked, proxy=None, connect_s=request.timeout_s)
-        except TimeoutError:
-            raise TransportFailed("timeout", "no end in time") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            # Not the client's message: it can name the URL, and with it an argument.
-            raise TransportFailed("failed", f"no answer ({type(error).__name__})") from None
-        if reply.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise TransportFailed("failed", "an answer that is compressed without being asked to")
-        if len(reply.body) > request.max_bytes:
-            raise TransportFailed(
-                "too_large", f"an answer of more than {request.max_bytes:,} bytes"
-            )
-        return reply
-
-    def _connector(self) -> aiohttp.TCPConnector:
-        import aiohttp
-        from aiohttp.abc import AbstractResolver, ResolveResult
-
-        lookup, judge = self._lookup, self._judge
-
-        class Judged(AbstractResolver):
-            async def resolve(
-                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-            ) -> list[ResolveResult]:
-                return [
-                    ResolveResult(
-                        hostname=host,
-                        host=address,
-                        port=port,
-                        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-                        proto=0,
-                        flags=socket.AI_NUMERICHOST,
-                    )
-                    for address in judge(await lookup(host, port))
-                ]
-
-            async def close(self) -> None:
-                return
-
-        return aiohttp.TCPConnector(limit=0, resolver=Judged(), use_dns_cache=False)

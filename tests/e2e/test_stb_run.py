@@ -28,8 +28,8 @@ def script() -> dict[str, Any]:
         "Documentation:": '{"error": "", "response": {"found": 42}}',
         "DATA: ": '{"reason": "it says so", "status": "Solved"}',
     }
-    for entry in StableToolBench.from_options({"apis": ["stub"]}).entries():
-        name = apis_of(entry, "official")[0].name
+    for entry in StableToolBench.from_options({"apis": ["cache"]}).entries():
+        name = apis_of(entry)[0].name
         replies[entry.data["query"]] = f"Thought: I look.\nAction: {name}\nAction Input: {{}}"
     return {"default": FINISH, "replies": replies}
 

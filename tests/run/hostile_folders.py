@@ -279,8 +279,8 @@ def _all() -> Iterator[tuple[str, Mutation]]:
             f"run.json config.benchmarks.0.data: {kind}",
             _changed("run.json", "config.benchmarks.0.data", text),
         )
-        for key in ("data", "upstream", "reference", "recorded", "cache_folder", "tool_folder"):
-            section = {"name": "stabletoolbench", "data": "mini", "apis": ["stub"], key: text}
+        for key in ("data", "upstream", "reference", "cache_folder", "tool_folder"):
+            section = {"name": "stabletoolbench", "data": "mini", "apis": ["cache"], key: text}
             yield (
                 f"run.json stabletoolbench.{key}: {kind}",
                 _changed("run.json", "config.benchmarks.0", section),

@@ -23,29 +23,32 @@ from ace_ray.benchmarks.results import (
 )
 from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.stabletoolbench import judge
-from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names
+from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
-from ace_ray.benchmarks.stabletoolbench.data.loader import load, locate, present
-from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.converted import (
+    converted,
+    converted_json,
+    read_reference,
+)
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     initial_messages,
     offered,
     template_probe,
 )
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
+from ace_ray.benchmarks.stabletoolbench.judge import prompts as judge_prompts
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS, Settings
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
+from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.results.answers import converted_json, read_reference
-from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.result_json import Metadata, ResultRow, result_json
-from ace_ray.benchmarks.stabletoolbench.retrieval import ToolPool, parse_scope
-from ace_ray.benchmarks.stabletoolbench.score.outputs import read_outputs
-from ace_ray.benchmarks.stabletoolbench.score.summary import RATES, summarize
-from ace_ray.benchmarks.stabletoolbench.score.tables import (
-    LEVELS,
+from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
+from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, ResultRow, result_json
+from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
+from ace_ray.benchmarks.stabletoolbench.summary import RATES, summarize
+from ace_ray.benchmarks.stabletoolbench.tables import (
     categories,
     further_tables,
     notes,
@@ -54,8 +57,6 @@ from ace_ray.benchmarks.stabletoolbench.score.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
-from ace_ray.benchmarks.stabletoolbench.transcript import transcript
-from ace_ray.benchmarks.transcript import Step
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 from ace_ray.models.roles import Role, parse_role
@@ -63,6 +64,8 @@ from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
+MAX_TOOL_CHARS = 1_000_000
+"""Longest list of functions that a prompt may hold: about 250,000 tokens."""
 JUDGE_S = 240.0
 """Seconds that all of judging an answer may take beyond the episode's deadline; within its grace
 (``DEADLINE_GRACE_S``)."""
@@ -98,13 +101,11 @@ class StableToolBench(Benchmark):
         self._settings = Settings(
             method=options.method,
             form=options.mode,
-            rules=options.tools,
             max_steps=options.max_steps,
             max_queries=options.max_queries,
-            max_observation=options.max_observation,
             texts=read_texts(checkout) if checkout else OWN,
         )
-        self._judging = judge.official(checkout) if checkout else judge.own()
+        self._judging = judge_prompts.official(checkout) if checkout else judge_prompts.own()
         self._roles: dict[str, Role] = {}
         if self._sources.simulator is not None:
             self._roles["simulator"] = self._sources.simulator
@@ -124,54 +125,38 @@ class StableToolBench(Benchmark):
             self._reference = read_reference(_converted(options.reference), options.groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
-        self._pool: ToolPool | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        pool = self._pool if self._pool and self._pool.scope.kind != "query" else None
-        return super().__getstate__() | {"_pool": pool}
+        self._pool: list[Doc] | None = None
+        """The APIs of all groups; None where each query offers its own."""
 
     def entries(self) -> Sequence[Entry]:
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-        scope = parse_scope(options.tool_scope, f"{_WHERE}.tool_scope")
-        wanted = load(
-            self._folder,
-            groups=options.groups,
-            tools=tools,
-            without_apis=options.without_apis,
-            where=f"{_WHERE}.groups",
-        )
-        offering = wanted.entries
-        if scope.kind != "query":  # the pool holds the APIs of all groups that are there
-            offering = load(
-                self._folder,
-                groups=present(self._folder),
-                tools=tools,
-                without_apis=options.without_apis,
-            ).entries
-        self._pool = ToolPool(offering, scope, seed=options.tool_scope_seed)
-        self._pool.require_fits(options.max_tool_chars, options.tools, self._settings.texts)
+        wanted = load(self._folder, groups=options.groups, tools=tools, where=f"{_WHERE}.groups")
+        if options.tool_scope == "all":
+            every = load(self._folder, groups=present(self._folder), tools=tools).entries
+            self._pool = _pool(every)
+            self._require_fits(wanted.entries)
         self._warnings = list(dict.fromkeys(wanted.warnings))
         self._lacking = wanted.lacking
         return wanted.entries
 
     def identity(self) -> Mapping[str, Any]:
         options, entries = self._options, self.dataset()
-        assert self._pool is not None  # made with the entries
         identity: dict[str, Any] = {
             "data_sha256": data_hash(entries),
             "prompts": self._settings.texts.source,
             "prompts_sha256": self._settings.texts.sha256(),
             "episodes": {
                 **self._settings.identity(),
-                **self._pool.identity(),
-                **self._sources.identity(self._names),
+                "tool_scope": options.tool_scope,
+                **({"pool_sha256": digest(self._pool)} if self._pool else {}),
+                **self._sources.identity(self._api_keys),
             },
         }
         if "judge" in self._roles:
             identity["episodes"]["judge"] = {
-                **judge.protocol(),
+                **asking.protocol(),
                 **self._judging.identity(),
                 "votes": options.votes,
                 "fac": options.fac,
@@ -212,7 +197,7 @@ class StableToolBench(Benchmark):
 
     def role_sampling(self, role: str) -> Sampling:
         if role != "simulator":
-            return judge.SAMPLING
+            return asking.SAMPLING
         return simulator_sampling(self._roles["simulator"])
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
@@ -220,25 +205,25 @@ class StableToolBench(Benchmark):
         return [{"role": "system", "content": "x"}, *asked] if role == "simulator" else asked
 
     def service(self) -> Service | None:
-        return self._sources.service(self._names)
-
-    def lock_key(self) -> str:
-        return self._sources.lock_key()
+        return self._sources.service()
 
     def _apis(self, entry: Entry) -> list[Api]:
-        if self._pool is not None:
-            entry = replace(entry, data={**entry.data, "apis": self._pool.docs_of(entry)})
-        return apis_of(entry, self._settings.rules, self._settings.texts)
+        return apis_of(entry, self._settings.texts, docs=self._pool)
 
-    def _names(self) -> list[Names]:
-        """The APIs of the run, once each, as normalised."""
-        return list(
-            dict.fromkeys(
-                (api.std_category, api.std_tool, api.std_api)
-                for entry in self.dataset()
-                for api in self._apis(entry)
+    def _api_keys(self) -> Iterator[str]:
+        """The APIs that the run may ask."""
+        entries = self.dataset()
+        for entry in entries[:1] if self._pool else entries:  # all are offered the same
+            yield from map(api_key, self._apis(entry))
+
+    def _require_fits(self, entries: Sequence[Entry]) -> None:
+        chars = len(json.dumps(self.tools(entries[0]) or self.prompt(entries[0])))
+        if chars > MAX_TOOL_CHARS:
+            raise UserError(
+                f"the functions of all {len(self._pool or ()):,} APIs have {chars:,} characters",
+                where=f"{_WHERE}.tool_scope",
+                fix=f"no context holds more than {MAX_TOOL_CHARS:,}: write query",
             )
-        )
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
@@ -263,9 +248,8 @@ class StableToolBench(Benchmark):
             state["judge_attempt"] = context.attempt
             state["judged_s"] = round(time.perf_counter() - began, 4)
         episode = context.episode
-        episode.messages = messages or self.prompt(entry)
+        episode.messages = messages
         episode.output, episode.finish_reason = run.output, run.finish_reason
-        episode.generation_s = run.generation_s
         episode.state = state
         return episode
 
@@ -273,13 +257,13 @@ class StableToolBench(Benchmark):
         self, entry: Entry, context: EpisodeContext, answer: Mapping[str, Any]
     ) -> dict[str, Any]:
         options, alone = self._options, None
-        model = judge.retried(context.roles["judge"], context.attempt)
+        model = asking.retried(context.roles["judge"], context.attempt)
         if options.fac:
             drawn = model.sampling
-            own = drawn if _has_own_sampling(self._roles["judge"]) else judge.FAC_SAMPLING
+            own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
             most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
-        return await judge.judge_answer(
+        return await measures.judge_answer(
             model,
             entry.data["query"],
             answer,
@@ -306,10 +290,6 @@ class StableToolBench(Benchmark):
         return {"table": table(summary), "further_tables": further_tables(summary)}
 
     @classmethod
-    def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-        return transcript(messages, state)
-
-    @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
         return scores(summary, rules)
 
@@ -325,8 +305,7 @@ class StableToolBench(Benchmark):
         """Return the queries by group; only the groups that outputs answer are read."""
 
         def of(_: str, group: str) -> list[Entry]:
-            skips, where = self._options.without_apis, "the answers"
-            return load(self._folder, groups=[group], without_apis=skips, where=where).entries
+            return load(self._folder, groups=[group], where="the answers").entries
 
         searched = present(self._folder)
         return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
@@ -336,7 +315,7 @@ class StableToolBench(Benchmark):
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        from ace_ray.benchmarks.stabletoolbench.data.importer import import_queries
+        from ace_ray.benchmarks.stabletoolbench.queries import import_queries
 
         if path is None:
             return super().import_data(path, say)
@@ -391,7 +370,7 @@ class StableToolBench(Benchmark):
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
                 if state:
-                    tools = schemas(self._apis(entry), self._settings.rules, self._settings.texts)
+                    tools = schemas(self._apis(entry), self._settings.texts)
                     yield entry.id, {**state["answer"], "available_tools": tools}
 
         timing, groups = summary["timing"], self._options.groups
@@ -404,7 +383,7 @@ class StableToolBench(Benchmark):
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
             config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
-        yield metadata.path(), b"".join(result_json(metadata, answered))
+        yield metadata.path(), result_json(metadata, answered())
         for group in groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
@@ -417,6 +396,12 @@ class StableToolBench(Benchmark):
         return model_of(role)
 
 
+def _pool(entries: Sequence[Entry]) -> list[Doc]:
+    """All different APIs of these entries."""
+    docs = (doc for entry in entries for doc in entry.data["apis"])
+    return list({(doc["category"], doc["tool"], doc["api"]): doc for doc in docs}.values())
+
+
 def _has_own_sampling(role: Role) -> bool:
     return role != "same" and role.sampling is not None
 
@@ -425,7 +410,7 @@ def _fac_sampling(role: Role) -> dict[str, Any]:
     """What the config says of the judge's own sampling, else upstream's for FAC (JSON values)."""
     own = None if role == "same" else role.sampling
     if own is None:
-        return judge.FAC_SAMPLING.as_json()
+        return asking.FAC_SAMPLING.as_json()
     # What is left to the judge's model is in the identity of the role.
     return own.sampling().as_json() if own.is_complete else own.model_dump(mode="json")
 
@@ -435,7 +420,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
-        raise judge.JudgeError("the judge gave no verdict before the episode's deadline") from None
+        raise asking.JudgeError("the judge gave no verdict before the episode's deadline") from None
 
 
 def _converted(reference: str) -> Path:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ace_ray.benchmarks.stabletoolbench.converted import has_finish
 from ace_ray.benchmarks.stabletoolbench.judge.measures import (
     POINTS,
     UNANSWERED,
@@ -22,28 +23,21 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
     mean_points,
     unanswered,
 )
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.benchmarks.stabletoolbench.results.answers import has_finish
 from ace_ray.records import Entry, Verdict
 
-ORIGINS = ("recorded", "simulator", "other simulator", "real")
+ORIGINS = ("recorded", "simulator", "real")
 """Who first made an answer that came from the cache."""
-SOURCES = ("cache", "simulator", "real", "stub", "none")
+SOURCES = ("cache", "simulator", "real", "none")
 HALLUCINATED = 1
 """Upstream's status code of a call whose name no function has."""
 CALLS = "calls_"
 FROM = "from_"
 CACHED = "cached_"
 FAILED = "failed_"
-UNRECORDED = "unrecorded"
 SCHEMA_REFUSED = "schema_refused"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
-
-
-def of_apis(calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [call for call in calls if call["name"] != FINISH]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
@@ -59,13 +53,12 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``api_recall``; ``api_precision`` (of the APIs reached, those that are relevant; absent for
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
-    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any ``unrecorded``
-    (answered, but the cache could not keep it), ``schema_refused`` (the simulator was asked without
-    its schema) and ``failed_<kind>`` (no answer of an API, see
-    `Answered.failure`); ``calls_<n>`` is 1 for n calls.
+    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any
+    ``schema_refused`` (the simulator was asked without its schema) and ``failed_<kind>`` (no answer
+    of an API, see `Answered.failure`); ``calls_<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
-    reached, made = _reached(calls), of_apis(calls)
+    reached, made = _reached(calls), calls
     shares = {
         "api_recall": api_recall(relevant, calls),
         "exact_set": float(reached == wanted),
@@ -83,9 +76,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
-    for name in (UNRECORDED, SCHEMA_REFUSED):
-        if count := sum(bool(call.get(name)) for call in made):
-            shares[name] = count / len(made)
+    if count := sum(bool(call.get(SCHEMA_REFUSED)) for call in made):
+        shares[SCHEMA_REFUSED] = count / len(made)
     kinds = Counter(call["failure"] for call in made if call.get("failure"))
     shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
@@ -94,7 +86,7 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
 
 
 def _reached(calls: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    return {(call["tool"], call["api"]) for call in of_apis(calls) if not _hallucinated(call)}
+    return {(call["tool"], call["api"]) for call in calls if not _hallucinated(call)}
 
 
 def _hallucinated(call: Mapping[str, Any]) -> bool:
@@ -124,7 +116,7 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
 
     ``state`` is `Episode.state`: ``answer`` (a converted answer), ``calls``, ``votes`` of
     `judge_sopr`, ``fac`` of `judge_fac` and ``sowr`` of `judge_sowr`; the last three may be null.
-    Metrics: those of `scoring.calls.metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote_<n>``,
+    Metrics: those of `metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote_<n>``,
     ``fac``, and of SoWR ``win``, ``lose`` and ``tie``, each only where it was judged;
     ``sowr_missing`` where the reference has no answer (``sowr_missing`` of the state). ``sopr``
     differs between the rule sets, the others do not.

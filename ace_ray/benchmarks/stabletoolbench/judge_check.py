@@ -7,8 +7,8 @@ said.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,23 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.results import Score, ScoredRow
-from ace_ray.benchmarks.stabletoolbench import judge
-from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.benchmarks.stabletoolbench.results.answers import (
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.stabletoolbench.converted import (
     answer_json,
     called,
     is_answer,
     linked,
 )
-from ace_ray.benchmarks.statistics import pooled, sample_tables
-from ace_ray.benchmarks.tally import Tally, accuracies, counts
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    CUTS,
+    SAMPLING,
+    protocol,
+    retried,
+)
+from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
+from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
@@ -38,6 +43,7 @@ from ace_ray.stats import Z95, wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said_"
+NAME = "stabletoolbench_judge"
 
 
 class JudgeOptions(Section):
@@ -47,14 +53,17 @@ class JudgeOptions(Section):
     upstream: str | None = Field(None, description="a checkout: its judge's prompts")
     votes: int = Field(1, ge=1, le=32, description="of the judge on each answer")
     temperature: float = Field(
-        judge.SAMPLING.temperature, ge=0, le=2, description="of the judge, as in the runs it judges"
+        SAMPLING.temperature,
+        ge=0,
+        le=2,
+        description="of the judge, as in the runs it judges",
     )
 
 
 class JudgeCheck(Benchmark):
     """One entry a label; valid where most votes of the judge say the same."""
 
-    name = "stabletoolbench_judge"
+    name = NAME
     rule_sets = RULE_SETS
     Options = JudgeOptions
 
@@ -63,29 +72,16 @@ class JudgeCheck(Benchmark):
         self._options = options
         self._labels = read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
-        self._prompts = (
-            judge.official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else judge.own()
-        )
+        self._prompts = official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else own()
 
     def entries(self) -> Sequence[Entry]:
-        return [
-            Entry(
-                self.name,
-                label.label,
-                "en",
-                f"{number}-{label.query_id}",
-                {"query": label.query, "answer": label.answer_json},
-                label.label,
-                group=label.query_id,
-            )
-            for number, label in enumerate(self._labels)
-        ]
+        return self._labels
 
     def identity(self) -> Mapping[str, Any]:
         return {
             "labels_sha256": digest([entry.content_hash() for entry in self.dataset()]),
             "protocol": {
-                **judge.protocol(),
+                **protocol(),
                 "votes": self._options.votes,
                 **self._prompts.identity(),
                 "temperature": self._options.temperature,
@@ -102,22 +98,22 @@ class JudgeCheck(Benchmark):
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         final = json.loads(entry.data["answer"])["final_answer"]
-        text = self._prompts.of_answer(entry.data["query"], final, judge.CUTS[0])
+        text = self._prompts.of_answer(entry.data["query"], final, CUTS[0])
         return [{"role": "user", "content": text}]
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         episode, drawn = context.episode, self._sampling(context.candidate.sampling)
         model = replace(context.candidate, sampling=drawn, on_answer=episode.count)
         answer = json.loads(entry.data["answer"])
-        votes = await judge.judge_sopr(
-            judge.retried(model, context.attempt),
+        votes = await judge_sopr(
+            retried(model, context.attempt),
             entry.data["query"],
             answer,
             answer["final_answer"],
             self._options.votes,
             self._prompts,
         )
-        episode.messages, episode.output = self.prompt(entry), judge.majority(votes)
+        episode.messages, episode.output = self.prompt(entry), majority(votes)
         episode.state = {"votes": votes, "judge_attempt": context.attempt}
         return episode
 
@@ -125,7 +121,7 @@ class JudgeCheck(Benchmark):
         """As of a run's judge, and what the config says beside the temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
-        return replace(judge.SAMPLING, **{**changed, "temperature": self._options.temperature})
+        return replace(SAMPLING, **{**changed, "temperature": self._options.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         status = episode.output
@@ -138,37 +134,28 @@ class JudgeCheck(Benchmark):
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         labels: list[str] = []
         statuses: list[str | None] = []
-        tallies: dict[str, Tally] = {}
-        for row in rows:
-            tallies.setdefault(row.category, Tally(row.category, RULE_SETS)).add(row)
-            labels.append(row.category)
-            metrics = row.verdicts["strict"].metrics if row.verdicts else {}
-            stated = [name.removeprefix(_SAID) for name in metrics if name.startswith(_SAID)]
-            statuses.append(stated[0] if stated else None)
+
+        def noted() -> Iterator[ScoredRow]:
+            for row in rows:
+                labels.append(row.category)
+                stated = row.verdicts["strict"].metrics if row.verdicts else {}
+                said = (name.removeprefix(_SAID) for name in stated if name.startswith(_SAID))
+                statuses.append(next(said, None))
+                yield row
+
+        summary = self.statistics(noted(), max_unscored)
         measured = agreement(labels, statuses)
         lines = [
             [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]
             for label in STATUSES
         ]
-        categories = {
-            name: counts([tally]) | {rules: accuracies([tally], rules) for rules in RULE_SETS}
-            for name, tally in tallies.items()
-        }
-        summary: dict[str, Any] = {
-            "counts": counts(list(tallies.values())),
-            "categories": categories,
+        return {
+            **summary,
+            **self.tables(summary),
             "agreement": measured,
             "comparable": _sentence(measured),
             "table": {"header": ["people say", *STATUSES], "lines": lines},
         }
-        if further := sample_tables(categories, RULE_SETS):
-            summary["further_tables"] = further
-        return summary
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        """Return the share of answers on which the judge agrees with people."""
-        return [pooled(stats[rules] for stats in summary["categories"].values())]
 
 
 def _sentence(measured: Mapping[str, Any]) -> str:
@@ -190,19 +177,9 @@ MAX_LABELS = 100_000
 _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on each line'
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
-    """One answer and what people say of it; ``answer_json`` is the JSON text of
-    the ``answer`` of a converted answer."""
-
-    query_id: str
-    query: str
-    answer_json: str
-    label: str
-
-
-def read_labels(path: Path) -> list[Label]:
-    """The labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each.
+def read_labels(path: Path) -> list[Entry]:
+    """Read the labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each, as
+    entries; an entry's category is its label.
 
     ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer;
     ``label`` one of Solved, Unsure, Unsolved. Of a text the execution is unknown: the judge's
@@ -211,13 +188,14 @@ def read_labels(path: Path) -> list[Label]:
     Raises:
         UserError: naming file and line: what is missing or malformed.
     """
-    labels = [_label(row, where) for where, row in json_lines(read_bounded(path), path)]
-    if len(labels) > MAX_LABELS:
-        raise UserError(f"has {len(labels):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
-    return labels
+    lines = enumerate(json_lines(read_bounded(path), path))
+    entries = [_entry(number, row, where) for number, (where, row) in lines]
+    if len(entries) > MAX_LABELS:
+        raise UserError(f"has {len(entries):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
+    return entries
 
 
-def _label(row: Mapping[str, Any], where: str) -> Label:
+def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
     for key in ("query_id", "query", "answer", "label"):
         if key not in row:
             raise UserError(f"has no {key}", where=where, fix=_FIX)
@@ -231,8 +209,9 @@ def _label(row: Mapping[str, Any], where: str) -> Label:
     )
     if status is None:
         raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
-    answer = answer_json(_labelled_answer(row["answer"], where), where)
-    return Label(str(name), query, answer, status)
+    # JSON text: pickle takes no long chain.
+    data = {"query": query, "answer": answer_json(_labelled_answer(row["answer"], where), where)}
+    return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
 
 
 def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:

@@ -1,13 +1,30 @@
-"""How published names of tools, APIs, parameters and categories become names that models call.
+"""Names: of the groups of queries, and of tools, APIs, parameters and categories.
 
-The rules of ``toolbench/utils.py`` and ``server/utils.py``, kept to the letter, slips included:
-caches and answers of upstream are keyed by their results.
+The rules by which published names become names that models call are those of ``toolbench/utils.py``
+and ``server/utils.py``, kept to the letter, slips included: caches and answers of upstream are
+keyed by their results.
 """
 
 from __future__ import annotations
 
 import re
 
+BENCHMARK = "stabletoolbench"
+GROUPS = (
+    "G1_instruction",
+    "G1_category",
+    "G1_tool",
+    "G2_instruction",
+    "G2_category",
+    "G3_instruction",
+)
+"""In the order in which upstream's tables list the levels.
+
+``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
+collection. What follows is what ToolBench's training set has not seen: ``instruction`` the queries,
+``tool`` the tools, ``category`` whole categories.
+"""
+LEVELS = {f"I{n}": tuple(name for name in GROUPS if name.startswith(f"G{n}")) for n in (1, 2, 3)}
 MAX_NAME = 64
 FINISH = "Finish"
 HALLUCINATED = "invalid_hallucination_function_name"

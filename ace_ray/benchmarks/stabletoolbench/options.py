@@ -9,9 +9,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
-from ace_ray.benchmarks.stabletoolbench.tools import Rules
 from ace_ray.config import Section
 from ace_ray.errors import UserError
 
@@ -30,18 +29,14 @@ _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 class Settings:
     """``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is
     DFSDT with 2 children a node. ``max_steps`` is the depth of a chain in nodes (a thought, an
-    action and its input are one each), ``max_queries`` the model calls (``CoT`` has that limit
-    under ``fixed`` only). Raises `UserError` on a bad value.
+    action and its input are one each), ``max_queries`` the model calls of a tree search.
+    Raises `UserError` on a bad value.
     """
 
     method: str = "CoT@1"
     form: Form = "native"
-    rules: Rules = "official"
     max_steps: int = MAX_STEPS
     max_queries: int = MAX_QUERIES
-    max_observation: int = MAX_OBSERVATION
-    observation_role: Literal["user", "tool"] = "user"
-    """The ReAct form's: who says observations. ToolLLaMA's own template takes ``tool``."""
     texts: Texts = OWN
 
     def __post_init__(self) -> None:
@@ -51,14 +46,6 @@ class Settings:
                 where="benchmarks.stabletoolbench.method",
                 fix="write CoT@<tries> or DFS_woFilter_w<children>, such as CoT@1",
             )
-        for name, most in (("max_steps", 200), ("max_queries", 10_000), ("max_observation", 10**6)):
-            value = getattr(self, name)
-            if not 1 <= value <= most:
-                raise UserError(
-                    f"{name} is {value}",
-                    where=f"benchmarks.stabletoolbench.{name}",
-                    fix=f"write a number from 1 to {most:,}",
-                )
 
     @property
     def tries(self) -> int:
@@ -77,11 +64,8 @@ class Settings:
         return {
             "method": self.method,
             "form": self.form,
-            "rules": self.rules,
             "max_steps": self.max_steps,
             "max_queries": self.max_queries,
-            "max_observation": self.max_observation,
-            "observation_role": self.observation_role if self.form == "react" else None,
             "texts": self.texts.source,
             "texts_sha256": self.texts.sha256(),
         }
@@ -92,7 +76,7 @@ _ROLE = (
     "cluster, or {endpoint: {url: ..., model: ...}}"
 )
 
-FOLDERS = ("data", "upstream", "tool_folder", "recorded", "reference", "cache_folder")
+FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
 """Keys that may name a folder, of this machine."""
 
 
@@ -111,49 +95,30 @@ class Options(Section):
     tool_folder: str | None = Field(
         None, description="a tool directory, <Category>/<tool>.json, that describes the APIs"
     )
-    without_apis: Literal["refuse", "skip"] = Field(
-        "refuse", description="what to do about a query without APIs"
-    )
-    tool_scope: Any = Field(
+    tool_scope: Literal["query", "all"] = Field(
         "query",
-        description="what an agent is offered: query (its own APIs), {distractors: k} more, "
-        "{retrieved: k} by BM25, or all",
-    )
-    tool_scope_seed: int = Field(0, ge=0, description="draws the distractors")
-    max_tool_chars: int = Field(
-        200_000, ge=1, description="longest list of functions that tool_scope: all may make"
-    )
-    tools: Literal["official", "fixed"] = Field(
-        "official", description="function names, parameters and dispatch: upstream's, or mended"
+        description="what an agent is offered: the query's own APIs, or those of all queries",
     )
     method: str = Field("CoT@1", description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)")
     mode: Literal["native", "react"] = Field(
         "native", description="native: the model's own tool calling; react: Thought, Action, Input"
     )
-    max_steps: int = Field(MAX_STEPS, ge=1, description="depth of a chain, in nodes")
-    max_queries: int = Field(MAX_QUERIES, ge=1, description="model calls of a search")
-    max_observation: int = Field(MAX_OBSERVATION, ge=1, description="characters of an observation")
+    max_steps: int = Field(MAX_STEPS, ge=1, le=200, description="depth of a chain, in nodes")
+    max_queries: int = Field(MAX_QUERIES, ge=1, le=10_000, description="model calls of a search")
     apis: list[str] = Field(
         default=["cache", "simulator"],
         min_length=1,
-        description="who answers API calls, in order: some of cache, real, simulator, stub",
+        description="who answers API calls, in order: some of cache, real, simulator",
     )
-    cache: Literal["off", "read", "readwrite"] = Field(
+    cache: Literal["read", "readwrite"] = Field(
         "readwrite", description="readwrite: new answers are recorded"
     )
     cache_folder: str | None = Field(
         None,
         description="of recorded answers; default: in $ACE_RAY_CACHE, on the driver's machine",
     )
-    cache_any_simulator: bool = Field(
-        False, description="also use answers on record that another simulator made"
-    )
-    recorded: str | None = Field(
-        None, description="upstream's tool_response_cache, if not in cache_folder"
-    )
     simulator: Any = Field("same", description=f"who plays the APIs: {_ROLE}")
-    stub_seed: int = Field(0, ge=0, description="of the stub's values")
-    real: RealConfig | None = Field(None, description="which hosts real APIs may be asked at")
+    real: RealConfig | None = Field(None, description="the service that asks real APIs")
     judge: Any = Field("same", description=f"who judges answers: none, {_ROLE}")
     votes: int = Field(3, ge=1, le=32, description="of the judge on each answer")
     fac: bool = Field(False, description="also judge the final answer's completeness alone")

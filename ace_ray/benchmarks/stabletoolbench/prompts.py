@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.errors import UserError
@@ -117,20 +116,6 @@ Observation: what the function returned; it is given to you
 )
 """The texts that ship with ace_ray."""
 
-GO_ON = "Go on: call a function, or Finish."
-"""Under ``fixed`` the answer to a message without a call; upstream says nothing."""
-
-
-def texts_from(values: Mapping[str, Any], where: str) -> Texts:
-    """Official texts by field name. Raises `UserError` when one is missing or no text."""
-    fields = {}
-    for name in Texts.__dataclass_fields__:
-        value = "upstream" if name == "source" else values.get(name)
-        if not isinstance(value, str):
-            raise UserError(f"the text {name!r} is missing", where=where)
-        fields[name] = value
-    return Texts(**fields)
-
 
 _INFERENCE = "toolbench/inference"
 REACT_PROMPTS = f"{_INFERENCE}/Prompts/ReAct_prompts.py"
@@ -176,7 +161,7 @@ def read_texts(root: Path) -> Texts:
         "react_tools": react[3],
         **observations,
     }
-    return texts_from(values, str(root))
+    return Texts(source="upstream", **values)
 
 
 def _parse(root: Path, relative: str) -> ast.Module:
@@ -277,6 +262,8 @@ def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
         for part in ast.walk(node):
             if isinstance(part, ast.JoinedStr):
                 texts["no_function"] = json.dumps({"error": _fill(part, "{name}"), "response": ""})
+    if "no_function" not in texts:
+        raise _missing("the observation of a missing function", root / ENVIRONMENT)
     return texts
 
 

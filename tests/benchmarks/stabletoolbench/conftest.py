@@ -53,7 +53,7 @@ def play() -> Played:
                 deadline=None if deadline_s is None else clock + deadline_s,
                 works=works,
             )
-            apis = apis_of(entry, chosen.rules, chosen.texts)
+            apis = apis_of(entry, chosen.texts)
             return await run_agent(entry, context, chosen, apis, caller or Table())
 
         found = asyncio.run(episode())

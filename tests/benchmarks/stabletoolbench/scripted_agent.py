@@ -90,7 +90,7 @@ class Table:
 
     async def call(self, api: Any, arguments: Any) -> Answered:
         self.calls.append((api.name, arguments))
-        return self.answers.get(api.std_api) or Answered("", {"you sent": arguments}, "stub")
+        return self.answers.get(api.std_api) or Answered("", {"you sent": arguments}, "simulator")
 
 
 BREAD = entry_of(doc("Bakery", "Find bread"), doc("Bakery", "List shops", required=[]))

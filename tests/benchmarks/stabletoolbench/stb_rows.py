@@ -10,9 +10,9 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Settings
-from ace_ray.benchmarks.stabletoolbench.results.convert import converted
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.records import Entry, Sampling, Verdict
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, doc, say
@@ -31,8 +31,8 @@ def entry(row_id: str = "7", relevant: Sequence[Sequence[str]] | None = None) ->
 
 
 ENTRY = entry()
-APIS = apis_of(ENTRY, "official")
-TOOLS = schemas(APIS, "official")
+APIS = apis_of(ENTRY)
+TOOLS = schemas(APIS)
 BREADS, SHOPS = (api.name for api in APIS)
 
 Call = tuple[str, Any]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 
 SOURCES = {
     "toolbench/inference/Prompts/ReAct_prompts.py": '''

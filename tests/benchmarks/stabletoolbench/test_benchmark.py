@@ -15,14 +15,15 @@ import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.apis.cache import FILE
+from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
 from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
-from ace_ray.benchmarks.stabletoolbench.data.loader import MINI
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.judge import JudgeError
+from ace_ray.benchmarks.stabletoolbench.judge import asking
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
-from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.score.tables import notes
+from ace_ray.benchmarks.stabletoolbench.queries import MINI
+from ace_ray.benchmarks.stabletoolbench.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.tables import notes
 from ace_ray.errors import UserError
 from ace_ray.models.roles import parse_role
 from ace_ray.records import (
@@ -71,7 +72,7 @@ class Says:
 
 
 def made(tmp_path: Path, **options: Any) -> StableToolBench:
-    given = {"apis": ["cache", "stub"], "cache_folder": str(tmp_path / "cache"), **options}
+    given = {"apis": ["cache"], "cache_folder": str(tmp_path / "cache"), **options}
     return StableToolBench.from_options(given)
 
 
@@ -103,7 +104,7 @@ def verdicts(benchmark: StableToolBench, entry: Entry, episode: Episode) -> dict
 
 
 def test_all_six_groups(tmp_path: Path) -> None:
-    benchmark = make_benchmark("stabletoolbench", {"apis": ["stub"]})
+    benchmark = make_benchmark("stabletoolbench", {"apis": ["cache"]})
     assert {entry.category for entry in benchmark.entries()} == set(GROUPS)
     assert set(benchmark.roles()) == {"judge"}
     assert set(made(tmp_path, apis=["simulator"], judge="none").roles()) == {"simulator"}
@@ -125,18 +126,18 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     few = ["G1_instruction", "G3_instruction"]
     for group in set(GROUPS) - set(few):
         (folder / "solvable_queries" / "test_instruction" / f"{group}.json").unlink()
-    scope = {"retrieved": 3}
-    for options in ({}, {"tool_scope": scope}):
+    for options in ({}, {"tool_scope": "all"}):
         benchmark = made(tmp_path, data=str(folder), groups=few, **options)
         assert {entry.category for entry in benchmark.entries()} == set(few)
     with pytest.raises(UserError, match=r"G2_category is missing.*groups"):
         made(tmp_path, data=str(folder), groups=["G2_category"]).entries()
     # A pool holds the APIs of groups that are there and not run.
-    one = made(tmp_path, groups=few[:1], tool_scope=scope)
-    one.entries()
-    whole = made(tmp_path, tool_scope=scope)
-    whole.entries()
+    one = made(tmp_path, groups=few[:1], tool_scope="all")
+    whole = made(tmp_path, tool_scope="all")
     assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
+    names = {len(one.tools(entry) or ()) for entry in one.dataset()}
+    assert names == {len(whole.tools(whole.dataset()[-1]) or ())}
+    assert len(one.tools(one.dataset()[0]) or ()) > 20
 
 
 @pytest.mark.parametrize(
@@ -145,23 +146,18 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
         ({"groups": ["G4"]}, ("no group 'G4'", "G1_tool")),
         ({"data": "/nowhere"}, ("/nowhere",)),
         ({"method": "BFS"}, ("stabletoolbench.method", "unknown method", "CoT@1")),
-        ({"apis": ["cache"], "cache": "off"}, ("stabletoolbench.apis", "cache is off")),
         ({"judge": "none", "fac": True}, ("stabletoolbench.fac", "judge is none")),
         ({"judge": "none", "reference": "/x"}, ("stabletoolbench.reference", "judge is none")),
-        ({"tool_scope": {"distractors": 999}}, ("stabletoolbench.tool_scope", "distractors")),
-        ({"max_steps": 999}, ("stabletoolbench.max_steps", "1 to 200")),
+        ({"max_steps": 999}, ("max_steps", "200")),
         (
             {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}},
             ("stabletoolbench.simulator", "stabletoolbench.upstream"),
         ),
-        ({"apis": ["stub", "cache"]}, ("not in order",)),
-        ({"apis": ["real"]}, ("real APIs are asked nowhere", "hosts")),
-        ({"apis": ["real"], "real": {"hosts": ["http://x"]}}, ("real.hosts", "no host")),
-        ({"apis": ["real"], "real": {"hosts": ["x.org"]}}, ("real.service_url", "tool_folder")),
-        ({"real": {"hosts": ["localhost:80"]}}, ("real.hosts", "'localhost:80' is no host")),
+        ({"apis": ["simulator", "cache"]}, ("not in order",)),
+        ({"apis": ["real"]}, ("no service is named", "stabletoolbench.real")),
+        ({"real": {"service_url": "x.org"}}, ("real.service_url", "no http(s) URL")),
         ({"judge": {"url": "x"}}, ("judge", "endpoint")),
-        ({"tool_scope": {"nearest": 3}}, ("tool_scope", "retrieved")),
-        ({"tool_scope": "all", "max_tool_chars": 100}, ("more than the 100 that fit",)),
+        ({"tool_scope": "nearest"}, ("tool_scope",)),
         ({"reference": "/nowhere"}, ("/nowhere", "no answers")),
         ({"upstream": "/nowhere"}, ("/nowhere",)),
         ({"tool_folder": "/nowhere"}, ("/nowhere", "tool directory")),
@@ -187,14 +183,14 @@ def test_an_address_is_no_folder(tmp_path: Path, key: str, address: str) -> None
 
 
 def test_a_services_key_is_not_taken_into_the_manifest(tmp_path: Path) -> None:
-    real = {"hosts": ["x.org"], "service_url": "https://x.org/?key=hidden"}
-    for apis in (["stub"], ["real"]):
+    real = {"service_url": "https://x.org/?key=hidden"}
+    for apis in (["cache"], ["real"]):
         with pytest.raises(UserError, match=r"^benchmarks\.stabletoolbench\.real\.service_url: "):
             made(tmp_path, apis=apis, real=real)
 
 
 def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
-    one = made(tmp_path, tool_scope={"distractors": 2}, method="DFS_woFilter_w2", votes=2)
+    one = made(tmp_path, tool_scope="all", method="DFS_woFilter_w2", votes=2)
     again = StableToolBench.from_options(json.loads(json.dumps(one.resolved())))
     assert again.identity() == one.identity()
     entry = one.entries()[0]
@@ -206,17 +202,14 @@ def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
     "options",
     [
         {"method": "CoT@2"},
-        {"tools": "fixed"},
         {"mode": "react"},
-        {"tool_scope": {"distractors": 1}},
-        {"apis": ["stub"]},
-        {"stub_seed": 1},
+        {"tool_scope": "all"},
+        {"apis": ["simulator"]},
         {"votes": 1},
         {"fac": True},
         {"judge": "none"},
         {"max_steps": 12},
         {"cache": "read"},
-        {"cache_any_simulator": True},
     ],
 )
 def test_what_moves_a_score_is_in_the_identity(tmp_path: Path, options: dict[str, Any]) -> None:
@@ -224,17 +217,16 @@ def test_what_moves_a_score_is_in_the_identity(tmp_path: Path, options: dict[str
 
 
 def test_recorded_answers_and_real_apis_are_in_the_identity(tmp_path: Path) -> None:
-    found = [made(tmp_path, recorded=str(tmp_path)).identity()]
-    api = made(tmp_path)._names()[0]
-    path = tmp_path / api[0] / f"{api[1]}_for_{api[0]}" / f"{api[2]}.json"
+    found = [made(tmp_path).identity()]
+    category, tool, api = json.loads(next(made(tmp_path)._api_keys()))
+    path = tmp_path / "json" / category / tool / f"{api}.json"
     path.parent.mkdir(parents=True)
     for response in (1, 2):
         path.write_text(json.dumps({"{}": {"error": "", "response": response}}))
-        found.append(made(tmp_path, recorded=str(tmp_path)).identity())
+        import_answers(tmp_path / "json", tmp_path / "cache")
+        found.append(made(tmp_path).identity())
     assert len({digest(one) for one in found}) == 3
-    (tmp_path / "unrelated.json").write_text("{}")
-    assert made(tmp_path, recorded=str(tmp_path)).identity() == found[-1]
-    asked = {"hosts": ["api.example.org"], "service_url": "https://api.example.org/y"}
+    asked = {"service_url": "https://api.example.org/y"}
     for more in ({"timeout_s": 3}, {"service_url": "https://api.example.org/x"}):
         both = [made(tmp_path, apis=["real"], real=real) for real in (asked, asked | more)]
         assert both[0].identity() != both[1].identity()
@@ -271,12 +263,12 @@ def test_an_answer_that_is_judged(tmp_path: Path) -> None:
         assert episode.model_calls == agent.asked == 2
         assert episode.prompt_tokens == 18, "the judge's tokens are not the candidate's"
         (call,) = episode.state["calls"]
-        assert call["source"] in ("stub", "cache")
+        assert call["failure"] == "no_backend"
 
 
 def test_a_judge_that_names_no_verdict_is_no_verdict(tmp_path: Path) -> None:
     benchmark = made(tmp_path)
-    with pytest.raises(JudgeError):
+    with pytest.raises(asking.JudgeError):
         played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Who knows?"))
 
 
@@ -290,7 +282,7 @@ def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: P
             self.seeds.append(sampling.seed)
             return await super().chat()
 
-    benchmark = made(tmp_path, apis=["stub"], fac=True)
+    benchmark = made(tmp_path, apis=["cache"], fac=True)
     asked = []
     for attempt in (1, 1, 2, 3):
         noting = Noting()
@@ -329,18 +321,18 @@ def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
     endpoint = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
     own = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "stop": ["</s>"], "seed": 4}
-    default = judge.SAMPLING
+    default = asking.SAMPLING
     said = Sampling(0.6, top_p=0.9, max_tokens=2000, stop=("</s>",), seed=4)
     for role, given, wanted in (
-        ("same", default, judge.FAC_SAMPLING),
+        ("same", default, asking.FAC_SAMPLING),
         ("same", replace(default, max_tokens=64), Sampling(0.0, max_tokens=64)),
-        (endpoint, default, judge.FAC_SAMPLING),
+        (endpoint, default, asking.FAC_SAMPLING),
         (endpoint | {"sampling": own}, said, said),
     ):
-        benchmark = made(tmp_path, apis=["stub"], fac=True, judge=role)
+        benchmark = made(tmp_path, apis=["cache"], fac=True, judge=role)
         assert fac_drawn(benchmark, given) == wanted
         identity = benchmark.identity()["episodes"]["judge"]["fac_sampling"]
-        shown = said if wanted is said else judge.FAC_SAMPLING
+        shown = said if wanted is said else asking.FAC_SAMPLING
         assert identity == shown.as_json()
     assert "fac_sampling" not in made(tmp_path).identity()["episodes"]["judge"]
 
@@ -354,7 +346,7 @@ def test_a_reference_that_is_nested_too_deeply_is_named(tmp_path: Path, nodes: i
     answer = f'{{"final_answer": "x", "answer_details": {opened}[]{closed}}}'
     path.write_text(f'{{"{entry.id}": {{"answer": {answer}}}}}')
     with pytest.raises(UserError, match="too deeply") as found:
-        made(tmp_path, apis=["stub"], reference=str(folder))
+        made(tmp_path, apis=["cache"], reference=str(folder))
     assert str(path) in str(found.value)
 
 
@@ -362,7 +354,7 @@ def test_skipped_queries_count_in_what_was_asked_for(tmp_path: Path) -> None:
     entries = made(tmp_path).entries()
     rows = [Row(entry.category, entry.id, status="skipped") for entry in entries]
     reference = a_reference(tmp_path, entries)
-    every = made(tmp_path, apis=["stub"], fac=True, reference=reference).summarize(rows, 1)
+    every = made(tmp_path, apis=["cache"], fac=True, reference=reference).summarize(rows, 1)
     assert every["averages"]["fac"]["value"] == 0
     assert every["averages"]["lose"]["value"] == 1
     assert every["rules"]["official"]["sopr"]["n"] == len(entries)
@@ -381,7 +373,7 @@ def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.Mo
             raise AssertionError
 
     benchmark = made(tmp_path)
-    with pytest.raises(JudgeError, match="deadline"):
+    with pytest.raises(asking.JudgeError, match="deadline"):
         played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
 
 
@@ -397,7 +389,7 @@ def test_all_questions_to_a_judge_have_one_deadline(
 
     monkeypatch.setattr("asyncio.wait_for", noted)
     reference = a_reference(tmp_path, made(tmp_path).entries()[:1])
-    benchmark = made(tmp_path, apis=["stub"], fac=True, reference=reference)
+    benchmark = made(tmp_path, apis=["cache"], fac=True, reference=reference)
     episode = played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Index: 0\nSolved"))
     assert episode.state["fac"]
     assert sum(wait == JUDGE_S for wait in waits) == 1
@@ -421,7 +413,7 @@ def a_reference(tmp_path: Path, entries: Sequence[Entry], nodes: int = 1) -> str
 
 def test_a_reference_with_a_long_chain_travels(tmp_path: Path) -> None:
     entries = made(tmp_path).entries()[:1]
-    benchmark = made(tmp_path, apis=["stub"], reference=a_reference(tmp_path, entries, 300))
+    benchmark = made(tmp_path, apis=["cache"], reference=a_reference(tmp_path, entries, 300))
     travelled = pickle.loads(pickle.dumps(benchmark))
     judging = Says("Index: 0\nAnswer Status: Unsolved")
     episode = played(travelled, entries[0], Agent(), judge=judging)
@@ -431,7 +423,7 @@ def test_a_reference_with_a_long_chain_travels(tmp_path: Path) -> None:
 def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
     entries = made(tmp_path).entries()
     reference = a_reference(tmp_path, entries[:1])
-    benchmark = made(tmp_path, apis=["stub"], reference=reference)
+    benchmark = made(tmp_path, apis=["cache"], reference=reference)
     group = [one for one in entries if one.category == entries[0].category]
     rows = []
     for entry in group:
@@ -501,7 +493,7 @@ def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) 
 
 def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
     (tmp_path / "tools" / "Food").mkdir(parents=True)
-    benchmark = made(tmp_path, apis=["stub"], tool_folder=str(tmp_path / "tools"))
+    benchmark = made(tmp_path, apis=["cache"], tool_folder=str(tmp_path / "tools"))
     rows = [Row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
     found = benchmark.summarize(rows, 1)
     lacking = [line for line in found["warnings"] if "lacks the tool" in line]
@@ -512,34 +504,12 @@ def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path)
     assert lacking[0] not in found["comparable"]
 
 
-def test_two_writers_of_one_folder(tmp_path: Path) -> None:
-    first, second = made(tmp_path), made(tmp_path)
-    service = first.service()
-    assert service is not None
-    service.call("stats")
-    with pytest.raises(UserError, match="cache"):
-        second.service()
-
-
-def test_the_driver_may_ask_for_the_cache_again(tmp_path: Path) -> None:
+def test_a_broken_cache_is_named_before_anything_starts(tmp_path: Path) -> None:
     benchmark = made(tmp_path)
-    first = benchmark.service()
-    assert first is not None
-    first.call("stats")
-    again = benchmark.service()
-    assert again is not None, "its own lock is no other run's"
-    again.call("stats")
-
-
-def test_a_broken_record_is_named_before_anything_starts(tmp_path: Path) -> None:
-    benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
-    entry = benchmark.entries()[0]
-    played(benchmark, entry, Agent(), simulator=Says('{"error": "", "response": 1}'))
-    files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    record = next(path for path in files if "response" in path.read_text())
-    record.write_text('{"cut')
-    with pytest.raises(UserError, match=record.stem):
-        made(tmp_path, apis=["cache", "simulator"], cache="read").service()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / FILE).write_text("no database")
+    with pytest.raises(UserError, match=FILE):
+        benchmark.service()
 
 
 def test_files_for_others(tmp_path: Path) -> None:
@@ -569,7 +539,7 @@ def test_files_for_others(tmp_path: Path) -> None:
         place = tmp_path / "run" / "files" / "stabletoolbench" / path
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-    compared = made(tmp_path, apis=["stub"], reference=str(tmp_path / "run"))
+    compared = made(tmp_path, apis=["cache"], reference=str(tmp_path / "run"))
     entry = compared.entries()[1]
     sowr = played(compared, entry, Agent(), judge=judging).state["sowr"]
     assert sowr["by"] in ("coin", "judge", "status")

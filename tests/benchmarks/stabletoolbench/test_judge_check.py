@@ -14,7 +14,7 @@ import pytest
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench import judge
+from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
 from ace_ray.records import Completion, Sampling, Verdict, canonical_json
 from ace_ray.run.storage.rows import metrics_of
@@ -86,7 +86,7 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
             asked.append(sampling)
             return await super().chat(messages)
 
-    for given, wanted in (({}, judge.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
+    for given, wanted in (({}, asking.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
         benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
         context = EpisodeContext(RoleModel(Noting(), Sampling()))
         asyncio.run(benchmark.run(benchmark.dataset()[0], context))
@@ -98,7 +98,7 @@ def test_the_temperature_is_the_judges(labels: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "drawn"),
     [
-        (Sampling(), judge.SAMPLING),
+        (Sampling(), asking.SAMPLING),
         (Sampling(max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)),
         (Sampling(max_tokens=4096), Sampling(0.2, max_tokens=4096)),
         (

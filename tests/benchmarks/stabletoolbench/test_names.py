@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.data.loader import load
 from ace_ray.benchmarks.stabletoolbench.names import (
     api_name,
     change_name,
@@ -15,6 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.names import (
     standardize,
     standardize_category,
 )
+from ace_ray.benchmarks.stabletoolbench.queries import load
 
 
 @pytest.mark.parametrize(

@@ -1,43 +1,38 @@
-"""Functions as models see them: upstream's losses under ``official``, mended under ``fixed``."""
+"""Functions as models see them, with upstream's losses."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.data.loader import load
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
+from ace_ray.benchmarks.stabletoolbench.queries import load
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
 from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import SOURCES, write, write_checkout
 
 
-def parameters(rules: Any, **fields: Any) -> dict[str, Any]:
-    (api,) = apis_of(entry_of(doc("Bakery", "Find", **fields)), rules)
+def parameters(**fields: Any) -> dict[str, Any]:
+    (api,) = apis_of(entry_of(doc("Bakery", "Find", **fields)))
     return api.parameters
 
 
-def test_official_loses_optional_parameters_without_a_required_one() -> None:
+def test_upstream_loses_optional_parameters_without_a_required_one() -> None:
     optional = [parameter("a"), parameter("b")]
-    assert parameters("official", required=[], optional=optional) == {
+    assert parameters(required=[], optional=optional) == {
         "type": "object",
         "properties": {},
         "required": [""],
         "optional": [""],
     }
-    fixed = parameters("fixed", required=[], optional=optional)
-    assert list(fixed["properties"]) == ["a", "b"]
-    assert fixed["required"] == []
-    assert "optional" not in fixed
 
 
-def test_official_types_and_examples() -> None:
+def test_types_and_examples() -> None:
     given = [
         parameter("id", "NUMBER", "3"),
         parameter("on", "BOOLEAN", True),
@@ -45,7 +40,7 @@ def test_official_types_and_examples() -> None:
         parameter("list", "ARRAY", "[1]"),
         parameter("zero", "NUMBER", 0),
     ]
-    shown = parameters("official", required=given)
+    shown = parameters(required=given)
     assert shown["required"] == ["", "is_id", "on", "what", "list", "zero"]
     kinds = {name: one["type"] for name, one in shown["properties"].items()}
     assert kinds == {
@@ -60,28 +55,6 @@ def test_official_types_and_examples() -> None:
     assert "example_value" not in shown["properties"]["what"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "default", "expected", "examples"),
-    [
-        ("NUMBER", "3.5", "number", [3.5]),
-        ("NUMBER", "many", "number", None),
-        ("NUMBER", True, "number", None),
-        ("BOOLEAN", "True", "boolean", [True]),
-        ("ARRAY", "[1]", "array", [[1]]),
-        ("OBJECT", "[" * 100_000, "object", None),
-        ("DATE (YYYY-MM-DD)", "2024-05-01", "string", ["2024-05-01"]),
-        ("string", 5, "string", ["5"]),
-        ("string", None, "string", None),
-    ],
-)
-def test_fixed_types_and_examples(
-    kind: str, default: Any, expected: str, examples: list[Any] | None
-) -> None:
-    shown = parameters("fixed", required=[parameter("p", kind, default)])["properties"]["p"]
-    assert shown["type"] == expected
-    assert shown.get("examples") == examples
-
-
 def test_descriptions_are_cut() -> None:
     entry = entry_of(
         doc(
@@ -91,75 +64,54 @@ def test_descriptions_are_cut() -> None:
             required=[parameter("a") | {"description": "y" * 300}],
         )
     )
-    (api,) = apis_of(entry, "official")
+    (api,) = apis_of(entry)
     assert "find_for_bakery x" in api.description, "upstream puts the function's name in there"
     assert len(api.description) < 320
     assert len(api.parameters["properties"]["a"]["description"]) == 256
     assert api.api_description == "Find x " * 100
-    (silent,) = apis_of(entry_of(doc("Bakery", "Find", description=" ")), "official")
+    (silent,) = apis_of(entry_of(doc("Bakery", "Find", description=" ")))
     assert silent.description == 'A function of the tool "bakery".'
 
 
 def test_finish_comes_last() -> None:
-    offered = schemas(apis_of(entry_of(doc("A", "b"), doc("A", "c")), "official"), "official")
+    offered = schemas(apis_of(entry_of(doc("A", "b"), doc("A", "c"))))
     assert [one["function"]["name"] for one in offered] == ["b_for_a", "c_for_a", "Finish"]
     finish = offered[-1]["function"]["parameters"]
     assert finish["properties"]["return_type"]["enum"] == ["give_answer", "give_up_and_restart"]
     assert finish["required"] == ["return_type"]
 
 
-def test_equal_names() -> None:
-    entry = entry_of(doc("A", "find", description="1"), doc("A", "Find", description="2"))
-    official, fixed = apis_of(entry, "official"), apis_of(entry, "fixed")
-    assert [api.name for api in official] == ["find_for_a"] * 2
-    assert find(official, "find_for_a", "official") is official[0]
-    assert [api.name for api in fixed] == ["find_for_a", "find_for_a_2"]
-    assert find(fixed, "find_for_a_2", "fixed") is fixed[1]
-
-
-def test_unique_names_stay_within_64_ascii_characters() -> None:
-    entry = entry_of(*[doc("天气", "a" * 80) for _ in range(12)])
-    names = [api.name for api in apis_of(entry, "fixed")]
-    assert len(set(names)) == 12
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
-
-
 def test_suffixes() -> None:
-    apis = apis_of(entry_of(doc("A", "get song"), doc("A", "song")), "official")
-    assert find(apis, "song_for_a", "official") is apis[0], "the first that ends in it"
-    assert find(apis, "song_for_a", "fixed") is apis[1]
-    assert find(apis, "", "official") is apis[0]
-    assert find([], "", "official") is None
-    assert find(apis, "x" * 10**6, "official") is None
+    apis = apis_of(entry_of(doc("A", "get song"), doc("A", "song"), doc("A", "Song")))
+    assert find(apis, "song_for_a") is apis[0], "the first that ends in it"
+    assert find(apis, "") is apis[0]
+    assert find([], "") is None
+    assert find(apis, "x" * 10**6) is None
 
 
 def test_other_docs_can_be_offered() -> None:
     entry = entry_of(doc("A", "b"))
-    assert [api.name for api in apis_of(entry, "fixed", docs=[doc("C", "d")])] == ["d_for_c"]
+    assert [api.name for api in apis_of(entry, docs=[doc("C", "d")])] == ["d_for_c"]
 
 
 def test_tools_are_described_once() -> None:
     long = doc("Bakery", "a", tool_description="x\ny" + "z" * 600)
-    lines = tool_lines(apis_of(entry_of(long, long, doc("Mill", "b")), "official"))
+    lines = tool_lines(apis_of(entry_of(long, long, doc("Mill", "b"))))
     assert lines == "1.bakery: xy" + "z" * 509 + "\n2.mill: None\n"
 
 
 def test_the_published_functions(shared_queries: Path) -> None:
     lost = twice = suffixes = 0
     for entry in load(shared_queries).entries:
-        official, fixed = apis_of(entry, "official"), apis_of(entry, "fixed")
-        names = [api.name for api in official]
+        apis = apis_of(entry)
+        names = [api.name for api in apis]
         twice += len(set(names)) < len(names)
         suffixes += sum(
             any(other != name and other.endswith(name) for other in names) for name in names
         )
-        for api, mended in zip(official, fixed, strict=True):
+        for api in apis:
             published = {one["name"] for one in (*api.required, *api.optional)}
             lost += bool(published) and not api.parameters["properties"]
-            assert bool(mended.parameters["properties"]) == bool(published)
-            assert len(mended.name) <= 64
-        assert len({api.name for api in fixed}) == len(fixed)
-        assert all(find(fixed, api.name, "fixed") is api for api in fixed)
     assert (lost, twice) == (402, 4)
     assert suffixes > 0
 
@@ -178,7 +130,7 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert texts.last_observation == "again, your former look: {observation}\n"
     entry = entry_of(doc("Bakery", "Find"))
     settings = Settings(form="react", texts=texts)
-    system, user = initial_messages("Q?", apis_of(entry, "official", texts), settings)
+    system, user = initial_messages("Q?", apis_of(entry, texts), settings)
     assert user["content"] == "\n>Q?<\n"
     assert "Do it with calls. So:\nThought:\nAction:\nHere: Use" in system["content"]
     assert "\nThe functions: [{'name': 'find_for_bakery'" in system["content"]

@@ -12,7 +12,7 @@ FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 
 
 def test_messages_without_calls_are_counted() -> None:
-    benchmark = StableToolBench.from_options({"data": "mini", "apis": ["stub"], "judge": "none"})
+    benchmark = StableToolBench.from_options({"data": "mini", "apis": ["cache"], "judge": "none"})
     called = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
     messages: list[dict[str, Any]] = [
         {"role": "user", "content": FENCED},

@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ace_ray.benchmarks.stabletoolbench.tools import Rules
-
-Source = Literal["cache", "simulator", "real", "stub", "none"]
+Source = Literal["cache", "simulator", "real", "none"]
 
 BAD_ARGUMENTS = "Tool input parse error..."
 TIMEOUT = "Timeout error..."
@@ -23,25 +21,22 @@ _CODES = {
     "Message error...": 11,
 }
 _INVALID = "request invalid, data error"
-_INVALID_CODE, _MESSAGE_CODE = 12, 11
+_INVALID_CODE = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """An API's answer in upstream's shape, and where it came from.
 
-    ``origin`` is who first made an answer out of the cache: ``recorded`` for upstream's files,
-    else ``simulator``, ``other simulator`` (not the one of this run; where that is asked for) or
-    ``real``.
+    ``origin`` is who first made an answer that came from the cache: ``recorded`` for imported
+    files, else ``simulator`` or ``real``.
 
     ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON within the
-    bounds, or not an object where MirrorAPI's form needs one), ``cache`` (the recorded answers
-    cannot be read), ``simulator`` (no usable answer in all attempts), ``prompt`` (too long for the
-    simulator, or refused by its template), ``real`` (refused or failed), or ``no_backend`` (none
-    was left to ask). A failure is never cached as an answer; that a simulator gave no usable one is
-    kept for that simulator.
+    bounds, or not an object where MirrorAPI's form needs one), ``simulator`` (no usable answer in
+    all attempts), ``prompt`` (too long for the simulator, or refused by its template), ``real``
+    (refused or failed), or ``no_backend`` (none was left to ask). A failure is never cached as an
+    answer; that a simulator gave no usable one is kept for that simulator.
 
-    ``unrecorded`` is why it could not be recorded: a second run will not find it.
     ``schema_refused`` is why a simulator was asked without its schema (`Completion`).
     """
 
@@ -50,7 +45,6 @@ class Answered:
     source: Source
     origin: str = ""
     failure: str = ""
-    unrecorded: str = ""
     schema_refused: str = ""
 
 
@@ -59,14 +53,9 @@ def observation(answered: Answered) -> str:
     return json.dumps({"error": answered.error, "response": answered.response})
 
 
-def status_code(answered: Answered, rules: Rules) -> int:
-    """Upstream's code of an observation (0, or 5 to 12), as its agent loop reads it.
-
-    ``official`` knows an error by upstream's exact texts only, so that most errors count as 0;
-    under ``fixed`` any other error is 11.
-    """
-    if answered.error in _CODES:
-        return _CODES[answered.error]
+def status_code(answered: Answered) -> int:
+    """Upstream's code of an observation (0, or 5 to 12), as its agent loop reads it: an error is
+    known by upstream's exact texts only, so that most errors count as 0."""
     if answered.error.startswith(_INVALID):
         return _INVALID_CODE
-    return _MESSAGE_CODE if rules == "fixed" and answered.error else 0
+    return _CODES.get(answered.error, 0)

@@ -1,365 +1,248 @@
-"""The owner of a folder of recorded answers, and the client that episodes ask.
+"""Recorded answers in one SQLite file: their owner, and the client that episodes ask.
 
-`CacheFolder` is plain and synchronous: one object in one process (an actor, in a run) that serves
-one call at a time. Keys and answers are JSON text in its interface. `CacheClient` is what an
-`ApiCaller` has in its own process.
-
-A record that cannot be read (cut, of another shape, too large, a link) is neither a miss nor the
-end of a run. `service.check_folder` names it before the run starts; where it breaks later, the
-agent gets the error that the server cannot read its records, no other backend is asked in its
-place, and the call counts as a failure. Such a file is never written over.
+An answer belongs to an API, its arguments, and its maker: a simulator by its id, the real API (""),
+or the JSON files that were imported (`RECORDED`, see `json_files`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from functools import partial
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.benchmarks.stabletoolbench.apis.cache_file import (
-    ANSWER_KEYS,
-    MAX_ANSWER_CHARS,
-    OWN,
-    CacheFile,
-    Names,
-    own_key,
-    read_cache_file,
-    write_cache_file,
-)
-from ace_ray.benchmarks.stabletoolbench.apis.lock import FolderLock
-from ace_ray.benchmarks.stabletoolbench.apis.values import (
-    Unusable,
-    canonical_key,
-    load,
-    upstream_key,
-)
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import RowError, UserError
+from ace_ray.records import canonical_json
 
 Mode = Literal["read", "readwrite"]
 Service = Callable[..., Awaitable[Any]]
-"""``await service(method, *JSON values)``: a method of the `CacheFolder`, wherever it lives."""
-MEMORY_BYTES = 256 << 20
+"""``await service(method, *values)``: a method of the `AnswerCache`, wherever it lives."""
+Found = list[Any]
+"""An answer on record: its JSON text, its maker, and 1 where the simulator gave no usable one."""
+FILE = "answers.sqlite3"
+RECORDED = "recorded"
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
-FAILED = "failed simulator"
-"""Origin of a record that a simulator gave no usable answer."""
-UNREADABLE = "The API server cannot read its records."
+BUSY_S = 30.0
+"""Seconds that a write waits for that of another run."""
+_TABLE = """
+CREATE TABLE IF NOT EXISTS answers (
+    api TEXT,        -- `api_key`
+    arguments TEXT,  -- canonical JSON, or `other_key`
+    maker TEXT,
+    given TEXT,      -- the arguments in upstream's form, as JSON text
+    answer TEXT,     -- {"error", "response"}, as JSON text
+    failed INTEGER,
+    PRIMARY KEY (api, arguments, maker)
+)"""
+_log = logging.getLogger(__name__)
 
 
-class CacheFolder:
-    """Recorded answers in ``folder``, ours and upstream's. One caller at a time.
+def api_key(api: Api) -> str:
+    return names_key(api.std_category, api.std_tool, api.std_api)
+
+
+class AnswerCache:
+    """The owner of the answers in ``folder``: a benchmark's `Service`, one call at a time.
+
+    Cheap to make and to send to another process; `open` opens the file. SQLite's locks keep the
+    writes of several runs apart.
 
     Args:
-        mode: ``read`` changes nothing in the folder; ``readwrite`` makes it and locks it.
-        recorded: where upstream's files lie, if not in ``folder`` itself.
-        holder: who this owner works for (a run's id): started again, it takes its own lock over.
-
-    Raises:
-        UserError: the folder is missing (``read``), cannot be written, or has another writer.
+        mode: ``read`` changes nothing; ``readwrite`` makes the folder and records new answers.
     """
 
-    def __init__(
-        self,
-        folder: str,
-        mode: Mode,
-        *,
-        recorded: str = "",
-        holder: str = "",
-        memory_bytes: int = MEMORY_BYTES,
-    ) -> None:
-        self._root, self._memory_bytes = Path(folder), memory_bytes
-        self._recorded = Path(recorded or folder)
-        self._lock: FolderLock | None = None
-        self._files: OrderedDict[Names, CacheFile] = OrderedDict()
-        self._held_bytes = 0
-        self._counts: Counter[str] = Counter()
-        self._problems: dict[str, None] = {}
-        if mode == "readwrite":
-            self._open(holder)
-        for place in (self._root, self._recorded):
-            if not place.is_dir():
-                raise UserError(
-                    "there is no such folder", where=str(place), fix="correct the path of the cache"
-                )
+    def __init__(self, folder: str, mode: Mode) -> None:
+        self._folder, self._mode = folder, mode
+        self._database: sqlite3.Connection | None = None
+        self._is_writable = True
 
-    def get(
-        self,
-        category: str,
-        tool: str,
-        api: str,
-        arguments: str,
-        simulator_id: str = "",
-        any_simulator: bool = False,
-    ) -> str | None:
-        """The answer on record, as JSON text: ``{"error", "response", "origin", "by"}``, or with
-        ``corrupt``, why it cannot be read. None: there is none.
+    def open(self) -> None:
+        """Open the file, if it is not open. Raises `UserError`: it is missing (``read``), cannot
+        be written, or is no cache."""
+        if self._database is None:
+            self._database = open_database(Path(self._folder), self._mode)
 
-        ``arguments`` is a JSON text as Python writes it, in the order in which they were given. Of
-        simulated answers ``simulator_id``'s count, and others' only with ``any_simulator``.
+    def call(self, method: str, *values: Any) -> Any:
+        """Call `get`, `put` or `examples`.
+
+        Raises `RowError` when the file cannot be read any more: the row is tried again.
         """
-        file = self._file((category, tool, api))
-        if file.problem:
-            self._counts["corrupt"] += 1
-            return json.dumps({"corrupt": file.problem})
-        given = json.loads(arguments)
-        answer = file.find(canonical_key(given), upstream_key(given), simulator_id, any_simulator)
-        self._counts["misses" if answer is None else "hits"] += 1
-        return answer
-
-    def put(self, category: str, tool: str, api: str, arguments: str, answer: str) -> str:
-        """Record an answer, JSON text as `get` gives it; it is on disk when this returns. Of two
-        for the same call and by the same simulator_id the first stays: its text is returned.
-
-        Of one that cannot be recorded (a corrupt file, a full disk, a lock that was lost) it
-        returns why: ``{"unrecorded"}``.
-        """
-        names = (category, tool, api)
-        file = self._file(names)
-        given = json.loads(arguments)
-        key = canonical_key(given)
-        if file.problem:
-            return self._unrecorded(file.problem)
-        if self._lock is None:
-            return self._unrecorded("the cache is only read")
+        methods: dict[str, Callable[..., Any]] = {
+            "get": self.get,
+            "put": self.put,
+            "examples": self.examples,
+        }
         try:
-            tree = load(answer, MAX_ANSWER_CHARS)
-        except Unusable as error:
-            return self._unrecorded(f"it is {error}")
-        if set(tree) != ANSWER_KEYS or "\n" in answer:
-            raise ValueError("an answer of another shape would make the file unreadable")
-        if (first := file.find(key, upstream_key(given), tree["by"])) is not None:
-            return first
-        key = own_key(tree["by"], key)
-        try:
-            if not self._lock.held():
-                raise UserError("another run has taken the cache over", where=str(self._root))
-            file.end = write_cache_file(self._root, names, {key: answer}, file.end, file.torn)
-            file.torn = 0
-        except (OSError, UserError) as error:
-            self._problems.setdefault(str(error)[:300])
-            return self._unrecorded(str(error))
-        file.add(key, answer)
-        file.size_bytes += len(key) + len(answer)
-        self._make_room(len(key) + len(answer))
-        self._counts["recorded"] += 1
-        return answer
-
-    def examples(self, category: str, tool: str, api: str) -> list[list[str]]:
-        """Up to `EXAMPLES` of upstream's answers of an API, each [arguments, answer] as text, and
-        fewer where they are longer than `EXAMPLE_CHARS` together.
-
-        Never our own: which of those are there depends on the order in which episodes ran.
-        """
-        pairs = list(self._file((category, tool, api)).recorded.items())[:EXAMPLES]
-        while len(pairs) > 1 and sum(len(key) + len(text) for key, text in pairs) > EXAMPLE_CHARS:
-            pairs.pop()
-        return [[key, text] for key, text in pairs if '"corrupt":' not in text[:12]]
-
-    def check(self, names: Sequence[Sequence[str]]) -> list[str]:
-        """What is wrong with the files of these APIs ([category, tool, api] each), a line each."""
-        files = (self._file((category, tool, api)) for category, tool, api in names)
-        return [file.problem for file in files if file.problem]
-
-    def stats(self) -> dict[str, Any]:
-        """``hits``, ``misses``, ``corrupt``, ``recorded``, ``not_recorded``, ``files_read`` since
-        the start, and the first ``problems``."""
-        names = ("hits", "misses", "corrupt", "recorded", "not_recorded", "files_read")
-        counts = {name: self._counts[name] for name in names}
-        return {**counts, "problems": list(self._problems)[:20]}
+            self.open()
+            return methods[method](*values)
+        except (UserError, sqlite3.Error) as error:
+            raise RowError(f"the cache in {self._folder}: {error}") from error
 
     def close(self) -> None:
-        """Give the lock back."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
-    def _open(self, holder: str) -> None:
-        own = self._root / OWN
+    def get(self, api: str, arguments: str, simulator_id: str) -> Found | None:
+        """Return the answer on record, None without one.
+
+        ``arguments`` is a JSON text in the order in which they were given. Imported answers come
+        first: a run's identity holds them and no others, so what a run records must not change
+        what the next one is answered.
+        """
+        given = json.loads(arguments)
+        makers = (RECORDED, simulator_id, "")
+        rows = self._rows(
+            "SELECT answer, maker, failed FROM answers WHERE api = ? AND arguments IN (?, ?) "
+            "AND maker IN (?, ?, ?)",
+            (api, canonical_json(given), other_key(str(given)), *makers),
+        )
+        found = {row[1]: list(row) for row in rows}
+        return next((found[maker] for maker in makers if maker in found), None)
+
+    def put(
+        self, api: str, arguments: str, simulator_id: str, answer: str, failed: int
+    ) -> Found | None:
+        """Record an answer; it is on disk when this returns. Returns what is on record: of two
+        answers to one call the first stays. None: it could not be recorded, which is logged."""
+        given = json.loads(arguments)
+        said = json.dumps(str(given))
+        row = (api, canonical_json(given), simulator_id, said, answer, failed)
+        assert self._database is not None  # `call` opens it
         try:
-            own.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(
-                f"cannot be made ({error.strerror})", where=str(own), fix="choose another folder"
-            ) from error
-        if own.is_symlink():
-            raise UserError("is a symbolic link", where=str(own), fix="remove it")
-        self._lock = FolderLock(own, holder)
+            with self._database:
+                self._database.execute("INSERT OR IGNORE INTO answers VALUES (?,?,?,?,?,?)", row)
+        except sqlite3.Error as error:
+            if self._is_writable:
+                _log.warning("%s: answers cannot be recorded: %s", self._folder, error)
+            self._is_writable = False
+        return self.get(api, arguments, simulator_id)
 
-    def _unrecorded(self, why: str) -> str:
-        self._counts["not_recorded"] += 1
-        return json.dumps({"unrecorded": why[:300]})
+    def examples(self, api: str) -> list[list[str]]:
+        """Return up to `EXAMPLES` imported answers of an API, [arguments, answer] as text, and
+        fewer where they are longer than `EXAMPLE_CHARS` together.
 
-    def _file(self, names: Names) -> CacheFile:
-        file = self._files.get(names)
-        if file is not None:
-            self._files.move_to_end(names)
-            return file
-        file = read_cache_file(self._recorded, self._root, names)
-        self._counts["files_read"] += 1
-        if file.problem:
-            self._problems.setdefault(file.problem)
-        self._files[names] = file
-        self._make_room(file.size_bytes)
-        return file
+        Recorded ones are no examples: which are there depends on the order of episodes.
+        """
+        rows = self._rows(
+            "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
+            (api, RECORDED, EXAMPLES),
+        )
+        pairs = [[json.loads(given), answer] for given, answer in rows]
+        while len(pairs) > 1 and sum(len(key) + len(text) for key, text in pairs) > EXAMPLE_CHARS:
+            pairs.pop()
+        return pairs
 
-    def _make_room(self, more_bytes: int) -> None:
-        """Account for what the file used last has grown by; it stays, the oldest go."""
-        self._held_bytes += more_bytes
-        while self._held_bytes > self._memory_bytes and len(self._files) > 1:
-            _, oldest = self._files.popitem(last=False)
-            self._held_bytes -= oldest.size_bytes
+    def _rows(self, query: str, values: Iterable[Any]) -> list[tuple[Any, ...]]:
+        assert self._database is not None  # `call` opens it
+        return self._database.execute(query, tuple(values)).fetchall()
 
 
 class CacheClient:
     """The cache as an `ApiCaller` sees it.
 
     Args:
-        service: `local`, or an actor's.
+        service: calls the methods of an `AnswerCache`.
         writes: whether new answers are recorded.
-        simulator_id: the simulator that this run has (`Simulator.simulator_id`).
-        any_simulator: whether an answer that another one made is used as well; its origin is then
-            ``other simulator``, so that a run's counts show it.
+        simulator_id: the simulator of this run (`Simulator.simulator_id`); answers of other
+            simulators are not used.
     """
 
-    def __init__(
-        self, service: Service, *, writes: bool, simulator_id: str = "", any_simulator: bool = False
-    ) -> None:
+    def __init__(self, service: Service, *, writes: bool, simulator_id: str = "") -> None:
         self._service, self._writes = service, writes
-        self._simulator_id, self._any_simulator = simulator_id, any_simulator
+        self._simulator_id = simulator_id
 
     async def get(self, api: Api, arguments: Any) -> Answered | None:
-        """The answer on record, None without one."""
-        text = json.dumps(arguments)
-        answer = await self._service(
-            "get", *_names(api), text, self._simulator_id, self._any_simulator
-        )
-        return None if answer is None else self._answered(answer)
+        """Return the answer on record, None without one."""
+        call = (api_key(api), json.dumps(arguments), self._simulator_id)
+        found = await self._service("get", *call)
+        return _answered(found) if found else None
 
     async def put(self, api: Api, arguments: Any, answered: Answered) -> Answered:
-        """Record an answer, or that the simulator has none: replayed, it is a failure again, and
-        to another simulator nothing. Returns what is on record: another's, if that was first."""
-        if not self._writes:
+        """Record an answer, or that this simulator has none. Returns the one that is on record,
+        which is another's if that was first."""
+        simulated = answered.source == "simulator"
+        if not self._writes or (answered.failure and not simulated):
             return answered
-        if answered.failure and not self._simulator_id:
-            return answered
-        tree = {
-            "error": answered.error,
-            "response": answered.response,
-            "origin": FAILED if answered.failure else answered.source,
-            "by": self._simulator_id if answered.source == "simulator" else "",
-        }
-        mine = json.dumps(tree, separators=(",", ":"))
-        kept = await self._service("put", *_names(api), json.dumps(arguments), mine)
-        if kept == mine:
-            return answered
-        if why := json.loads(kept).get("unrecorded"):
-            return replace(answered, unrecorded=str(why))
-        return self._answered(kept) or answered
+        text = json.dumps(
+            {"error": answered.error, "response": answered.response}, separators=(",", ":")
+        )
+        maker = self._simulator_id if simulated else ""
+        mine = [text, maker, int(bool(answered.failure))]
+        found = await self._service(
+            "put", api_key(api), json.dumps(arguments), maker, text, mine[-1]
+        )
+        return answered if found in (None, mine) else _answered(found)
 
     async def examples(self, api: Api) -> list[tuple[str, str]]:
-        """Recorded answers that show a simulator what the API says: (arguments, answer) texts."""
-        pairs = await self._service("examples", *_names(api))
+        """Return imported answers that show a simulator what the API says: (arguments, answer)."""
+        pairs = await self._service("examples", api_key(api))
         return [(key, text) for key, text in pairs]
 
-    def _answered(self, text: str) -> Answered | None:
-        tree = json.loads(text)
-        if "corrupt" in tree:
-            return Answered(UNREADABLE, "", "none", failure="cache")
-        origin = str(tree["origin"])
-        if origin == FAILED:
-            if tree["by"] != self._simulator_id:
-                return None
-            error, response = tree["error"], tree["response"]
-            return Answered(error, response, "cache", origin="simulator", failure="simulator")
-        if origin == "simulator" and tree["by"] != self._simulator_id:
-            origin = f"other {origin}"
-        return Answered(tree["error"], tree["response"], "cache", origin=origin)
+
+def _answered(found: Found) -> Answered:
+    text, maker, failed = found
+    tree = json.loads(text)
+    origin = RECORDED if maker == RECORDED else "simulator" if maker else "real"
+    failure = "simulator" if failed else ""
+    return Answered(tree["error"], tree["response"], "cache", origin=origin, failure=failure)
 
 
-def _names(api: Api) -> tuple[str, str, str]:
-    return api.std_category, api.std_tool, api.std_api
-
-
-class CacheService:
-    """A benchmark's `Service`. Cheap to make: `open` opens and locks the folder, or the first call
-    to a restarted owner.
-
-    Arguments as of `CacheFolder`.
-    """
-
-    def __init__(self, folder: str, mode: Mode, *, recorded: str = "", holder: str = "") -> None:
-        self._make = partial(CacheFolder, folder, mode, recorded=recorded, holder=holder)
-        self._folder: CacheFolder | None = None
-
-    def open(self) -> None:
-        """Open the folder, if it is not. Raises `UserError`."""
-        if self._folder is None:
-            self._folder = self._make()
-
-    def call(self, method: str, *values: Any) -> Any:
-        """A method of the folder: get, put, examples, check or stats.
-
-        Raises `RowError` when the folder cannot be opened: `check_folder` said nothing of it when
-        the run began, so rows wait for it to be there again.
-        """
-        try:
-            self.open()
-        except UserError as error:
-            raise RowError(str(error)) from error
-        assert self._folder is not None  # it is open
-        return _methods(self._folder)[method](*values)
-
-    def close(self) -> None:
-        """Give the folder's lock back."""
-        if self._folder is not None:
-            self._folder.close()
-            self._folder = None
-
-
-def local(folder: CacheFolder) -> Service:
-    """A `Service` for `CacheClient` whose owner lives in this process."""
-    methods = _methods(folder)
-
-    async def call(method: str, *values: Any) -> Any:
-        return methods[method](*values)
-
-    return call
-
-
-def check_folder(
-    folder: str, mode: Mode, names: Sequence[Sequence[str]], *, recorded: str = "", where: str
-) -> None:
-    """What can be known of a cache before a run; ``names`` are its APIs, [category, tool, api]
-    each as normalised. Leaves an empty folder of our own behind in ``readwrite``.
-
-    Raises:
-        UserError: the folder is missing, cannot be written, has another writer, or holds a file of
-            these APIs that cannot be read.
-    """
-    opened = CacheFolder(folder, mode, recorded=recorded)
-    try:
-        problems = opened.check(names)
-    finally:
-        opened.close()
-    if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise UserError(
-            f"{problems[0]}{more}",
-            where=f"{where} {recorded or folder}",
-            fix="restore the file, or move it away: its answers are then made again",
+def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
+    """Return the SHA-256 (hex) of the imported answers of these APIs (`api_key`), None without
+    any. Raises `UserError` as `AnswerCache.open`."""
+    if not (folder / FILE).exists():
+        return None
+    with closing(open_database(folder, "read")) as database:
+        query = (
+            "SELECT arguments, answer FROM answers WHERE api = ? AND maker = ? ORDER BY arguments"
         )
+        total, rows = hashlib.sha256(), 0
+        for api in sorted(set(apis)):
+            for row in database.execute(query, (api, RECORDED)):
+                total.update(json.dumps([api, *row]).encode())
+                rows += 1
+    return total.hexdigest() if rows else None
 
 
-def _methods(folder: CacheFolder) -> dict[str, Callable[..., Any]]:
-    return {
-        "get": folder.get,
-        "put": folder.put,
-        "examples": folder.examples,
-        "check": folder.check,
-        "stats": folder.stats,
-    }
+def open_database(folder: Path, mode: Mode) -> sqlite3.Connection:
+    """Open the file of answers in ``folder``. Raises `UserError` as `AnswerCache.open`."""
+    path = folder / FILE
+    fix = "correct the path of the cache, or move the file away"
+    try:
+        if mode == "readwrite":
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise UserError("there is no such cache", where=str(path), fix=fix)
+        access = "ro" if mode == "read" else "rwc"
+        database = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={access}",
+            uri=True,
+            timeout=BUSY_S,
+            check_same_thread=False,  # an actor's calls come one after another, in any thread
+        )
+        if mode == "readwrite":
+            with database:
+                database.execute("BEGIN IMMEDIATE")  # fails where the file cannot be written
+                database.execute(_TABLE)
+        database.execute("SELECT api, arguments, maker, given, answer, failed FROM answers LIMIT 1")
+    except (OSError, sqlite3.Error) as error:
+        raise UserError(f"cannot be used as a cache: {error}", where=str(path), fix=fix) from error
+    return database
+
+
+def names_key(category: str, tool: str, api: str) -> str:
+    """Return the key of an API by its normalised names: ASCII, whatever they hold."""
+    return json.dumps([category, tool, api])
+
+
+def other_key(key: str) -> str:
+    """Return our key for one of upstream's that is no literal dict (NaN, a list); no JSON begins
+    so."""
+    return f"key {json.dumps(key)}"

@@ -1,22 +1,19 @@
-"""Who answers a run's API calls, as its config says: cache, real APIs, simulator, stub."""
+"""Who answers a run's API calls, as its config says: the cache, real APIs, a simulator."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ace_ray.benchmarks.context import EpisodeContext, Service
+from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    AnswerCache,
     CacheClient,
-    CacheService,
-    Mode,
-    check_folder,
+    recorded_sha256,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache_file import Names, recorded_sha256
-from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller, check_backends
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MIRROR_TOKENS,
@@ -28,17 +25,22 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     form_of,
     system_text,
 )
+from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of
 from ace_ray.benchmarks.stabletoolbench.options import Options
+from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
-from ace_ray.models.http import PublicHttp
+from ace_ray.mistakes import check_names
+from ace_ray.models.http import Http
 from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.records import Sampling, digest
 
 _WHERE = "benchmarks.stabletoolbench"
-NamesOf = Callable[[], Sequence[Names]]
-"""The APIs of the run, once each, as normalised."""
+BACKENDS = ("cache", "real", "simulator")
+NO_ANSWER = "The API server has no answer to this request."
+ApisOf = Callable[[], Iterable[str]]
+"""The APIs of the run (`cache.api_key`)."""
 
 
 class ApiSources:
@@ -49,23 +51,14 @@ class ApiSources:
     """
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
-        backends = check_backends(options.apis, f"{_WHERE}.apis")
-        if options.cache == "off":
-            backends = tuple(name for name in backends if name != "cache")
-        if not backends:
-            raise UserError(
-                "no backend is left to answer: the cache is off",
-                where=f"{_WHERE}.apis",
-                fix="name simulator or stub too, or set cache: read",
-            )
-        self._options, self.backends = options, backends
+        self._options, self.backends = options, check_backends(options.apis, f"{_WHERE}.apis")
         # Read here and not where they are used: workers have no copy of the checkout.
         self._systems: dict[Form, SystemText] = {
             form: system_text(form, str(checkout) if checkout else None)
             for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
         }
         self.simulator: Role | None = None
-        if "simulator" in backends:
+        if "simulator" in self.backends:
             self.simulator = parse_role(options.simulator, f"{_WHERE}.simulator")
             if checkout is None and form_of(model_of(self.simulator)) != "own":
                 raise UserError(
@@ -75,31 +68,29 @@ class ApiSources:
                 )
         if options.real is not None:
             check_real(options.real, f"{_WHERE}.real")
-        if "real" in backends:
-            self._real()
-        self._cache_folder = str(
+        elif "real" in self.backends:
+            raise UserError(
+                "no service is named that asks real APIs",
+                where=f"{_WHERE}.apis",
+                fix=f"name one in {_WHERE}.real, or leave real out",
+            )
+        self._cache_folder = (
             folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
             if options.cache_folder
             else cache_root() / "stabletoolbench" / "answers"
         )
-        self._holder = uuid.uuid4().hex
-        self._checked = False
-        self._recorded_sha256: str | None = None
         self._callers: dict[str, ApiCaller] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # The cache was checked where the run began.
-        return self.__dict__ | {"_callers": {}, "_checked": True}
+        return self.__dict__ | {"_callers": {}}
 
-    def identity(self, names: NamesOf) -> Mapping[str, Any]:
+    def identity(self, apis: ApisOf) -> Mapping[str, Any]:
         """What can move a score (JSON values); None for a backend that is not asked."""
         options, cached = self._options, "cache" in self.backends
         return {
             "apis": list(self.backends),
             "cache": options.cache if cached else None,
-            "stub_seed": options.stub_seed if "stub" in self.backends else None,
-            "cache_any_simulator": options.cache_any_simulator if cached else None,
-            "recorded_sha256": self._recorded(names),
+            "recorded_sha256": recorded_sha256(self._cache_folder, apis()) if cached else None,
             "real": options.real.model_dump(mode="json", exclude={"key_env"})
             if options.real and "real" in self.backends
             else None,
@@ -115,46 +106,38 @@ class ApiSources:
     def _follows_schema(self) -> bool:
         return self.simulator is not None and form_of(model_of(self.simulator)) == "own"
 
-    def service(self, names: NamesOf) -> Service | None:
-        """As `Benchmark.service`."""
-        if self._options.real and "real" in self.backends:
-            # Here and not earlier: a run is scored without the keys of its episodes.
-            read_key(self._options.real, f"{_WHERE}.real")
+    def service(self) -> Service | None:
+        """Return the cache, which was opened once to see that it can be. As `Benchmark.service`."""
+        self._real()  # here and not earlier: a run is scored without the keys of its episodes
         if "cache" not in self.backends:
             return None
-        mode: Mode = "readwrite" if self._options.cache == "readwrite" else "read"
-        recorded = ""
-        if self._options.recorded:
-            recorded = str(folder_of(self._options.recorded, f"{_WHERE}.recorded"))
-        if not self._checked:
-            where = f"{_WHERE}.cache:"
-            check_folder(self._cache_folder, mode, names(), recorded=recorded, where=where)
-            self._checked = True
-        return CacheService(self._cache_folder, mode, recorded=recorded, holder=self._holder)
-
-    def lock_key(self) -> str:
-        writes = "cache" in self.backends and self._options.cache == "readwrite"
-        return f"the cache {self._cache_folder}" if writes else ""
+        cache = AnswerCache(str(self._cache_folder), self._options.cache)
+        cache.open()
+        cache.close()
+        return cache
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """One per process and simulator, so that identical calls are answered once."""
+        """One per process and simulator."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
             cache = None
             if context.service is not None:
                 writes = self._options.cache == "readwrite"
-                shared = self._options.cache_any_simulator
-                cache = CacheClient(
-                    context.service, writes=writes, simulator_id=simulator_id, any_simulator=shared
-                )
+                cache = CacheClient(context.service, writes=writes, simulator_id=simulator_id)
             self._callers[simulator_id] = ApiCaller(
                 cache=cache,
-                real=self._real() if "real" in self.backends else None,
+                real=self._real(),
                 simulator=simulator,
-                stub_seed=self._options.stub_seed if "stub" in self.backends else None,
             )
         return self._callers[simulator_id]
+
+    def _real(self) -> RealApis | None:
+        """Raises `UserError`: the environment does not hold the key."""
+        real = self._options.real
+        if real is None or "real" not in self.backends:
+            return None
+        return RealApis(real, Http(), read_key(real, f"{_WHERE}.real"))
 
     def simulator_of(self, context: EpisodeContext) -> Simulator | None:
         model = context.roles.get("simulator")
@@ -167,29 +150,18 @@ class ApiSources:
         system = self._systems.get(form) or system_text(form, None)
         return Simulator(model, form, system)
 
-    def _recorded(self, names: NamesOf) -> str | None:
-        if "cache" not in self.backends:
-            return None
-        if self._recorded_sha256 is None:
-            root = folder_of(self._options.recorded or self._cache_folder, f"{_WHERE}.recorded")
-            self._recorded_sha256 = recorded_sha256(root, names()) or ""
-        return self._recorded_sha256 or None
 
-    def _real(self) -> RealApis:
-        real = self._options.real
-        if real is None:
-            raise UserError(
-                "real APIs are asked nowhere",
-                where=f"{_WHERE}.apis",
-                fix=f"name hosts in {_WHERE}.real, or leave real out",
-            )
-        if real.service_url is None and self._options.tool_folder is None:
-            raise UserError(
-                "no query says at which URLs its APIs are",
-                where=f"{_WHERE}.real.service_url",
-                fix=f"name a service for all, or a tool directory in {_WHERE}.tool_folder",
-            )
-        return RealApis(real, PublicHttp(), self._options.tools, where=f"{_WHERE}.real")
+def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
+    """Return ``backends`` as they are asked: the cache, the real API, then a simulator.
+
+    Raises `UserError`: an unknown name, one that is named twice or out of that order.
+    """
+    check_names(backends, BACKENDS, what="backend", where=where)
+    places = [BACKENDS.index(name) for name in backends]
+    if places != sorted(set(places)):
+        fix = f"write some of {', '.join(BACKENDS)}, in this order"
+        raise UserError(f"{', '.join(backends)} is not in order", where=where, fix=fix)
+    return tuple(backends)
 
 
 def model_of(role: Role) -> str:
@@ -203,3 +175,47 @@ def simulator_sampling(role: Role) -> Sampling:
     """How a simulator draws its answers unless the config says otherwise."""
     mirrors = form_of(model_of(role)) != "own"
     return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
+
+
+class Real(Protocol):
+    async def answer(self, api: Api, arguments: Any) -> Answered: ...
+
+
+class ApiCaller:
+    """Answers API calls for all episodes of one process.
+
+    Args:
+        cache, real, simulator: whom to ask, in this order; None for those that are not.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: CacheClient | None = None,
+        real: Real | None = None,
+        simulator: Simulator | None = None,
+    ) -> None:
+        self._cache, self._real, self._simulator = cache, real, simulator
+
+    async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
+        """Return the answer to one call; ``arguments`` is an object or a JSON text.
+
+        Every outcome is an `Answered`, except that a simulator's own failure (`RowError`,
+        `EngineDead`) is raised: it says nothing about the agent.
+        """
+        try:
+            given = arguments_of(arguments)
+        except Unusable:
+            return Answered(BAD_ARGUMENTS, "", "none", failure="arguments")
+        cache = self._cache
+        if cache and (recorded := await cache.get(api, given)) is not None:
+            return recorded
+        answered = Answered(NO_ANSWER, "", "none", failure="no_backend")
+        if self._real:
+            answered = await self._real.answer(api, given)
+        if answered.failure and self._simulator:
+            shown = await cache.examples(api) if cache and self._simulator.takes_examples else []
+            answered = await self._simulator.answer(api, given, shown)
+        if cache and answered.failure in ("", "simulator"):
+            return await cache.put(api, given, answered)
+        return answered

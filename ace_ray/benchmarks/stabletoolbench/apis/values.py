@@ -1,4 +1,4 @@
-"""JSON of others within bounds, and the keys under which answers are kept.
+"""JSON of others within bounds.
 
 Everything here is linear in the length of the text.
 """
@@ -12,34 +12,28 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from ace_ray.calls import MAX_DIGITS, NotCalls, expression, literal
-from ace_ray.records import canonical_json
-
 MAX_DEPTH = 64
 MAX_ARGUMENTS = 32_768
 """Longest JSON text of a call's arguments, in characters."""
 _NO_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\[\]{}"]++', re.DOTALL)
-_MANY_DIGITS = re.compile(f"[0-9]{{{MAX_DIGITS + 1}}}")
 
 
 class Unusable(ValueError):
     """The text is not JSON within the bounds."""
 
 
-def load(text: str, max_chars: int, *, unique: bool = False, floats: bool = False) -> Any:
+def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
     """Return the value of a JSON text. Raises `Unusable` for other text and beyond the bounds.
 
     NaN, infinities and numbers that are too large for a float become their text, so that all that
-    is stored stays JSON. ``floats`` makes floats of them, as Python does. ``unique`` refuses a key
-    that appears twice in one object; otherwise the last one counts, as everywhere.
+    is stored stays JSON. ``floats`` makes floats of them, as Python does.
     """
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
     if nesting(text) > MAX_DEPTH:
         raise Unusable(f"nested more than {MAX_DEPTH} deep")
-    exact = _MANY_DIGITS.search(text) is not None
     try:
-        return _decoder(unique, exact, floats).decode(text)
+        return _decoder(floats).decode(text)
     except (ValueError, RecursionError) as error:
         raise Unusable(str(error) or type(error).__name__) from None
 
@@ -66,7 +60,7 @@ def first_object(text: str) -> dict[str, Any] | None:
         if begin < 0:
             return None
         try:
-            value, _ = _decoder(False, True, False).raw_decode(text, begin)
+            value, _ = _decoder(False).raw_decode(text, begin)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
@@ -99,56 +93,13 @@ def shown_arguments(text: str) -> dict[str, Any]:
     return value
 
 
-def canonical_key(arguments: Any) -> str:
-    """Return our key, the same for the same arguments in any order.
-
-    Every key begins with ``{``: `CacheFile` splits the simulator's id off there. The prefix ``{}``
-    marks other values than objects, and begins the JSON of the empty object only.
-    """
-    text = canonical_json(arguments)
-    return text if isinstance(arguments, Mapping) else f"{{}}{text}"
-
-
-def upstream_key(arguments: Any) -> str:
-    """Return upstream's key (``server/main.py``), Python's text of the value."""
-    return str(arguments)
-
-
-def canonical_of_upstream(key: str) -> str | None:
-    """Our key for one of upstream's, None where that one is no literal dict (NaN, say)."""
-    try:
-        value = literal(expression(key))
-        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            return None
-        return canonical_json(value)
-    except (NotCalls, TypeError, ValueError, RecursionError):
-        return None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        raise ValueError("a key appears twice in one object")
-    return mapping
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"an integer of more than {MAX_DIGITS} digits")
-    return int(digits)
-
-
 def _finite(digits: str) -> float | str:
     number = float(digits)
     return number if math.isfinite(number) else digits[:80]
 
 
 @cache
-def _decoder(unique: bool, count_digits: bool, floats: bool) -> json.JSONDecoder:
-    # Python's own int is much faster than one of ours that is asked for every number.
-    return json.JSONDecoder(
-        parse_constant=None if floats else str,
-        parse_float=None if floats else _finite,
-        parse_int=_whole if count_digits else None,
-        object_pairs_hook=_distinct if unique else None,
-    )
+def _decoder(floats: bool) -> json.JSONDecoder:
+    if floats:
+        return json.JSONDecoder()
+    return json.JSONDecoder(parse_constant=str, parse_float=_finite)

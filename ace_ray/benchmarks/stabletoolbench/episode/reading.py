@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,64 +10,41 @@ from typing import Any
 from ace_ray.benchmarks.stabletoolbench.apis.values import nesting
 from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
-from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Rules
+from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
 from ace_ray.records import ToolCall
 
 MAX_TEXT = 200_000
 """Characters of a reply that are looked at."""
-_ACTION = re.compile(r"^[ \t]*Action:[ \t]*([^\n]*)$", re.MULTILINE)
-_INPUT = re.compile(r"^[ \t]*Action Input:[ \t]*", re.MULTILINE)
-_NEXT = re.compile(r"^[ \t]*(?:Observation|Thought|Action|End Action)\b", re.MULTILINE)
-_THOUGHT = re.compile(r"\A\s*Thought:\s*")
-_FENCE = re.compile(r"\A```[a-z]*[ \t]*\n(.*?)\n?```\Z", re.DOTALL)
 
 
-def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts, rules: Rules) -> str:
+def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -> str:
     """The system message with the form's rules and the functions in it."""
     if texts.react_after and texts.react_after in system:
         system = system.replace(texts.react_after, texts.react)
     else:
         system += texts.react
     functions = [tool["function"] for tool in tools]
-    # Upstream shows Python's text of the list.
-    shown = str(functions) if rules == "official" else json.dumps(functions, ensure_ascii=False)
-    return system + texts.react_tools + shown
+    return system + texts.react_tools + str(functions)  # Python's text of the list, as upstream
 
 
-def read_react(text: str, rules: Rules) -> tuple[str, list[ToolCall]]:
-    """(thought, calls) of a reply: at most one call.
+def read_react(text: str) -> tuple[str, list[ToolCall]]:
+    """(thought, calls) of a reply: one call.
 
-    ``official`` cuts the text as ``react_parser`` does: what stands between the first markers,
-    whatever that is, and the whole text is the thought. ``fixed`` takes the first action with an
-    input and leaves alone what the model made up after it. Never raises.
+    The text is cut as upstream's ``react_parser`` does: what stands between the first markers,
+    whatever that is; the whole text is the thought. Never raises.
     """
     text = text[:MAX_TEXT]
-    if rules == "official":
-        action = _between(text, "Action: ", "\nAction Input: ")
-        return text, [ToolCall(action, _between(text, "Action Input: ", None))]
-    named = _ACTION.search(text)
-    if named is None or not named[1].strip():
-        return _THOUGHT.sub("", text).strip(), []
-    thought = _THOUGHT.sub("", text[: named.start()]).strip()
-    given = _INPUT.search(text, named.end())
-    arguments = ""
-    if given is not None:
-        after = _NEXT.search(text, given.end())
-        arguments = text[given.end() : after.start() if after else len(text)].strip()
-        if fenced := _FENCE.match(arguments):
-            arguments = fenced[1].strip()
-    return thought, [ToolCall(named[1].strip().strip("`\"'"), arguments)]
+    action = _between(text, "Action: ", "\nAction Input: ")
+    return text, [ToolCall(action, _between(text, "Action Input: ", None))]
 
 
-def react_chat(messages: Sequence[Mapping[str, Any]], role: str) -> list[dict[str, Any]]:
-    """The stored messages as the model is shown them: text only, observations said by ``role``."""
+def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The stored messages as the model is shown them: text only, observations said by the user."""
     chat = []
     for message in messages:
         sent = {"role": message["role"], "content": message["content"]}
         if message["role"] == "tool":
-            sent["role"] = role
-            if role == "user":
-                sent["content"] = f"Observation: {message['content']}"
+            sent = {"role": "user", "content": f"Observation: {message['content']}"}
         chat.append(sent)
     return chat
 

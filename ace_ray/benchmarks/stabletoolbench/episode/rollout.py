@@ -23,8 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import (
 )
 from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
-from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, Settings
-from ace_ray.benchmarks.stabletoolbench.prompts import GO_ON
+from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, MAX_OBSERVATION, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
 from ace_ray.records import Completion, Entry, ToolCall
 
@@ -35,8 +34,7 @@ def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> lis
     task = texts.task + tool_lines(apis)
     system = texts.system.replace("{task_description}", task)
     if settings.form == "react":
-        tools = schemas(apis, settings.rules, texts)
-        system = system_text(system, tools, texts, settings.rules)
+        system = system_text(system, schemas(apis, texts), texts)
     user = texts.user.replace("{input_description}", query)
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
@@ -53,8 +51,8 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
         seen,
         {"role": "assistant", "content": "x"},
     ]
-    if settings.width or settings.rules == "fixed":
-        stored.append({"role": "user", "content": GO_ON})
+    if settings.width:  # the message that asks for another action
+        stored.append({"role": "user", "content": "x"})
     return as_sent(stored, settings)
 
 
@@ -63,35 +61,19 @@ def as_sent(
 ) -> list[dict[str, Any]]:
     """The stored messages as the candidate is sent them."""
     if settings.form == "react":
-        chat = react_chat(messages, settings.observation_role)
-    else:
-        chat = context.as_sent(messages, shown_arguments, reasoning=reasoning)
-    return _joined(chat) if settings.rules == "fixed" else chat
-
-
-def _joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Consecutive messages of the user as one: some templates insist that speakers take turns."""
-    joined: list[dict[str, Any]] = []
-    for message in messages:
-        if joined and message["role"] == "user" == joined[-1]["role"]:
-            text = f"{joined[-1]['content']}\n\n{message['content']}"
-            joined[-1] = {"role": "user", "content": text}
-        else:
-            joined.append(message)
-    return joined
+        return react_chat(messages)
+    return context.as_sent(messages, shown_arguments, reasoning=reasoning)
 
 
 def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
     """The tools that go with the messages; None in the ReAct form, where they are in them."""
     if settings.form == "react":
         return None
-    return schemas(apis, settings.rules, settings.texts)
+    return schemas(apis, settings.texts)
 
 
 UNKNOWN = 1
 """The status code of a function that does not exist."""
-FINISHED_ROUNDS = 2
-"""Rounds that a tree search marks as finished above an answer."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
@@ -138,10 +120,6 @@ class Rollout:
         return self.trees[-1]
 
     @property
-    def fixed(self) -> bool:
-        return self.settings.rules == "fixed"
-
-    @property
     def spent(self) -> bool:
         """Whether the model calls are used up."""
         return self.context.episode.model_calls >= self.settings.max_queries
@@ -172,7 +150,7 @@ class Rollout:
         if completion.reasoning:
             note["reasoning"] = completion.reasoning
         if self.settings.form == "react":
-            thought, calls = read_react(completion.text, self.settings.rules)
+            thought, calls = read_react(completion.text)
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
             raise ValueError("an answer to tools has been taken apart")
@@ -185,7 +163,7 @@ class Rollout:
     async def grow(self, tree: Tree, node: Node, reply: Reply) -> Node:
         """Add the reply's nodes below ``node``, make its calls, and return the last node.
 
-        Upstream goes on with the calls that follow a Finish in one reply; ``fixed`` does not.
+        As upstream does, it goes on with the calls that follow a Finish in one reply.
         """
         message: Message = {"role": "assistant", "content": reply.content}
         if reasoning := reply.note.get("reasoning"):
@@ -196,8 +174,6 @@ class Rollout:
             node = tree.add(node, "Thought", reply.thought)
         if not reply.calls:
             node.messages.append(message)
-            if self.fixed:
-                node.messages.append({"role": "user", "content": GO_ON})
         else:
             message["tool_calls"] = [
                 {
@@ -223,8 +199,6 @@ class Rollout:
                     "tool_call_id": made["id"],
                 }
             )
-            if self.fixed and node.code in (ANSWERED, GAVE_UP):
-                break
         tree.nodes[first].note |= reply.note
         return node
 
@@ -237,17 +211,15 @@ class Rollout:
             if end.code == ANSWERED:
                 node.terminal = True
                 node.note["answer"] = end.answer
-                if self.settings.width:
-                    node.finish(FINISHED_ROUNDS)
         else:
             seen, node.code = await self._call(tree, node, call)
         node.pruned = node.code == GAVE_UP
-        limit = self.settings.max_observation
-        node.observation = seen if len(seen) <= limit else seen[:limit] + "..."
+        cut = len(seen) > MAX_OBSERVATION
+        node.observation = seen[:MAX_OBSERVATION] + "..." if cut else seen
         return node
 
     async def _call(self, tree: Tree, node: Node, call: ToolCall) -> tuple[str, int]:
-        api = find(self.apis, call.name, self.settings.rules)
+        api = find(self.apis, call.name)
         made: dict[str, Any] = {
             "name": call.name,
             "tool": api.tool if api else None,
@@ -264,12 +236,11 @@ class Rollout:
             )
             if isinstance(answered, Truncated):
                 raise answered
-            outcome = observation(answered), status_code(answered, self.settings.rules)
+            outcome = observation(answered), status_code(answered)
             made |= {"code": outcome[1], "source": answered.source, "error": answered.error}
             made |= {"origin": answered.origin, "failure": answered.failure}
-            for why in ("unrecorded", "schema_refused"):
-                if getattr(answered, why):
-                    made[why] = getattr(answered, why)
+            if answered.schema_refused:
+                made["schema_refused"] = answered.schema_refused
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome

@@ -10,20 +10,21 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Rollout
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
+from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
 from ace_ray.records import Entry
 
 
 async def chains(rollout: Rollout) -> str:
-    """Up to n chains; how the last one ended: "answered", "gave_up", "max_steps", "max_queries" or
-    "context". Raises `Truncated` and `RowError`."""
+    """Up to n chains; how the last one ended: "answered", "gave_up", "max_steps" or "context".
+
+    Raises `Truncated` and `RowError`."""
     ended = ""
     for _ in range(rollout.settings.tries):
         ended = await _chain(rollout)
         # An answer that a give-up follows in the same reply ends it all too, and is none.
-        if ended in ("answered", "max_queries") or rollout.trees[-1].nodes[-1].terminal:
+        if ended == "answered" or rollout.trees[-1].nodes[-1].terminal:
             break
     return ended
 
@@ -32,9 +33,6 @@ async def _chain(rollout: Rollout) -> str:
     tree = rollout.open()
     node: Node = tree.root
     while True:
-        if rollout.fixed and rollout.spent:
-            node.pruned = True
-            return "max_queries"
         reply = await rollout.ask(node.messages)
         if reply is None:
             node.pruned = True
@@ -59,7 +57,6 @@ class Search:
 
     def __init__(self, rollout: Rollout) -> None:
         self._rollout = rollout
-        self._expanded = 0
         self._ended = "exhausted"
         self.gave_up: list[Node] = []
 
@@ -73,8 +70,6 @@ class Search:
     async def _visit(self, node: Node) -> int:
         """Explores below ``node``; how many nodes to go back from it."""
         rollout = self._rollout
-        node.expanded = self._expanded
-        self._expanded += 1
         if node.terminal:
             self._ended = "answered"
             return _STOP
@@ -85,8 +80,6 @@ class Search:
                 return _BACK
             return 1
         for child in range(rollout.settings.width):
-            if rollout.fixed and rollout.spent:
-                return self._out_of_queries()
             other = self._other_action(node)
             reply = await rollout.ask([*node.messages, *other], child)
             if reply is None:
@@ -94,17 +87,14 @@ class Search:
                 node.note["context_full"] = True
                 node.pruned = True
                 return _BACK - 1
-            if rollout.spent and not rollout.fixed:  # upstream does not look at this reply any more
-                return self._out_of_queries()
+            if rollout.spent:  # upstream does not look at this reply any more
+                self._ended = "max_queries"
+                return _STOP
             last = await rollout.grow(self._tree, node, reply)
             back = await self._visit(last)
             if back > 1:
                 return back if back >= _STOP else back - 1
         return 1
-
-    def _out_of_queries(self) -> int:
-        self._ended = "max_queries"
-        return _STOP
 
     def _other_action(self, node: Node) -> list[Message]:
         """The message that asks for an action unlike those below ``node``; none at first."""
@@ -136,34 +126,26 @@ class Search:
 class AgentRun:
     """What happened, as JSON values.
 
-    ``tries`` holds ``{"win", "nodes"}`` per attempt (a tree search has one): all nodes in order,
-    each ``{type, parent, depth, description, pruned, terminal, finished, expanded}`` with
-    ``observation``, ``code``, ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer``
-    where they have them; ``parent`` is an index, the root (index 0) has none.
+    ``tries`` holds ``{"nodes"}`` per attempt (a tree search has one): all nodes in order, each
+    ``{type, parent, depth, description, pruned, terminal}`` with ``observation``, ``code``,
+    ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer`` where they have them;
+    ``parent`` is an index, the root (index 0) has none.
     ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
     which upstream's judges are shown; None when the agent did not finish. A tree search without an
     answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
     and ``final`` only says so (``valid`` is false).
-    ``messages`` is the chat of the chain that counts, in OpenAI's form, [] where none does;
-    ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
+    ``messages`` is the chat of the chain that counts, of the last one where none does, in OpenAI's
+    form; ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
     "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
     does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
     deadline.
     """
 
     method: str
-    form: str
-    rules: str
-    win: bool
     valid: bool
-    finish_type: str
     final: dict[str, str] | None
     ended: str
     query_count: int
-    total_tokens: int
-    prompt_tokens: int
-    completion_tokens: int
-    generation_s: float
     dropped_calls: int
     tries: list[dict[str, Any]]
     calls: list[dict[str, Any]]
@@ -200,38 +182,23 @@ async def run_agent(
 def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     chosen = _answered(rollout)
     answered = chosen is not None
-    finish_type = "give_answer" if answered else ""
     if chosen is None and gave_up:
         # Upstream draws one too; ours is the same whenever the entry is evaluated.
         chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
-        finish_type = "give_up"
-    settings, last, used = rollout.settings, rollout.last, rollout.context.episode
+    last = rollout.last
     return AgentRun(
-        method=settings.method,
-        form=settings.form,
-        rules=settings.rules,
-        win=any(_wins(tree) for tree in rollout.trees),
+        method=rollout.settings.method,
         valid=chosen is not None,
-        finish_type=finish_type,
         final=_final(chosen, answered, ended),
         ended=ended,
-        query_count=used.model_calls,
-        total_tokens=used.prompt_tokens + used.completion_tokens,
-        prompt_tokens=used.prompt_tokens,
-        completion_tokens=used.completion_tokens,
-        generation_s=round(used.generation_s, 4),
+        query_count=rollout.context.episode.model_calls,
         dropped_calls=rollout.dropped_calls,
-        tries=[{"win": _wins(tree), "nodes": tree.as_json()} for tree in rollout.trees],
+        tries=[{"nodes": tree.as_json()} for tree in rollout.trees],
         calls=rollout.calls,
-        messages=chosen.messages if chosen is not None else [],
+        messages=(chosen or rollout.trees[-1].nodes[-1]).messages,
         output=last.text if last else "",
         finish_reason=last.finish_reason if last else "",
     )
-
-
-def _wins(tree: Tree) -> bool:
-    """Upstream's word for a chain that ends after an answer, even if a give-up followed."""
-    return any(node.terminal and not node.children for node in tree.nodes)
 
 
 def _answered(rollout: Rollout) -> Node | None:
@@ -246,8 +213,8 @@ def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | 
     if not answered:
         return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
     finish = next(node for node in chosen.path() if node.code == ANSWERED)
-    # Under ``official`` calls that follow Finish in its reply run on, and the last one's arguments
-    # stand where the answer's should.
+    # Calls that follow Finish in its reply run on, and the last one's arguments stand where the
+    # answer's should.
     return {
         "return_type": GIVE_ANSWER,
         "answer": finish.note["answer"],

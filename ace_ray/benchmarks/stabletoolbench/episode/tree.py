@@ -32,8 +32,6 @@ class Node:
     code: int | None = None
     terminal: bool = False
     pruned: bool = False
-    finished: bool = False
-    expanded: int = 0
     note: dict[str, Any] = field(default_factory=dict)
 
     def path(self) -> Iterator[Node]:
@@ -43,20 +41,9 @@ class Node:
             yield node
             node = node.parent
 
-    def finish(self, rounds: int) -> None:
-        """Mark it and its ancestors as finished, until ``rounds`` action inputs are passed."""
-        node: Node | None = self
-        while node is not None:
-            node.finished = True
-            if node.kind == "Action Input":
-                rounds -= 1
-            if rounds < 0:
-                return
-            node = node.parent
-
     def as_json(self) -> dict[str, Any]:
-        """``{type, parent, depth, description, pruned, terminal, finished, expanded}``, and
-        ``observation`` and ``code`` where there are any."""
+        """``{type, parent, depth, description, pruned, terminal}``, and ``observation``
+        and ``code`` where there are any."""
         fields: dict[str, Any] = {
             "type": self.kind,
             "parent": None if self.parent is None else self.parent.index,
@@ -64,8 +51,6 @@ class Node:
             "description": self.description,
             "pruned": self.pruned,
             "terminal": self.terminal,
-            "finished": self.finished,
-            "expanded": self.expanded,
         }
         if self.observation:
             fields["observation"] = self.observation

@@ -21,19 +21,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
+from ace_ray.benchmarks.stabletoolbench.converted import (
+    final_text,
+    gave_up,
+    has_finish,
+    tool_messages,
+)
 from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, seed_of, together
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts, own
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 from ace_ray.benchmarks.stabletoolbench.judge.reading import (
     read_complete,
     read_fac,
     read_index,
     read_status,
-)
-from ace_ray.benchmarks.stabletoolbench.results.answers import (
-    final_text,
-    gave_up,
-    has_finish,
-    tool_messages,
 )
 
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
@@ -66,8 +66,8 @@ async def judge_sopr(
     query: str,
     answer_tree: Mapping[str, Any],
     final_answer_raw: str,
-    votes: int = 3,
-    prompts: Prompts | None = None,
+    votes: int,
+    prompts: Prompts,
 ) -> list[dict[str, Any]]:
     """One judgement per vote: ``{"status", "reason", "steps"}``.
 
@@ -77,7 +77,6 @@ async def judge_sopr(
         answer_tree: the ``answer`` of a converted answer.
         final_answer_raw: its ``final_answer``: Finish's arguments as the model wrote them.
         votes: independent judgements; each has seeds of its own.
-        prompts: `own` by default.
 
     Returns:
         ``steps`` are the questions asked, none where the answer is `unanswered`: ``{"question":
@@ -91,9 +90,8 @@ async def judge_sopr(
         return [
             {"status": "Unsolved", "reason": UNANSWERED[why], "steps": []} for _ in range(votes)
         ]
-    asked = prompts or own()
     return await together(
-        [_vote(model, query, answer_tree, final_answer_raw, vote, asked) for vote in range(votes)]
+        [_vote(model, query, answer_tree, final_answer_raw, vote, prompts) for vote in range(votes)]
     )
 
 
@@ -177,7 +175,7 @@ async def judge_fac(
     query: str,
     answer_tree: Mapping[str, Any],
     final_answer_raw: str,
-    prompts: Prompts | None = None,
+    prompts: Prompts,
 ) -> dict[str, Any]:
     """``{"status": "Solved" | "Unsolved", "reason", "attempts", "prompt_tokens",
     "completion_tokens"}``.
@@ -198,14 +196,13 @@ async def judge_fac(
             "prompt_tokens": 0,
             "completion_tokens": 0,
         }
-    asked = prompts or own()
-    read = read_fac if asked.source == "upstream" else read_complete
+    read = read_fac if prompts.source == "upstream" else read_complete
     status, reply = await ask(
         model,
-        lambda limit: asked.of_fac(query, final_answer_raw, limit),
+        lambda limit: prompts.of_fac(query, final_answer_raw, limit),
         read,
         "fac",
-        schema=asked.schema("fac"),
+        schema=prompts.schema("fac"),
     )
     return {"status": status, **reply.as_json()}
 
@@ -216,47 +213,41 @@ CANDIDATE, REFERENCE = "candidate", "reference"
 async def judge_sowr(
     model: RoleModel,
     query: str,
-    candidate: Mapping[str, Any] | None,
-    reference: Mapping[str, Any] | None,
+    candidate: Mapping[str, Any],
+    reference: Mapping[str, Any],
     statuses: tuple[str, str],
-    rounds: int = 3,
-    prompts: Prompts | None = None,
+    rounds: int,
+    prompts: Prompts,
 ) -> dict[str, Any]:
     """``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
     The better status wins all rounds (Solved, then Unsure, then Unsolved); with equal ones the
-    judge chooses, round for round; of equal answers a coin does, as upstream's. A side without an
-    answer loses; if both have none, it is a tie.
+    judge chooses, round for round; of equal answers a coin does, as upstream's.
 
     Args:
         model: the judge.
         query: what the user asked.
-        candidate, reference: the ``answer`` of a converted answer; None for none.
+        candidate, reference: the ``answer`` of a converted answer.
         statuses: what most SoPR votes say of the candidate and of the reference (`majority`).
         rounds: the side with more of them wins the query.
-        prompts: `own` by default.
 
     Returns:
-        ``by`` is ``missing``, ``status``, ``coin`` or ``judge``; of each round ``{"winner",
+        ``by`` is ``status``, ``coin`` or ``judge``; of each round ``{"winner",
         "first", "reason", "attempts", "prompt_tokens", "completion_tokens"}``, all but the winner
         only of the judge's.
 
     Raises:
         JudgeError: a round could not be had.
     """
-    if candidate is None or reference is None:
-        if candidate is reference:
-            return {"outcome": "tie", "by": "missing", "rounds": []}
-        return _settled(CANDIDATE if reference is None else REFERENCE, "missing", rounds)
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:
-        return _settled(CANDIDATE if ours > theirs else REFERENCE, "status", rounds)
+        better = CANDIDATE if ours > theirs else REFERENCE
+        return _counted([{"winner": better}] * rounds, "status")
     keys = ("final_answer", "answer_details")
     coin = seed_of("sowr", model.sampling.seed, query)
     if all(candidate.get(key) == reference.get(key) for key in keys):
         sides = [(CANDIDATE, REFERENCE)[(coin >> turn % 31) & 1] for turn in range(rounds)]
         return _counted([{"winner": side} for side in sides], "coin")
-    asked = prompts or own()
     both = {CANDIDATE: candidate, REFERENCE: reference}
 
     async def compare(turn: int) -> dict[str, Any]:
@@ -264,19 +255,15 @@ async def judge_sowr(
         shown = [both[side] for side in order]
         better, reply = await ask(
             model,
-            lambda limit: asked.of_two(query, shown, limit),
+            lambda limit: prompts.of_two(query, shown, limit),
             read_index,
             "sowr",
             turn,
-            schema=asked.schema("better"),
+            schema=prompts.schema("better"),
         )
         return {"winner": order[better], "first": order[0], **reply.as_json()}
 
     return _counted(await together([compare(turn) for turn in range(rounds)]), "judge")
-
-
-def _settled(winner: str, by: str, rounds: int) -> dict[str, Any]:
-    return _counted([{"winner": winner}] * rounds, by)
 
 
 def _counted(rounds: Sequence[Mapping[str, Any]], by: str) -> dict[str, Any]:

@@ -22,15 +22,15 @@ from typing import Any
 from ace_ray.benchmarks.dataset import (
     SOURCE_LIMIT_BYTES,
     assigned_text,
-    python_tree,
+    python_source,
     read_inside,
 )
+from ace_ray.benchmarks.stabletoolbench.converted import chain
 from ace_ray.benchmarks.stabletoolbench.judge.reading import (
     COMPLETE_SCHEMA,
     INDEX_SCHEMA,
     STATUS_SCHEMA,
 )
-from ace_ray.benchmarks.stabletoolbench.results.answers import chain
 from ace_ray.errors import UserError
 from ace_ray.records import digest
 
@@ -256,47 +256,29 @@ def own() -> Prompts:
     return Prompts("own", ANSWER_STATUS, TRACE_STATUS, FAC, BETTER)
 
 
-def official(upstream: Path, where: str = "upstream") -> Prompts:
+def official(upstream: Path) -> Prompts:
     """Upstream's wording, with a line on the form of the reply where upstream forces a function
     call. Its files are read as text, nothing of them runs.
 
-    Raises:
-        UserError: naming ``where``, the config's key: a file or a text in it is missing.
+    Raises `UserError`: a file or a text in it is missing.
     """
-    template = _source_text(upstream, TEMPLATE, where)
+    template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
+    fac = assigned_text(python_source(upstream, FAC_SOURCE, _FIX), "PROMPT")
     names = ("check_answer_status", "parse_answer_status", "select_better_answer")
     for name in names:
         if name not in functions:
-            raise UserError(f"{TEMPLATE} has no {name}", where=where, fix=_FIX)
+            raise UserError(f"has no {name}", where=str(upstream / TEMPLATE), fix=_FIX)
+    if fac is None:
+        raise UserError("has no PROMPT", where=str(upstream / FAC_SOURCE), fix=_FIX)
     answer, executed, better = (functions[name] for name in names)
     return Prompts(
         "upstream",
         answer + AFTER_OFFICIAL_STATUS,
         executed + AFTER_OFFICIAL_STATUS,
-        _fac_prompt(upstream, where),
+        fac,
         better + AFTER_OFFICIAL_INDEX,
     )
-
-
-def _fac_prompt(upstream: Path, where: str) -> str:
-    try:
-        tree = python_tree(_source_text(upstream, FAC_SOURCE, where).encode())
-    except ValueError as error:
-        raise UserError(f"{FAC_SOURCE} is no Python", where=where, fix=_FIX) from error
-    text = assigned_text(tree, "PROMPT")
-    if text is None:
-        raise UserError(f"{FAC_SOURCE} has no PROMPT", where=where, fix=_FIX)
-    return text
-
-
-def _source_text(upstream: Path, relative: str, where: str) -> str:
-    try:
-        return read_inside(upstream, relative, SOURCE_LIMIT_BYTES).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{relative} is no UTF-8", where=where, fix=_FIX) from error
-    except UserError as error:
-        raise UserError(f"{error.where} {error.what}", where=where, fix=_FIX) from error
 
 
 def _pair(query: str, final: str, limit: int) -> dict[str, Any]:

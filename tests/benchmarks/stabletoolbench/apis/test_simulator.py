@@ -47,15 +47,10 @@ def ask(simulator: Simulator, *examples: tuple[str, str]) -> Any:
         (f"```json\n{GOOD}\n```", ("", {"name": "Messi"})),
         (f"Sure!\n```\n{GOOD}```\nAnything else?", ("", {"name": "Messi"})),
         (f"Here it is: {GOOD} I hope it helps", ("", {"name": "Messi"})),
-        (f"{{no json}} but {GOOD}", ("", {"name": "Messi"})),
         ('{"error": "bad id", "response": ""}', ("bad id", "")),
-        ('{"error": null, "response": []}', ("", [])),
         ('{"response": 0}', ("", 0)),
         ('{"error": {"code": 4}}', ('{"code": 4}', "")),
         ('{"error": "", "response": NaN}', ("", "NaN")),
-        ('{"error": "", "response": 1e999}', ("", "1e999")),
-        ('{"error": "a", "error": "b", "response": ""}', ("b", "")),
-        ('{"error": "", "response": "x", "mechanism_of_the_api": "y"}', ("", "x")),
     ],
 )
 def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
@@ -67,22 +62,13 @@ def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
     [
         "",
         "I cannot do that",
-        "[]",
-        "null",
-        '"text"',
         "{}",
         '{"error": "", "response": ""}',
-        '{"error": "", "response": null}',
         '{"name": "Messi"}',
-        'The answer {"name": "Messi"}',
-        "{" * 60,
         "{" * 60_000,
         '{"response": ' * 4000,
         '{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}",
-        '{"error": "", "response": ' + "9" * 5000 + "}",
         '{"error": "", "response": "' + "x" * MAX_CHARS + '"}',
-        '"error": ' * 7000,
-        "```json" * 9000,
         '{"error": "", "response": "cut',
     ],
 )
@@ -92,11 +78,6 @@ def test_what_is_no_answer_is_none(text: str, loose: bool) -> None:
     assert found == (("", "cut") if loose and text.endswith('"cut') else None)
 
 
-def test_a_long_answer_is_read_in_full() -> None:
-    text = json.dumps({"error": "", "response": ["x" * 1000] * 60})
-    assert read_answer(text) == ("", ["x" * 1000] * 60)
-
-
 @pytest.mark.parametrize(
     ("model", "form"),
     [
@@ -104,8 +85,6 @@ def test_a_long_answer_is_read_in_full() -> None:
         ("stabletoolbench/MirrorAPI-Cache", "mirror_cache"),
         ("/models/mirrorapi_cache/", "mirror_cache"),
         ("Qwen/Qwen2.5-7B-Instruct", "own"),
-        ("mirrorapi/some-other-model", "own"),
-        ("", "own"),
     ],
 )
 def test_the_form_follows_the_models_name(model: str, form: str) -> None:
@@ -261,15 +240,11 @@ def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
     ("text", "follows"),
     [
         ('{"error": "", "response": {"name": ["Messi", null, 1.5]}}', True),
-        ('{"error":"","response":[]}', True),
         ('{"error": "", "response": {"text": "a \\"b\\"\\n"}}', True),
-        ('{"error": "", "response": "x"}', True),
         ('{"error": "no id", "response": ""}', True),
         ('{"error": "", "response": ""}', False),
         ('{"error": "no id", "response": {}}', False),
         ('{"response": "x", "error": ""}', False),
-        ('{"error": "", "response": "x"} and more', False),
-        ("I cannot do that", False),
     ],
 )
 def test_what_follows_the_schema_is_an_answer(text: str, follows: bool) -> None:

@@ -1,4 +1,4 @@
-"""Every query of the mini set, worked on with its relevant APIs through the stub."""
+"""Every query of the mini set, worked on with its relevant APIs."""
 
 from __future__ import annotations
 
@@ -8,33 +8,30 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.apis.caller import ApiCaller
-from ace_ray.benchmarks.stabletoolbench.data.loader import MINI, load
+from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.names import function_name
-from ace_ray.benchmarks.stabletoolbench.results.convert import converted
+from ace_ray.benchmarks.stabletoolbench.queries import MINI, load
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say
 
 Played = Callable[..., AgentRun]
 
 
 @pytest.mark.parametrize("method", ["CoT@1", "DFS_woFilter_w2"])
-@pytest.mark.parametrize("rules", ["official", "fixed"])
-def test_every_mini_query_can_be_worked_on(play: Played, rules: Any, method: str) -> None:
+def test_every_mini_query_can_be_worked_on(play: Played, method: str) -> None:
     for entry in load(MINI).entries:
         relevant = entry.gold["relevant"]
         calls = [say("", (function_name(api, tool), {})) for tool, api in relevant]
 
         def once(entry: Any = entry, calls: Any = calls) -> AgentRun:
             model = Scripted(*calls, say("", answer("Done.")))
-            caller = ApiCaller(stub_seed=0)
-            return play(model, entry=entry, caller=caller, rules=rules, method=method)
+            return play(model, entry=entry, method=method)
 
         run = once()
         assert run.ended == "answered"
         assert [[call["tool"], call["api"]] for call in run.calls] == relevant
         assert {(call["code"], call["source"], call["error"]) for call in run.calls} == {
-            (0, "stub", "")
+            (0, "simulator", "")
         }
         assert once().as_json() == run.as_json()
         tree = converted(entry.data["query"], [], run.as_json())["answer"]

@@ -11,7 +11,6 @@ import pytest
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
-from ace_ray.records import ToolCall
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
 
 Played = Callable[..., AgentRun]
@@ -21,28 +20,6 @@ END = (
     "Thought: ok\nAction: Finish\n"
     'Action Input: {"return_type": "give_answer", "final_answer": "Rye."}'
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "thought", "calls"),
-    [
-        (ROUND, "I look.", [(FIND, '{"q": "rye"}')]),
-        (ROUND + "\nObservation: made up\nThought: x", "I look.", [(FIND, '{"q": "rye"}')]),
-        (ROUND + "\nEnd Action", "I look.", [(FIND, '{"q": "rye"}')]),
-        ("Action: `a`\nAction Input:\n```json\n{}\n```", "", [("a", "{}")]),
-        ("Thought: t\nAction: a", "t", [("a", "")]),
-        ("just words", "just words", []),
-        ("Thought: t\nAction: \nAction Input: {}", None, []),
-        ("", "", []),
-    ],
-)
-def test_fixed_reads_the_first_round(
-    text: str, thought: str | None, calls: list[tuple[str, str]]
-) -> None:
-    found, made = read_react(text, "fixed")
-    assert made == [ToolCall(*call) for call in calls]
-    if thought is not None:
-        assert found == thought
 
 
 def _upstream(text: str) -> tuple[str, str]:
@@ -56,14 +33,14 @@ def test_official_cuts_as_upstream_does() -> None:
     texts = [ROUND, END, "", "words"]
     texts += ["".join(draw.choices(pieces, k=draw.randrange(9))) for _ in range(500)]
     for text in texts:
-        thought, (call,) = read_react(text, "official")
+        thought, (call,) = read_react(text)
         assert thought == text
         assert (call.name, call.arguments) == _upstream(text)
 
 
 def test_an_episode(play: Played) -> None:
     model, table = Scripted(ROUND, END), Table()
-    run = play(model, form="react", rules="fixed", caller=table)
+    run = play(model, form="react", caller=table)
     assert run.final
     assert run.final["answer"] == "Rye."
     assert table.calls == [(FIND, '{"q": "rye"}')]
@@ -78,54 +55,37 @@ def test_an_episode(play: Played) -> None:
     assert run.messages[2]["tool_calls"][0]["function"]["name"] == FIND
 
 
-def test_tool_llama_hears_observations_from_tools(play: Played) -> None:
-    model = Scripted(ROUND, END)
-    play(model, form="react", observation_role="tool")
-    assert model.chats[1][-1]["role"] == "tool"
-    assert not model.chats[1][-1]["content"].startswith("Observation")
-
-
 def test_official_takes_words_for_an_unknown_function(play: Played) -> None:
     run = play(Scripted("just some words here", END), form="react")
     assert run.calls[0]["code"] == 1
     assert run.ended == "answered"
 
 
-@pytest.mark.parametrize("rules", ["official", "fixed"])
-def test_hostile_text_is_survived(play: Played, rules: str) -> None:
+def test_hostile_text_is_survived(play: Played) -> None:
     draw = random.Random(1)
     pieces = ["Thought: ", "Action: Finish", "\nAction Input: ", '{"return_type": "', "[" * 300]
     pieces += ["give_answer", '"final_answer": "', "\ud800", "\0", "{}", "}", "\n", "9" * 5000]
     texts = ["".join(draw.choices(pieces, k=12)) for _ in range(60)]
     texts += ["Action: " * 20_000, "\nAction Input: " * 20_000, "`" * 200_000, " " * 300_000]
     for text in texts:
-        run = play(Scripted(text), form="react", rules=rules, max_steps=6)
+        run = play(Scripted(text), form="react", max_steps=6)
         assert run.query_count <= 6
 
 
 FINISHES = [
     ('{"return_type": "give_answer", "final_answer": "Rye."}', 3, "Rye."),
-    ('{"return_type": "give_answer", "final_answer": "two\nlines"}', 3, "two\nlines"),
     ('{"return_type": "give_answer", "final_answer": 5}', 3, "5"),
     ('{"return_type": "give_answer", "final_answer": {"a": [1]}}', 3, '{"a": [1]}'),
-    ('{"return_type": "give_answer", "final_answer": ""}', 3, ""),
     ('{"return_type": "give_answer"}', 2, ""),
     ('{"return_type": "give_up_and_restart"}', 4, ""),
-    ('{"return_type": "give_up_and_restart", "final_answer": "x"}', 4, ""),
     ('{"return_type": "maybe"}', 2, ""),
-    ('{"return_type": ["give_answer"]}', 2, ""),
-    ("{}", 2, ""),
     ("[]", 2, ""),
-    ("5", 2, ""),
     ("", 2, ""),
     # no JSON: searched for the two keys
     ('{"return_type": "give_answer", "final_answer": "cut o', 3, "cut o"),
     ('{"return_type": "give_answer", "final_answer": "say "hi""}', 3, 'say "hi""}'),
-    ('{"return_type": "give_answer", ', 2, ""),
     ('{"return_type": "give_up_and_restart", ', 4, ""),
-    ('{"return_type": "give_up", ', 2, ""),
     ('{"return_type":"give_answer", "final_answer": "cut', 2, ""),
-    ('"final_answer": "x', 2, ""),
     ('{"a": ' * 100_000 + '"return_type": "give_answer" "final_answer": "deep', 3, "deep"),
     ('{"return_type": "give_answer", "final_answer": ' + "9" * 5000 + "}", 2, ""),
 ]
@@ -141,7 +101,7 @@ def test_finish(arguments: str, code: int, answer: str) -> None:
 
 def test_a_bad_finish_is_an_observation_and_the_work_goes_on(play: Played) -> None:
     bad = "Action: Finish\nAction Input: {}"
-    run = play(Scripted(bad, END), form="react", rules="fixed")
+    run = play(Scripted(bad, END), form="react")
     nodes = run.tries[0]["nodes"]
     assert nodes[2]["code"] == 2
     assert json.loads(nodes[2]["observation"]) == {"error": "Finish needs return_type"}

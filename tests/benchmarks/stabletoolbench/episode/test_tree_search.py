@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from itertools import pairwise
-from typing import Any
-
-import pytest
+from collections.abc import Callable
 
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.errors import PromptTooLong
@@ -43,12 +39,9 @@ def tree(run: AgentRun) -> list[tuple[int | None, str]]:
 
 def test_an_answer_ends_the_search(play: Played) -> None:
     run = play(Scripted(call(1), say("", answer("x")), call(9)), method=DFS)
-    assert (run.ended, run.win, run.finish_type, run.query_count) == (
-        *("answered", True, "give_answer", 2),
-    )
+    assert (run.ended, run.valid, run.query_count) == ("answered", True, 2)
     assert run.final
     assert run.final["answer"] == "x"
-    assert [node["expanded"] for node in run.tries[0]["nodes"]] == [0, 0, 1, 0, 2]
 
 
 def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
@@ -115,12 +108,11 @@ def test_three_children_a_node(play: Played) -> None:
     assert model.chats[2][-1]["content"].count('"arguments"') == 2
 
 
-@pytest.mark.parametrize(("rules", "kept"), [("official", 2), ("fixed", 3)])
-def test_queries_are_limited(play: Played, rules: str, kept: int) -> None:
+def test_queries_are_limited(play: Played) -> None:
     table = Table()
-    run = play(Scripted(call(1)), method=DFS, max_queries=3, caller=table, rules=rules)
+    run = play(Scripted(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)
-    assert len(table.calls) == kept, "upstream throws the last reply away"
+    assert len(table.calls) == 2, "upstream throws the last reply away"
 
 
 def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played) -> None:
@@ -130,7 +122,7 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played)
         return play(Scripted(*script, say("", GIVE_UP)), method="DFS_woFilter_w2")
 
     run = once()
-    assert (run.win, run.valid, run.finish_type, run.ended) == (False, True, "give_up", "exhausted")
+    assert (run.valid, run.ended) == (True, "exhausted")
     assert run.final == {
         "return_type": "give_up_and_restart",
         "answer": "",
@@ -155,22 +147,6 @@ def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
     assert [node["description"] for node in full_at] == ['{"q": 3}']
     # back over 3 and on at 2's other child
     assert tree(run)[3] == (4, '{"q": 4}')
-
-
-def test_users_never_speak_twice_in_a_row_under_fixed(play: Played) -> None:
-    def turns(chats: Sequence[Sequence[Any]]) -> bool:
-        return any(
-            one["role"] == other["role"] == "user"
-            for chat in chats
-            for one, other in pairwise(chat)
-        )
-
-    script = (say("hm"), say("ha"), call(1))
-    fixed, official = Scripted(*script), Scripted(*script)
-    play(fixed, method=DFS, max_steps=3, max_queries=9, rules="fixed")
-    play(official, method=DFS, max_steps=3, max_queries=9)
-    assert not turns(fixed.chats)
-    assert turns(official.chats)
 
 
 def test_a_search_that_never_answers_ends(play: Played) -> None:

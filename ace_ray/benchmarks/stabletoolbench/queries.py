@@ -3,18 +3,25 @@
 Layout, as published: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries,
 ``solvable_queries/test_query_ids/<group>.json`` the ids that count, as a list or as the keys of an
 object; without that file all do.
+
+An import keeps, under their paths in the checkout, the queries, the ids, the licence, and where
+they are there the sources that hold official prompts, so that a version serves as a small checkout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.dataset import json_value, read_bounded
-from ace_ray.benchmarks.stabletoolbench.data.shapes import (
+from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_bounded, read_inside
+from ace_ray.benchmarks.stabletoolbench.names import BENCHMARK, GROUPS
+from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
+from ace_ray.benchmarks.stabletoolbench.shapes import (
     Doc,
     ToolFolder,
     docs_of,
@@ -22,16 +29,31 @@ from ace_ray.benchmarks.stabletoolbench.data.shapes import (
     relevant_of,
     text_of,
 )
-from ace_ray.benchmarks.stabletoolbench.groups import BENCHMARK, GROUPS
 from ace_ray.errors import UserError
+from ace_ray.local_files import folder_of
 from ace_ray.mistakes import check_names
 from ace_ray.records import Entry
 
-MINI = Path(__file__).parents[1] / "mini"
+MINI = Path(__file__).with_name("mini")
 QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
 
-WithoutApis = Literal["refuse", "skip"]
+OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
+OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
+"""What `files_hash` gives for the queries and ids of that commit."""
+LICENSE = "LICENSE"
+OTHER_SOURCES = (
+    "server/main.py",
+    "server/main_mirrorapi.py",
+    "server/main_mirrorapi_cache.py",
+    "server/system_prompts.py",
+    "toolbench/tooleval/fac_eval.py",
+    "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/config.yaml",
+    "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt",
+)
+"""Prompts of API simulators and judges; kept as they are, where a checkout has them."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +71,20 @@ def load(
     *,
     groups: Sequence[str] = GROUPS,
     tools: ToolFolder | None = None,
-    without_apis: WithoutApis = "refuse",
     where: str = "groups",
 ) -> Loaded:
     """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
     Files of other groups are not needed. ``where`` names what asks for the groups, such as the
-    config's key. ``tools`` adds what a tool directory says of the APIs. A query without APIs is an
-    error, or left out with a warning where ``without_apis`` is "skip". Raises `UserError` naming
-    the file and the query at fault.
+    config's key. ``tools`` adds what a tool directory says of the APIs. Raises
+    `UserError` naming the file and the query at fault; a query without APIs is at fault, too.
     """
     check_names(groups, GROUPS, what="group", where=where)
     warnings: list[str] = []
     entries = [
         entry
         for group in groups
-        for entry in _load_group(
-            queries_folder(folder), group, tools, without_apis, warnings, where
-        )
+        for entry in _load_group(queries_folder(folder), group, tools, warnings, where)
     ]
     return Loaded(entries, warnings, tools.lacking if tools is not None else [])
 
@@ -106,7 +124,6 @@ def _load_group(
     folder: Path,
     group: str,
     tools: ToolFolder | None,
-    without_apis: WithoutApis,
     warnings: list[str],
     wanted_by: str,
 ) -> list[Entry]:
@@ -134,15 +151,10 @@ def _load_group(
             continue
         where = f"{query_file}, query {row_id}"
         docs = docs_of(where, row)
-        if not docs and without_apis == "refuse":
-            raise UserError(
-                "the query has no APIs, so it cannot be evaluated",
-                where=where,
-                fix="take it out, or skip such queries",
-            )
         if not docs:
-            warnings.append(f"{where}: it has no APIs and is left out")
-            continue
+            raise UserError(
+                "the query has no APIs, so it cannot be evaluated", where=where, fix="take it out"
+            )
         entries.append(_entry(where, group, row_id, row, docs, tools, warnings))
     return entries
 
@@ -200,3 +212,56 @@ def _ids(path: Path) -> list[str]:
 
 def _json(path: Path) -> Any:
     return json_value(read_bounded(path), path, "it may have been cut off: get the file again")
+
+
+def import_queries(
+    path: Path,
+    *,
+    cache: Path | None = None,
+    say: Callable[[str], object] = _log.info,
+) -> Path:
+    """Import all six groups of ``path``, which is a checkout, or is or holds ``solvable_queries``;
+    return the version's folder.
+
+    Importing the same content again changes nothing. Raises `UserError`, leaving nothing behind.
+    """
+    path = folder_of(path, "data").resolve()
+    queries = queries_folder(path)
+    loaded = load(path)
+    rows = Counter(entry.category for entry in loaded.entries)
+    files = {
+        f"{QUERIES}/{name}": read_inside(queries, name)
+        for group in GROUPS
+        for name in files_of(group)
+        if (queries / name).exists()
+    }
+    official = files_hash(files) == OFFICIAL_QUERIES_SHA256
+    files |= _beside(path)
+    target = keep(
+        files,
+        BENCHMARK,
+        cache=cache,
+        counted=f"{rows.total():,} queries",
+        say=say,
+        official_queries=official,
+        commit=OFFICIAL_COMMIT if official else None,
+        source={"path": str(path)},
+        rows={group: rows[group] for group in GROUPS},
+    )
+    for line in loaded.warnings:
+        say(line)
+    if not official:
+        say(f"its queries are not those of commit {OFFICIAL_COMMIT[:12]}: {path}")
+    if SOURCES[0] not in files:
+        say(f"{path} is no checkout: official prompts are not available from it")
+    return target
+
+
+def _beside(path: Path) -> dict[str, bytes]:
+    """The licence and the sources of ``path``; without the agent's prompts it is no checkout."""
+    root = path.parent if path.name == QUERIES else path
+    names = [LICENSE]
+    if any((root / name).exists() for name in SOURCES):
+        read_texts(root)  # only to find out now, rather than in a run, that they can be read
+        names += [*SOURCES, *OTHER_SOURCES]
+    return {name: read_inside(root, name) for name in names if (root / name).exists()}

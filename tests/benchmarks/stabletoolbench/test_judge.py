@@ -13,23 +13,28 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.judge import (
+from ace_ray.benchmarks.stabletoolbench.converted import final_text, has_finish
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    ATTEMPTS,
+    CUTS,
+    RETRY_TEMPERATURE,
     JudgeError,
+)
+from ace_ray.benchmarks.stabletoolbench.judge.measures import (
     judge_fac,
     judge_sopr,
     judge_sowr,
     majority,
-    official,
-    own,
     unanswered,
 )
-from ace_ray.benchmarks.stabletoolbench.judge.asking import ATTEMPTS, CUTS, RETRY_TEMPERATURE
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
     FAC_SOURCE,
     TEMPLATE,
     broken_up,
     cut,
+    official,
     one_line,
+    own,
     trace,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.reading import (
@@ -40,7 +45,6 @@ from ace_ray.benchmarks.stabletoolbench.judge.reading import (
     read_status,
 )
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
-from ace_ray.benchmarks.stabletoolbench.results.answers import final_text, has_finish
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
 from ace_ray.records import Completion, Sampling
 
@@ -107,7 +111,11 @@ ANSWER = answered("Sunny.", called("weather_for_sky", '{"city": "Rome"}', '{"err
 
 def sopr(judge: Judge, votes: int = 1, answer: Mapping[str, Any] = ANSWER, **more: Any) -> Any:
     final = answer["final_answer"]
-    return asyncio.run(judge_sopr(role_model(judge), "The weather?", answer, final, votes, **more))
+    return asyncio.run(
+        judge_sopr(
+            role_model(judge), "The weather?", answer, final, votes, **{"prompts": own(), **more}
+        )
+    )
 
 
 def test_a_sure_judge_is_asked_once_a_vote() -> None:
@@ -149,7 +157,9 @@ def test_votes_have_seeds_of_their_own_and_the_same_ones_again() -> None:
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8
     other = Judge("Unsure")
-    asyncio.run(judge_sopr(role_model(other, seed=1), "q", ANSWER, ANSWER["final_answer"], 4))
+    asyncio.run(
+        judge_sopr(role_model(other, seed=1), "q", ANSWER, ANSWER["final_answer"], 4, own())
+    )
     assert not {sampling.seed for _, sampling in other.asked} & set(runs[0])
     assert all(sampling.temperature == 0.2 for _, sampling in other.asked)
 
@@ -185,7 +195,7 @@ def test_what_is_no_answer_is_unsolved_without_a_question(answer: Any, why: str)
     assert unanswered(answer, answer["final_answer"]) == why
     votes = sopr(judge, 2, answer)
     assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
-    found = asyncio.run(judge_fac(role_model(judge), "q", answer, answer["final_answer"]))
+    found = asyncio.run(judge_fac(role_model(judge), "q", answer, answer["final_answer"], own()))
     assert found["status"] == "Unsolved"
     assert not judge.asked
 
@@ -218,46 +228,27 @@ def test_the_answer_inside_of_finish(given: Any, text: str) -> None:
     [
         ("Solved", "Solved"),
         ("**Unsolved**.", "Unsolved"),
-        ("un-solved", "Unsolved"),
         ("It is fine.\n\nAnswer Status: Solved\n", "Solved"),
         ("Answer Status\nUnsure\nReason\nIt cannot be told whether it is solved.", "Unsure"),
         ("Answer Status: Solved\nReason: everything asked for is there, nothing left.", "Solved"),
         ('{"answer_status": "Unsure", "reason": "not Solved, not Unsolved"}', "Unsure"),
         ('```json\n{"reason": "{", "answer_status": "unsolved"}\n```', "Unsolved"),
         ('{"name": "check", "arguments": {"answer_status": "Solved"}}', "Solved"),
-        ("Therefore the status is Unsolved", "Unsolved"),
         ("the verdict is: Solved.", "Solved"),
         ('The API said {"status": "ok"}.\nAnswer Status: Unsolved', "Unsolved"),
-        ("It is fine.\n**Solved**", "Solved"),
         # Nothing said, or too much.
-        ("", None),
         ("I cannot help with that.", None),
-        ("Solved or Unsolved", None),
-        ("Answer Status: <one of Solved, Unsure, Unsolved>", None),
         ("Answer Status: Solved, Unsure or Unsolved", None),
-        ('"answer_status": "Solved" | "Unsure"', None),
         ("Answer Status: Solved\nAnswer Status: Unsolved", None),
         ("Answer Status: Unsolved\nOn second thought\nSolved", None),
         ('{"answer_status": "Solved"} {"answer_status": "Unsure"}', None),
         ('{"answer_status": "maybe"}\nSolved', None),
-        ('{"answer_status": ["Solved"]}', None),
         ("The query is not solved", None),
-        ("It isn't solved.", None),
-        ("Whether it is solved is unclear", None),
-        ("All the parts of the long query of the user have been solved by this answer here", None),
-        ("The matter was resolved", None),
-        ('{"solved": false}', None),
         ("Partially solved", None),
-        ("Hardly solved.", None),
-        ("Was it solved? No", None),
         ("Solved?", None),
-        ("Verdict: Solved? No.", None),
         ("Answer Status: Mostly solved", None),
         ('It quotes {"status": "Solved"}.\nAnswer Status: Unsolved', None),
         ('{"a":' * 3_000, None),
-        ('{"answer_status": ' + "9" * 50_000 + "}", None),
-        ("status " * 50_000, None),
-        ("Solved, " * 20_000, None),
     ],
 )
 def test_replies_that_state_one_verdict_and_others(reply: str, status: str | None) -> None:
@@ -271,45 +262,28 @@ CALL = {"name": "check_answer_status", "arguments": json.dumps({"answer_status":
     ("reply", "status"),
     [
         ("content: fine\nanswer_status: Solved", "Solved"),
-        ("**answer_status**: Unsolved", "Unsolved"),
         ('`answer_status`: "Solved"', "Solved"),
-        ("Therefore the answer_status is Unsure.", "Unsure"),
         ('{"check_answer_status": {"content": "ok", "answer_status": "Solved"}}', "Solved"),
-        (json.dumps(CALL), "Solved"),
         (json.dumps({"tool_calls": [{"function": CALL}]}), "Solved"),
         # Cut, or badly quoted.
         ('{"answer_status": "Unsolved", "reason": "cut...', "Unsolved"),
-        ('{"check_answer_status": {"answer_status": "Unsolved", "reason": "cut', "Unsolved"),
         ('```json\n{\n  "content": "ok",\n  "answer_status": "Solved",\n  "reason": "cu', "Solved"),
-        ('{"answer_status": "Solved", "reason": "it says "fine""}', "Solved"),
         ('{"reason": "it says "fine"", "answer_status": "Solved"}', "Solved"),
         ("{'answer_status': 'Solved', 'reason': 'fine'}", "Solved"),
-        ("{answer_status: Solved, reason: fine}", "Solved"),
         # A verdict beside what it quotes.
         (json.dumps({"reason": json.dumps(CALL), "answer_status": "Unsolved"}), "Unsolved"),
         # Nothing said, or too much.
         ('{"answer_status": "Solved', None),
         ('{"answer_status": "maybe", "reason": "status: Solved', None),
         ('{"answer_status": "Partially solved", "reason": "cut', None),
-        ('{"answer_status": "not Solved", "reason": "cut', None),
-        ('{"answer_status": ["Solved"], "reason": "cut', None),
         ('{"answer_status": "Solved" | "Unsolved"', None),
-        ('{"answer_status": "Solved", "Unsure"', None),
         ('{"answer_status": "Solved|Unsolved", "reason": "cut', None),
-        ("answer_status: not Solved", None),
-        ("answer_status: Partially solved", None),
         ("answer_status: Solved or Unsolved", None),
-        ("answer_status: Solved?", None),
-        ("answer_status: Solved\nanswer_status: Unsolved", None),
         ('{"answer_status": "Solved", "answer_status": "Unsolved"}', None),
-        ('{"a": {"answer_status": "Solved"}, "b": {"answer_status": "Unsolved"}}', None),
         ('{"check_answer_status": {"answer_status": "maybe"}}\nSolved', None),
-        (json.dumps({"arguments": '{"answer_status": "maybe", "reason": "status: Solved"}'}), None),
         # Quoted alone.
         (json.dumps({"reason": json.dumps({"answer_status": "Solved"})}), None),
-        (json.dumps({"reason": json.dumps({"answer_status": "Solved"})})[:-5], None),
         ("{\"reason\": \"It says {'answer_status': 'Solved'} but", None),
-        ('{"reason": "It says answer_status: Solved but', None),
         ('The API said {"ticket_status": "solved"}', None),
     ],
 )
@@ -357,7 +331,6 @@ def test_fac_is_read_as_upstream_reads_it(reply: str, status: str | None) -> Non
         ("Answer Status: Solved\nReason: nothing is left unsolved.", "Solved"),
         ("Answer Status: Unsolved\nReason: a part is left out.", "Unsolved"),
         ("This is not solved.", None),
-        ("Neither solved nor unsolved.", None),
         ("Answer Status: Unsure", None),
     ],
 )
@@ -367,9 +340,9 @@ def test_our_own_question_on_completeness_is_read_by_its_label(
     final = ANSWER["final_answer"]
     if status is None:
         with pytest.raises(JudgeError):
-            asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final))
+            asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, own()))
     else:
-        found = asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final))
+        found = asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, own()))
         assert found["status"] == status
     theirs = replace(own(), source="upstream")
     if "olved" in reply:
@@ -381,21 +354,14 @@ def test_our_own_question_on_completeness_is_read_by_its_label(
     [
         ("Index: 1", 1),
         ("0", 0),
-        ("answer_1", 1),
         ("**Answer_0**", 0),
         ('{"index": 0, "reason": "1"}', 0),
         ('{"index": "1"}', 1),
-        ('{"select_better_answer": {"index": 1}}', 1),
         ('{"name": "x", "arguments": "{\\"index\\": 0}"}', 0),
         ('{"index": 0, "arguments": {"index": 1}}', None),
-        ("The better answer is Answer_1.", 1),
-        ("Index: <0 for answer_0, 1 for answer_1>", None),
         ("Index: 0 or 1", None),
         ("Index: 0\nIndex: 1", None),
-        ('{"index": 2}', None),
         ('{"index": true}', None),
-        ('{"index": 0.5}', None),
-        ("Index: 1.5", None),
         ("both", None),
     ],
 )
@@ -424,7 +390,7 @@ def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row_and_no_unsolv
     assert len(judge.asked) == ATTEMPTS
     final = ANSWER["final_answer"]
     with pytest.raises(JudgeError, match="fac: "):
-        asyncio.run(judge_fac(role_model(Judge("Nothing.")), "q", ANSWER, final))
+        asyncio.run(judge_fac(role_model(Judge("Nothing.")), "q", ANSWER, final, own()))
 
 
 def test_a_judge_that_fails_is_a_judge_error_and_a_dead_engine_stays_one() -> None:
@@ -509,7 +475,7 @@ OTHER = answered("Rain.", called("weather_for_sky"))
 
 
 def sowr(judge: Judge, ours: Any, theirs: Any, statuses: tuple[str, str], rounds: int = 3) -> Any:
-    return asyncio.run(judge_sowr(role_model(judge), "q", ours, theirs, statuses, rounds))
+    return asyncio.run(judge_sowr(role_model(judge), "q", ours, theirs, statuses, rounds, own()))
 
 
 @pytest.mark.parametrize(
@@ -525,14 +491,6 @@ def test_the_better_status_wins_without_a_question(statuses: tuple[str, str], ou
     judge = Judge("Index: 0")
     found = sowr(judge, ANSWER, OTHER, statuses)
     assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
-    assert not judge.asked
-
-
-def test_missing_answers() -> None:
-    judge = Judge("Index: 0")
-    assert sowr(judge, None, OTHER, ("Unsolved", "Solved"))["outcome"] == "lose"
-    assert sowr(judge, ANSWER, None, ("Unsolved", "Unsolved"))["outcome"] == "win"
-    assert sowr(judge, None, None, ("Unsolved", "Unsolved"))["outcome"] == "tie"
     assert not judge.asked
 
 
@@ -555,7 +513,9 @@ def test_of_equal_answers_a_coin_decides_always_the_same_way() -> None:
     outcomes = set()
     for query in map(str, range(30)):
         waits = [
-            judge_sowr(role_model(judge), query, ANSWER, dict(ANSWER), ("Solved", "Solved"))
+            judge_sowr(
+                role_model(judge), query, ANSWER, dict(ANSWER), ("Solved", "Solved"), 3, own()
+            )
             for _ in range(2)
         ]
         first, again = (asyncio.run(wait) for wait in waits)
@@ -630,16 +590,16 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     [
         ("", 'PROMPT = "x"', "has no check_answer_status"),
         (TEXTS, "PROMPT = open('/etc/passwd').read()", "has no PROMPT"),
-        (TEXTS, "def", "is no Python"),
-        (TEXTS, "\0", "is no Python"),
+        (TEXTS, "def", "Python"),
+        (TEXTS, "\0", "Python"),
     ],
 )
 def test_a_checkout_without_the_texts_is_the_users_mistake(
     tmp_path: Path, template: str, fac: str, said: str
 ) -> None:
     with pytest.raises(UserError, match=said) as found:
-        official(checkout(tmp_path, template, fac), where="upstream")
-    assert str(found.value).startswith("upstream: ")
+        official(checkout(tmp_path, template, fac))
+    assert str(found.value).startswith(str(tmp_path))
 
 
 def test_no_checkout(tmp_path: Path) -> None:
@@ -706,12 +666,12 @@ def test_labels(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = read_labels(path)
-    assert [(one.query_id, one.label) for one in found] == [
+    assert [(one.group, one.category) for one in found] == [
         ("588", "Solved"),
         ("588", "Unsure"),
         ("1", "Unsolved"),
     ]
-    text, _, converted = (json.loads(one.answer_json) for one in found)
+    text, _, converted = (json.loads(one.data["answer"]) for one in found)
     assert final_text(text["final_answer"]) == "Sunny."
     assert unanswered(text, text["final_answer"]) is None
     assert converted["final_answer"] == raw("Rain.")

@@ -1,26 +1,23 @@
-"""The result JSON: metadata, summary, one result per answer.
-
-The summary comes before the results, so rows are gone through twice; only counters are held.
-"""
+"""The result JSON: metadata, summary, one result per answer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
-from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
-from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.benchmarks.stabletoolbench.results.answers import (
+from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,
     chain,
     final_text,
     text_of,
     tool_messages,
 )
+from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
+from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.records import Entry
 
 
@@ -58,16 +55,26 @@ class Metadata:
         return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
-def result_json(metadata: Metadata, rows: Callable[[], Iterable[ResultRow]]) -> Iterator[bytes]:
-    """The file in pieces, UTF-8. ``rows`` is called twice and must yield the same both times."""
-    counted = Summary()
-    for row in rows():
-        counted.add(row)
+def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
+    """Return the file, UTF-8."""
+    declared, evaluated, not_scored = set(), set(), 0
+    lines: list[str] = []
+    counted: list[Mapping[str, Any]] = []
+    for row in rows:
+        query = f"{row.entry.category}/{row.entry.id}"
+        declared.add(query)
+        if row.state is None:
+            not_scored += 1
+            continue
+        evaluated.add(query)
+        result = result_of(row, row.state, metadata.evaluation_method)
+        lines.append(text_of(result))
+        counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
         "framework": metadata.framework,
         "config": {
             "test_set": metadata.test_set,
-            "num_queries": len(counted.declared),
+            "num_queries": len(declared),
             "evaluator_model": metadata.evaluator_model,
             "evaluation_method": metadata.evaluation_method,
             **metadata.config,
@@ -75,21 +82,18 @@ def result_json(metadata: Metadata, rows: Callable[[], Iterable[ResultRow]]) -> 
         "overall_time": metadata.overall_time_s,
         "timestamp": metadata.timestamp,
     }
-    yield f'{{"metadata": {text_of(head)},\n"summary": {text_of(counted.as_json())},\n'.encode()
-    yield b'"results": ['
-    before = "\n"
-    for row in rows():
-        if row.state is not None:
-            yield (before + text_of(result_of(row, metadata.evaluation_method))).encode()
-            before = ",\n"
-    yield b"\n]}\n"
+    # not_scored is no key of the format.
+    summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
+    results = ",\n".join(lines)
+    return (
+        f'{{"metadata": {text_of(head)},\n"summary": {text_of(summary)},\n'
+        f'"results": [\n{results}\n]}}\n'
+    ).encode()
 
 
-def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
-    """One element of ``results``; the row is a scored one."""
-    entry, state = row.entry, row.state
-    if state is None:
-        raise ValueError("a row that was not scored has no result")
+def result_of(row: ResultRow, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
+    """Return one element of ``results``, of a row that was scored."""
+    entry = row.entry
     answer, votes = state["answer"]["answer"], state["votes"] or ()
     return {
         "query_id": entry.id,
@@ -115,52 +119,22 @@ def result_of(row: ResultRow, evaluation_method: str) -> dict[str, Any]:
     }
 
 
-@dataclass(slots=True)
-class Summary:
-    """The format's statistics, counted while rows pass by."""
-
-    declared: set[str] = field(default_factory=set)
-    evaluated: set[str] = field(default_factory=set)
-    evaluations: int = 0
-    judged: int = 0
-    solved: int = 0
-    finished: int = 0
-    sopr: float = 0.0
-    api_call: float = 0.0
-    seconds: float = 0.0
-    not_scored: int = 0
-
-    def add(self, row: ResultRow) -> None:
-        query = f"{row.entry.category}/{row.entry.id}"
-        self.declared.add(query)
-        if row.state is None:
-            self.not_scored += 1
-            return
-        self.evaluated.add(query)
-        self.evaluations += 1
-        self.finished += _calls_finish(row.state["answer"]["answer"])
-        self.api_call += api_recall(row.entry.gold["relevant"], row.state["calls"])
-        self.seconds += row.evaluation_s
-        if votes := row.state["votes"]:
-            points = mean_points(votes)
-            self.judged += 1
-            self.sopr += points
-            self.solved += points == 1.0
-
-    def as_json(self) -> dict[str, Any]:
-        """Averages are over scored answers; ``not_scored`` is no key of the format."""
-        return {
-            "total_queries": len(self.evaluated),
-            "total_evaluations": self.evaluations,
-            "solved_count": self.solved,
-            "solved_percentage": _mean(100.0 * self.solved, self.judged),
-            "finish_count": self.finished,
-            "average_sopr_score": _mean(self.sopr, self.judged),
-            "average_api_call_score": _mean(self.api_call, self.evaluations),
-            "total_evaluation_time": self.seconds,
-            "average_evaluation_time": _mean(self.seconds, self.evaluations),
-            "not_scored": self.not_scored,
-        }
+def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The format's statistics; averages are over scored answers."""
+    sopr = [one["scores"]["sopr_score"] for one in results]
+    judged = [points for points in sopr if points is not None]
+    solved = judged.count(1.0)
+    seconds = [one["timing"]["evaluation_time"] for one in results]
+    return {
+        "total_evaluations": len(results),
+        "solved_count": solved,
+        "solved_percentage": 100.0 * solved / len(judged) if judged else None,
+        "finish_count": sum(one["evaluation"]["has_finish"] for one in results),
+        "average_sopr_score": _mean(judged),
+        "average_api_call_score": _mean([one["scores"]["api_call_score"] for one in results]),
+        "total_evaluation_time": sum(seconds),
+        "average_evaluation_time": _mean(seconds),
+    }
 
 
 def _calls_finish(answer: Mapping[str, Any]) -> bool:
@@ -209,5 +183,5 @@ def _parsed(arguments: Any) -> Any:
         return arguments
 
 
-def _mean(total: float, n: int) -> float | None:
-    return total / n if n else None
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

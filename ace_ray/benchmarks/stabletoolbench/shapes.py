@@ -12,7 +12,7 @@ from ace_ray.errors import UserError
 from ace_ray.local_files import folder_of
 
 Doc = dict[str, Any]
-"""One API as an entry holds it: ``category, tool, api, description, tool_description, method, url,
+"""One API as an entry holds it: ``category, tool, api, description, tool_description, method,
 required, optional, template``; names as published, parameters ``{name, type, description,
 default}``, ``template`` the published shape of a response or None."""
 
@@ -92,7 +92,6 @@ def _doc(where: str, api: Any) -> Doc:
         "description": text_of(where, api, "api_description", ""),
         "tool_description": "",
         "method": text_of(where, api, "method", "GET"),
-        "url": "",
         "required": parameters_of(where, api, "required_parameters"),
         "optional": parameters_of(where, api, "optional_parameters"),
         "template": api.get("template_response"),
@@ -171,8 +170,9 @@ class ToolFolder:
             if not isinstance(api, dict):
                 raise UserError("has an API that is no object", where=where)
             title = text_of(where, api, "name")
-            texts = ("description", "url")
-            fields = {key: api[key] for key in texts if isinstance(api.get(key), str)}
+            fields: dict[str, Any] = {}
+            if isinstance(api.get("description"), str):
+                fields["description"] = api["description"]
             for key in ("required", "optional"):
                 if api.get(f"{key}_parameters") is not None:
                     fields[key] = parameters_of(where, api, f"{key}_parameters")

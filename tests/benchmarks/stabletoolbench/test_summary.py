@@ -10,9 +10,9 @@ from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.check import api_recall, metrics, verdicts
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.score.summary import summarize
-from ace_ray.benchmarks.stabletoolbench.score.tables import further_tables, notes, table
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
+from ace_ray.benchmarks.stabletoolbench.summary import summarize
+from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
 from ace_ray.records import RULE_SETS
 from ace_ray.stats import wilson
 from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
@@ -62,43 +62,30 @@ def test_without_calls_there_are_no_shares_of_calls() -> None:
 
 
 def test_whose_answers_the_cache_gave() -> None:
-    made = [call(origin="recorded"), call(origin="other simulator"), call(source="stub"), call()]
+    made = [call(origin="recorded"), call(origin="simulator"), call(source="real"), call()]
     answered = state(SCRIPTS["answered"]) | {"calls": made}
     summary = summarize([Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))])
-    assert summary["sources"]["cached"] == {
-        "recorded": 1,
-        "simulator": 0,
-        "other simulator": 1,
-        "real": 0,
-    }
-    assert any("other simulator 1" in note for note in notes(summary))
-
-
-def test_answers_that_could_not_be_recorded_are_said() -> None:
-    made = [call(unrecorded="the disk is full"), call(), call()]
-    answered = state(SCRIPTS["answered"]) | {"calls": made}
-    summary = summarize([Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))] * 2)
-    assert summary["sources"]["unrecorded"] == 2
-    assert any(note.startswith("2 API answers could not be recorded") for note in notes(summary))
+    assert summary["sources"]["cached"] == {"recorded": 1, "simulator": 1, "real": 0}
+    assert any("recorded 1, simulator 1" in note for note in notes(summary))
 
 
 def test_calls_that_no_api_answered_are_said() -> None:
     made = [
         call(failure="simulator", source="simulator"),
         call(failure="simulator", origin="simulator"),
-        call(failure="cache", source="none"),
+        call(failure="no_backend", source="none"),
         call(failure=""),
         UNKNOWN,
     ]
     found = metrics([BREADS], made)
-    assert (found["failed_simulator"], found["failed_cache"]) == (0.4, 0.2)
+    assert (found["failed_simulator"], found["failed_no_backend"]) == (0.4, 0.2)
     assert "failed_simulator" not in metrics([BREADS], [call()])
     answered = state(SCRIPTS["answered"]) | {"calls": made}
     row = Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
     summary = summarize([row, row, *rows("G3_instruction", [S])])
-    assert summary["sources"]["failures"] == {"cache": 2, "simulator": 4}
+    assert summary["sources"]["failures"] == {"no_backend": 2, "simulator": 4}
     assert summary["categories"]["G3_instruction"]["sources"]["failures"] == {}
-    said = "6 API calls failed without an answer of an API: cache 2, simulator 4"
+    said = "6 API calls failed without an answer of an API: no_backend 2, simulator 4"
     assert said in notes(summary)
     assert not any("failed without" in note for note in notes(summarize(G1)))
 
@@ -220,10 +207,8 @@ def test_a_group() -> None:
     assert stats["calls_per_query"] == 3
     assert stats["sources"] == {
         "calls": 12,
-        "counts": {"cache": 12, "simulator": 0, "real": 0, "stub": 0, "none": 0},
-        "shares": {"cache": 1, "simulator": 0, "real": 0, "stub": 0, "none": 0},
-        "cached": {"recorded": 0, "simulator": 0, "other simulator": 0, "real": 0},
-        "unrecorded": 0,
+        "counts": {"cache": 12, "simulator": 0, "real": 0, "none": 0},
+        "cached": {"recorded": 0, "simulator": 0, "real": 0},
         "schema_refused": 0,
         "failures": {},
     }
@@ -249,7 +234,7 @@ def test_skipped_queries_are_unsolved_and_failed_ones_are_nothing() -> None:
     assert said[0].startswith("1 rows have no verdict because the judge gave none")
     assert said[1].startswith("1 rows were skipped")
     short = summarize([*G1, *more])
-    assert short["incomplete"] == ["G1_tool: 3 of 7 rows not scored (2 infra_error, 1 skipped)"]
+    assert short["incomplete"] == ["en/G1_tool: 3 of 7 rows not scored (2 infra_error, 1 skipped)"]
 
 
 FAC, WIN = {"status": "Solved"}, {"outcome": "win", "by": "judge", "rounds": []}
@@ -477,7 +462,7 @@ def test_upstreams_tables() -> None:
         reported(summary, "7B", parameters=7_000_000_000),
     ]
     paper = StableToolBench.paper(runs, "official")
-    assert [one.name for one in paper.tables] == ["sopr", "fac", "without-a-judge"]
+    assert [one.name for one in paper.tables] == ["sopr", "fac"]
     for one in paper.tables:
         assert all(len(line) == len(one.header) for line in one.lines)
     assert paper.tables[0].header[1] == "I1 Instruction"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
-from ace_ray.benchmarks.stabletoolbench.results.convert import converted
-from ace_ray.benchmarks.stabletoolbench.results.result_json import (
+from ace_ray.benchmarks.stabletoolbench.converted import converted
+from ace_ray.benchmarks.stabletoolbench.result_json import (
     Metadata,
     ResultRow,
     result_json,
-    result_of,
 )
 from tests.benchmarks.stabletoolbench.stb_rows import (
     BREADS,
@@ -50,7 +47,7 @@ ROWS = [
 
 
 def written(rows: list[ResultRow]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(b"".join(result_json(METADATA, lambda: rows)))
+    found: dict[str, Any] = json.loads(result_json(METADATA, rows))
     return found
 
 
@@ -161,23 +158,6 @@ def test_nothing_and_nothing_judged() -> None:
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
     assert found["summary"]["average_sopr_score"] is None
     assert found["summary"]["average_api_call_score"] == 1.0
-    with pytest.raises(ValueError, match="no result"):
-        result_of(ROWS[2], "official")
-
-
-def test_rows_are_gone_through_one_by_one() -> None:
-    alive: list[int] = []
-
-    def rows() -> Iterator[ResultRow]:
-        for number in range(5):
-            alive.append(number)
-            yield ROWS[0]
-
-    pieces = result_json(METADATA, rows)
-    next(pieces)
-    assert alive == [0, 1, 2, 3, 4]
-    next(pieces), next(pieces)
-    assert alive == [0, 1, 2, 3, 4, 0]
 
 
 def test_text_that_no_utf8_can_hold() -> None:
@@ -194,7 +174,7 @@ def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
         made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
         given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
         rows = [ResultRow(ENTRY, given)]
-        found = b"".join(result_json(METADATA, partial(list, rows)))
+        found = result_json(METADATA, rows)
         nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
         said = []
         while nodes:

@@ -1,23 +1,24 @@
-"""Agents' runs as upstream's raw and converted answers."""
+"""Agents' runs as upstream's converted answers, written and read for SoWR."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.stabletoolbench.results.answers import (
+from ace_ray.benchmarks.stabletoolbench.converted import (
     MAX_STORED_NODES,
     chain,
+    converted,
+    converted_json,
     final_text,
     has_finish,
-)
-from ace_ray.benchmarks.stabletoolbench.results.convert import (
-    converted,
+    read_reference,
 )
 from ace_ray.bounded import json_of_row
-from tests.benchmarks.stabletoolbench.raw_answers import raw
+from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 DFS = "DFS_woFilter_w2"
@@ -124,37 +125,55 @@ def test_an_endless_chain_is_shown_from_both_its_ends() -> None:
     assert answer["total_steps"] == 3 * MAX_STORED_NODES + 2
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
-def test_the_raw_answer_of_a_chain(script: str) -> None:
-    made = run(SCRIPTS[script])
-    found = json.loads(json.dumps(raw(QUERY, TOOLS, made, max_steps=12)))
-    generation = found["answer_generation"]
-    won = script in ("answered", "beside", "hallucinated")
-    assert (found["win"], found["try_count"], generation["valid_data"]) == (won, 1, won)
-    assert found["trys"][0]["win"] is won
-    assert len(found["compare_candidates"]) == int(won)
-    assert found["forward_args"] == {"single_chain_max_step": 12, "pass_at": 1, "answer": 1}
-    assert generation["query_count"] == made["query_count"]
-    nodes = found["trys"][0]["chain"]
-    assert [node["depth"] for node in nodes] == list(range(1, len(nodes) + 1))
-    assert [node["child_count"] for node in nodes] == [1] * (len(nodes) - 1) + [0]
-    for node in nodes:
-        assert ("observation" in node) == (node["node_type"] == "Action Input")
-    assert bool(generation["train_messages"]) is won
-    assert bool(generation["final_answer"]) is won
+ANSWER = converted(QUERY, TOOLS, run(SCRIPTS["answered"]))
+OTHER = converted(QUERY, TOOLS, run(SCRIPTS["beside"]))
 
 
-def test_the_raw_answer_of_a_tree() -> None:
-    made = run(SCRIPTS["gave_up"], DFS, max_queries=9)
-    found = raw(QUERY, TOOLS, made, max_steps=12, max_queries=9)
-    assert found["forward_args"]["tree_beam_size"] == 2
-    assert found["answer_generation"]["finish_type"] == "give_up"
-    assert found["tree"]["size"] == len(made["tries"][0]["nodes"])
-    root = found["tree"]["tree"]
-    assert (root["node_type"], root["depth"], root["child_count"]) == ("Action Input", 0, 2)
+def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+    written = b"".join(converted_json([("1", ANSWER), ("2", OTHER)]))
+    (tmp_path / "G1_tool.json").write_bytes(written)
+    found = read_reference(tmp_path, ["G1_tool", "G2_category"])
+    read = {
+        group: {one: json.loads(text) for one, text in of.items()} for group, of in found.items()
+    }
+    assert read == {
+        "G1_tool": {"1": ANSWER["answer"], "2": OTHER["answer"]},
+        "G2_category": {},
+    }
 
-    def count(node: dict[str, Any]) -> int:
-        assert node["child_count"] == len(node["children"])
-        return 1 + sum(map(count, node["children"]))
 
-    assert count(root) == found["tree"]["size"]
+def test_no_answers_are_an_empty_object() -> None:
+    assert json.loads(b"".join(converted_json([]))) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "is not valid JSON"),
+        ("[]", "holds a list"),
+        ('{"1": 3}', "query 1: has no converted answer"),
+        ('{"1": {"answer": {"final_answer": 3, "answer_details": []}}}', "query 1: has no"),
+        ('{"1": {}, "1": {}}', "appears twice"),
+        ("{}", "holds no answers of these groups"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_reference_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "G1_tool.json").write_text(text)
+    with pytest.raises(UserError, match=said):
+        read_reference(tmp_path, ["G1_tool"])
+
+
+def test_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no answers"):
+        read_reference(tmp_path / "nowhere", ["G1_tool"])
+
+
+def test_the_published_shape(tmp_path: Path) -> None:
+    """A root without anything below, as upstream converts a run that never began."""
+    tree: dict[str, Any] = {"role": "system", "message": "", "next": []}
+    answer: dict[str, Any] = {"method": "CoT@1", "total_steps": 1, "final_answer": ""}
+    answer["answer_details"] = [tree]
+    text = json.dumps({"588": {"query": "q", "available_tools": [], "answer": answer}})
+    (tmp_path / "G1_tool.json").write_text(text)
+    assert read_reference(tmp_path, ["G1_tool"])["G1_tool"]["588"] == json.dumps(answer)

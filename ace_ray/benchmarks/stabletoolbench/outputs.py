@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.dataset import read_bounded, strict_json
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
@@ -30,20 +29,20 @@ from ace_ray.benchmarks.outputs import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered, status_code
 from ace_ray.benchmarks.stabletoolbench.check import HALLUCINATED as UNKNOWN
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
-from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
-from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
-from ace_ray.benchmarks.stabletoolbench.results.answers import (
-    REFERENCE_LIMIT_BYTES,
+from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,
+    answer_of,
     both_ends,
     called,
     chain,
+    converted_answers,
     final_text,
-    is_answer,
+    json_object,
     linked,
     node,
 )
+from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
+from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, canonical_json
@@ -51,7 +50,6 @@ from ace_ray.records import Entry, Episode, canonical_json
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_FIX = "give converted answers: {query id: {query, available_tools, answer}}"
 _VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or leave it out"
 
 
@@ -79,8 +77,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
         raise UserError("holds no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
-        for query_id, given in _object(file, _FIX).items():
-            where = f"{file}, query {query_id:.60}"
+        for query_id, given, where in converted_answers(file):
             entry = entries.find(query_id, where, category=file.stem)
             if votes is not None and query_id not in votes:
                 what = "has no votes, and other queries of its group have"
@@ -88,17 +85,6 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
             statuses = None if votes is None else votes[query_id]
             episode = _episode(entry, given, statuses, where)
             yield where, Output(entry, 0, episode)
-
-
-def _object(path: Path, fix: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises `UserError`, also for a key that comes twice."""
-    try:
-        value = strict_json(read_bounded(path, REFERENCE_LIMIT_BYTES).decode("utf-8"))
-    except ValueError as error:
-        raise UserError(f"is not valid JSON ({error})", where=str(path), fix=fix) from error
-    if not isinstance(value, dict):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=fix)
-    return value
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
@@ -110,7 +96,7 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
         what = f"are two files of votes on {file.name}: {files[0].name} and {files[1].name}"
         raise UserError(what, where=str(file.parent), fix="leave one of them")
     votes = {}
-    for query_id, row in _object(files[0], _VOTES_FIX).items():
+    for query_id, row in json_object(files[0], _VOTES_FIX).items():
         where = f"{files[0]}, query {query_id:.60}"
         statuses = row.get("is_solved") if isinstance(row, dict) else None
         if not isinstance(statuses, dict) or not 0 < len(statuses) <= MAX_VOTES:
@@ -146,9 +132,7 @@ def _of_line(entry: Entry, row: Row, where: str) -> Episode:
 
 def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) -> Episode:
     """Of a converted answer; ``state`` is what a run stores, without what only it knows."""
-    answer = given.get("answer") if isinstance(given, Mapping) else None
-    if answer is None or not is_answer(answer):
-        raise UserError("has no converted answer", where=where, fix=_FIX)
+    answer = answer_of(given, where)
     query = entry.data["query"]
     asked = given.get("query", query)
     if not isinstance(asked, str) or asked.split() != query.split():
@@ -174,7 +158,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
                     "answer_details": linked(both_ends(nodes)),
                 },
             },
-            "calls": _calls(nodes, apis_of(entry, "official"), _offered(given)),
+            "calls": _calls(nodes, apis_of(entry), _offered(given)),
             "votes": judged,
             "fac": None,
             "sowr": None,
@@ -225,9 +209,9 @@ def _calls(
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
             continue
         name = one["message"]["name"]
-        api = None if name == HALLUCINATED else find(apis, name, "official")
+        api = None if name == HALLUCINATED else find(apis, name)
         error = _error(one["message"]["response"])
-        code = status_code(Answered(error, None, "none"), "official")
+        code = status_code(Answered(error, None, "none"))
         if api is None and name not in offered:
             error, code = "unknown function", UNKNOWN
         calls.append(

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
-from ace_ray.benchmarks.stabletoolbench.data import importer
-from ace_ray.benchmarks.stabletoolbench.data.loader import (
+from ace_ray.benchmarks.stabletoolbench import queries as importer
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS
+from ace_ray.benchmarks.stabletoolbench.queries import (
     MINI,
     load,
     locate,
 )
-from ace_ray.benchmarks.stabletoolbench.data.shapes import ToolFolder
-from ace_ray.benchmarks.stabletoolbench.groups import GROUPS
+from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
     api,
@@ -139,20 +138,12 @@ def refused(root: Path, match: str, **options: Any) -> None:
     [
         ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
         ('[{"query_id": 1, "query_id": 2}]', "appears twice"),
-        ("[" * 100_000, "nested too deeply"),
-        ({"588": {}}, "holds a dict"),
-        ([5], "query 1 of the list: is 5"),
         ([query(None)], '"query_id" is missing'),
-        ([query(True)], '"query_id" is True'),
         ([query(0), query("0")], "query_id 0 appears twice"),
         ([query(0, query=None)], 'query 0: "query" is missing'),
         ([query(0, **{"relevant APIs": [["Bakery"]]})], '"relevant APIs" has another shape'),
-        ([query(0, **{"relevant APIs": None})], '"relevant APIs" is missing'),
-        ([query(0, api_list={})], '"api_list" has the wrong shape'),
-        ([query(0, api_list=["x"])], "query 0, API 1: is 'x'"),
         ([query(0, api_list=[api(tool_name=None)])], 'API 1: "tool_name" is missing'),
         ([query(0, api_list=[api(required_parameters={})])], "is no list of objects"),
-        ([query(0, api_list=[api(optional_parameters=[{"name": 4}])])], '"name" is 4'),
     ],
 )
 def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
@@ -181,15 +172,11 @@ def test_a_missing_group_is_named(root: Path) -> None:
         load(root, groups=["G4"])
 
 
-def test_a_query_without_apis_is_refused_or_left_out_aloud(root: Path) -> None:
+def test_a_query_without_apis_is_refused(root: Path) -> None:
     write(ids_file(root, GROUP), ["4", "5"])
     for nothing in (query(4, api_list=[]), {k: v for k, v in query(4).items() if k != "api_list"}):
         write(queries_file(root, GROUP), [nothing, query(5)])
         refused(root, "query 4: the query has no APIs")
-        loaded = load(root, groups=[GROUP], without_apis="skip")
-        assert ids_of(loaded) == ["5"]
-        (line,) = loaded.warnings
-        assert "query 4: it has no APIs and is left out" in line
     write(ids_file(root, GROUP), ["5"])
     assert ids_of(load(root, groups=[GROUP])) == ["5"]
 
@@ -213,13 +200,6 @@ def test_folders_and_files_without_queries(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(UserError, match="is a file"):
         load(write(tmp_path / "x.zip", "x"))
-
-
-def test_the_hash_follows_the_content(root: Path) -> None:
-    before = data_hash(load(root).entries)
-    assert data_hash(reversed(load(root).entries)) == before
-    write(queries_file(root, GROUP), [query(0, query="Which cake?")])
-    assert data_hash(load(root).entries) != before
 
 
 def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
@@ -250,17 +230,6 @@ def test_a_failed_import_leaves_nothing(root: Path, cache: Path) -> None:
     assert not [*cache.rglob("*")]
 
 
-def test_a_changed_import_is_noticed(root: Path) -> None:
-    folder = importer.import_queries(root)
-    with (folder / "LICENSE").open("a") as file:
-        file.write("x")
-    with pytest.raises(UserError, match="LICENSE was changed after the import"):
-        importer.import_queries(root)
-    write(folder / "manifest.json", "{")
-    with pytest.raises(UserError, match="no readable manifest"):
-        dataset.verify(folder)
-
-
 def test_an_import_follows_no_links(root: Path, tmp_path: Path) -> None:
     secret = write(tmp_path / "secret", "[]")
     (root / "LICENSE").unlink()
@@ -276,7 +245,6 @@ def tool(**fields: Any) -> dict[str, Any]:
         "api_list": [
             {
                 "name": "Find bread",
-                "url": "https://bread.example/find",
                 "description": "Finds it",
                 "required_parameters": [],
                 "optional_parameters": [{"name": "q", "type": "STRING", "default": ""}],
@@ -291,7 +259,6 @@ def test_a_tool_directory_adds_what_it_says(root: Path, tmp_path: Path, inner: s
     loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
     (doc,) = loaded.entries[0].data["apis"]
     assert (doc["tool_description"], doc["description"]) == ("All about bread", "Finds it")
-    assert doc["url"] == "https://bread.example/find"
     assert [one["name"] for one in doc["optional"]] == ["q"]
     assert doc["template"] == {"bread": "str"}
     assert loaded.warnings == loaded.lacking == []
@@ -302,10 +269,10 @@ def test_what_a_tool_file_does_not_say_stays_as_it_is(
     root: Path, tmp_path: Path, nothing: dict[str, Any]
 ) -> None:
     (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
-    said = {"name": "Find bread", "url": "https://bread.example/find", **nothing}
+    said = {"name": "Find bread", **nothing}
     write(tmp_path / "Food" / "bakery.json", {"api_list": [said]})
     (doc,) = load(root, groups=[GROUP], tools=ToolFolder(tmp_path)).entries[0].data["apis"]
-    assert doc == before | {"url": said["url"]}
+    assert doc == before
     assert before["description"]
     assert before["required"]
 

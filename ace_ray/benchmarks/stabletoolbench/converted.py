@@ -1,4 +1,4 @@
-"""Converted answers: the tree of ``answer_details``, and many of them as one file.
+"""Converted answers, which upstream's judges read: made of a run, looked into, as files.
 
 Shape (upstream ``tooleval/convert_to_answer_format.py``): one root ``{"role": "system", "message":
 "", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
@@ -9,6 +9,7 @@ model's or come from outside: no type is assumed and nothing recurses.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,8 @@ _ANSWER_MARK = '"final_answer": "'
 
 
 Node = dict[str, Any]
+Step = Mapping[str, Any]
+Tools = Sequence[Mapping[str, Any]]
 
 
 def node(role: str, message: Any) -> Node:
@@ -119,12 +122,85 @@ def _object(text: str) -> Mapping[str, Any] | None:
     return value if isinstance(value, Mapping) else None
 
 
+def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
+    """``{"query", "available_tools", "answer": {"method", "total_steps", "final_answer",
+    "answer_details"}}`` of a run that was offered ``tools``.
+
+    ``total_steps`` counts system and user as upstream does, ``final_answer`` is what Finish was
+    given, as the model wrote it, "" for a run without.
+
+    As in upstream, a run that ended in Finish is converted from its messages: thoughts beside calls
+    are dropped, and so are calls after Finish in one reply. One that did not shows one of its
+    tries, or one way from the root of its tree to a leaf; which one upstream leaves to chance, here
+    it is a function of the query. ``run`` is an `AgentRun` as JSON.
+    """
+    nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
+    return {
+        "query": query,
+        "available_tools": list(tools),
+        "answer": {
+            "method": run["method"],
+            "total_steps": len(nodes) + 2,
+            "final_answer": str(run["final"]["raw"]) if run["valid"] else "",
+            "answer_details": linked(both_ends(nodes)),
+        },
+    }
+
+
+def _from_messages(messages: Sequence[Mapping[str, Any]]) -> list[Node]:
+    responses = {
+        message["tool_call_id"]: message["content"]
+        for message in messages
+        if message["role"] == "tool"
+    }
+    nodes = []
+    for message in messages:
+        if message["role"] != "assistant":
+            continue
+        if not message.get("tool_calls"):
+            nodes.append(node("assistant", message.get("content") or ""))
+            continue
+        for call in message["tool_calls"]:
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            if name == FINISH:
+                nodes.append(called(name, arguments))
+                break
+            if call["id"] in responses:
+                nodes.append(called(name, arguments, responses[call["id"]]))
+    return nodes
+
+
+def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
+    chance = random.Random(query)
+    shown = chance.choice(run["tries"])["nodes"] if run["tries"] else []
+    steps = list(_walk(shown, chance))
+    nodes = []
+    for place, step in enumerate(steps):
+        if step["type"] == "Thought":
+            nodes.append(node("assistant", step["description"]))
+        elif step["type"] == "Action":
+            given = steps[place + 1] if place + 1 < len(steps) else {}
+            arguments, response = given.get("description", ""), given.get("observation", "")
+            nodes.append(called(step["description"], arguments, response))
+    return nodes
+
+
+def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
+    """The nodes below the root on one way down; of a chain there is only one."""
+    below: dict[int, list[int]] = {}
+    for place, step in enumerate(steps):
+        if step["parent"] is not None:
+            below.setdefault(step["parent"], []).append(place)
+    at = 0
+    while below.get(at):
+        at = chance.choice(below[at])
+        yield steps[at]
+
+
 REFERENCE_LIMIT_BYTES = 256 << 20
 MAX_NESTING = 900
 """Levels of an answer's JSON, two a node: Python reads few more, and fewer deep inside a worker."""
-_FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
-
-Answer = Mapping[str, Any]
+FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
 
 def text_of(value: Any) -> str:
@@ -134,19 +210,12 @@ def text_of(value: Any) -> str:
 
 
 def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[bytes]:
-    """Upstream's ``<model>/<group>.json`` in pieces, from (query id, `convert.converted`) pairs.
-
-    Of a query that comes again (another sample) the first answer stays: the file has one each.
-    """
-    written: set[str] = set()
-    yield b"{"
+    """Upstream's ``<model>/<group>.json`` in pieces, from (query id, `converted`) pairs."""
+    before = "{"
     for query_id, answer in answers:
-        if query_id in written:
-            continue
-        before = ",\n" if written else "\n"
-        written.add(query_id)
-        yield f"{before}{text_of(query_id)}: {text_of(answer)}".encode()
-    yield b"\n}\n"
+        yield f"{before}\n{text_of(query_id)}: {text_of(answer)}".encode()
+        before = ","
+    yield b"\n}\n" if before == "," else b"{}\n"
 
 
 def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -158,14 +227,41 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
     answers = {}
     for group in groups:
         path = folder / f"{group}.json"
-        answers[group] = _answers(path) if path.exists() else {}
+        found = converted_answers(path) if path.exists() else ()
+        answers[group] = {
+            query_id: answer_json(answer_of(given, where), where)
+            for query_id, given, where in found
+        }
     if not any(answers.values()):
-        raise UserError("holds no answers of these groups", where=str(folder), fix=_FIX)
+        raise UserError("holds no answers of these groups", where=str(folder), fix=FIX)
     return answers
 
 
+def converted_answers(path: Path) -> Iterator[tuple[str, Any, str]]:
+    """Yield (query id, its value, where) of a file of converted answers. Raises `UserError`."""
+    for query_id, given in json_object(path, FIX).items():
+        yield query_id, given, f"{path}, query {query_id:.60}"
+
+
+def json_object(path: Path, fix: str) -> dict[str, Any]:
+    """Return the JSON object in a file. Raises `UserError`, also for a key that comes twice."""
+    value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
+    if not isinstance(value, dict):
+        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=fix)
+    return value
+
+
+def answer_of(given: Any, where: str) -> Mapping[str, Any]:
+    """Return the ``answer`` of a converted answer, as far as judges look at it. Raises `UserError`
+    where there is none."""
+    answer = given.get("answer") if isinstance(given, Mapping) else None
+    if not is_answer(answer):
+        raise UserError("has no converted answer", where=where, fix=FIX)
+    found: Mapping[str, Any] = answer
+    return found
+
+
 def is_answer(answer: Any) -> bool:
-    """Whether it is the ``answer`` of a converted answer, as far as judges look at it."""
     return (
         isinstance(answer, Mapping)
         and isinstance(answer.get("final_answer"), str)
@@ -185,17 +281,3 @@ def answer_json(answer: Mapping[str, Any], where: str) -> str:
         if not level:
             return json.dumps(answer)
     raise UserError("the answer is nested too deeply", where=where, fix="leave it out")
-
-
-def _answers(path: Path) -> dict[str, str]:
-    value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, _FIX)
-    if not isinstance(value, dict):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=_FIX)
-    answers: dict[str, str] = {}
-    for query_id, one in value.items():
-        answer = one.get("answer") if isinstance(one, dict) else None
-        where = f"{path}, query {query_id:.60}"
-        if answer is None or not is_answer(answer):
-            raise UserError("has no converted answer", where=where, fix=_FIX)
-        answers[query_id] = answer_json(answer, where)
-    return answers

@@ -1,0 +1,135 @@
+"""Answers as JSON files: import into a cache, export out of it.
+
+The layout is that of upstream's caches: ``<category>/<tool>_for_<category>/<api>.json``, or
+``<category>/<tool>/<api>.json``, one object each, Python's text of the arguments ->
+``{"error", "response"}``.
+
+    python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER
+    python -m ace_ray.benchmarks.stabletoolbench.apis.json_files export CACHE_FOLDER JSON_FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from contextlib import closing
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ace_ray.benchmarks.dataset import read_inside
+from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    RECORDED,
+    names_key,
+    open_database,
+    other_key,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
+from ace_ray.calls import NotCalls, expression, literal
+from ace_ray.errors import UserError
+from ace_ray.records import canonical_json
+
+MAX_FILE_BYTES = 32 << 20
+_NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
+
+
+def import_answers(source: Path, folder: Path) -> int:
+    """Import the JSON files of ``source`` into the cache in ``folder``, all of them or none, in
+    place of what was imported for the same calls. Returns the number of answers.
+
+    An answer without error and response is left out: upstream stores whatever a simulator wrote.
+    Raises `UserError` naming the file that cannot be read.
+    """
+    imported = 0
+    with closing(open_database(folder, "readwrite")) as database, database:
+        for path in sorted(source.glob("*/*/*.json")):
+            relative = path.relative_to(source)
+            category, tool, _ = relative.parts
+            tool = tool.removesuffix(f"_for_{category}")
+            api = names_key(standardize_category(category), standardize(tool), api_name(path.stem))
+            rows: dict[str, tuple[str, str]] = {}
+            for key, answer in _json_object(source, relative).items():
+                if isinstance(answer, dict) and {"error", "response"} <= set(answer):
+                    rows.setdefault(_arguments_key(key), (json.dumps(key), _answer_text(answer)))
+            database.executemany(
+                "INSERT OR REPLACE INTO answers VALUES (?,?,?,?,?,0)",
+                [(api, key, RECORDED, *said) for key, said in rows.items()],
+            )
+            imported += len(rows)
+    if not imported:
+        what = "holds no <category>/<tool>/<api>.json with answers"
+        raise UserError(what, where=str(source), fix="name a folder of recorded answers")
+    return imported
+
+
+def export_answers(folder: Path, target: Path) -> int:
+    """Write the answers in ``folder`` as JSON files below ``target``, which is new or empty; of
+    several answers to one call the first. Returns their number. Raises `UserError`."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError("is not an empty folder", where=str(target), fix="name a new folder")
+    exported = 0
+    with closing(open_database(folder, "read")) as database:
+        rows = database.execute(
+            "SELECT api, arguments, given, answer FROM answers WHERE failed = 0 "
+            f"ORDER BY api, maker <> '{RECORDED}', rowid"
+        )
+        for api, answers in groupby(rows, key=lambda row: str(row[0])):
+            category, tool, name = (_NO_FILE_NAME.sub("_", part) for part in json.loads(api))
+            path = target / category / f"{tool}_for_{category}" / f"{name}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            first: dict[str, tuple[str, Any]] = {}
+            for _, arguments, given, answer in answers:
+                first.setdefault(arguments, (json.loads(given), json.loads(answer)))
+            path.write_text(json.dumps(dict(first.values()), indent=1), encoding="utf-8")
+            exported += len(first)
+    return exported
+
+
+def _json_object(root: Path, relative: Path) -> dict[str, Any]:
+    raw = read_inside(root, relative.as_posix(), MAX_FILE_BYTES)
+    try:
+        tree = load(raw.decode("utf-8"), MAX_FILE_BYTES)
+    except (Unusable, UnicodeDecodeError) as error:
+        what = f"is not JSON that can be used: {error}"
+        raise UserError(what, where=str(root / relative)) from None
+    if not isinstance(tree, dict):
+        raise UserError(f"holds a {type(tree).__name__}", where=str(root / relative))
+    return tree
+
+
+def _answer_text(answer: dict[str, Any]) -> str:
+    error = answer["error"]
+    text = "" if error is None else error if isinstance(error, str) else json.dumps(error)
+    return json.dumps({"error": text, "response": answer["response"]}, separators=(",", ":"))
+
+
+def _arguments_key(key: str) -> str:
+    """Return our key for one of upstream's, whose order of arguments may differ."""
+    try:
+        value = literal(expression(key))
+        if isinstance(value, dict) and all(isinstance(name, str) for name in value):
+            return canonical_json(value)
+    except (NotCalls, TypeError, ValueError, RecursionError):
+        pass
+    return other_key(key)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Import or export recorded API answers.")
+    parser.add_argument("action", choices=("import", "export"))
+    parser.add_argument("source", type=Path, help="folder that is read")
+    parser.add_argument("target", type=Path, help="folder that is written")
+    given = parser.parse_args()
+    moves = {"import": import_answers, "export": export_answers}
+    try:
+        moved = moves[given.action](given.source, given.target)
+    except UserError as error:
+        sys.exit(f"ace-ray: {error}")
+    print(f"{moved:,} answers")
+
+
+if __name__ == "__main__":
+    main()

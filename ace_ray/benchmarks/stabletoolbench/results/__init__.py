@@ -1,1 +1,0 @@
-"""Files for others: upstream's converted answers, and the result JSON."""

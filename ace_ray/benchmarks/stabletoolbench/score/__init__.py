@@ -1,1 +1,0 @@
-"""Answers made elsewhere, and from verdicts to summaries, tables and reports."""

@@ -1,0 +1,284 @@
+"""The summary of a run: SoPR, FAC and SoWR by group, and what needs no judge.
+
+Keys beside those of `benchmarks.statistics` (``docs/results.md`` explains them)::
+
+    totals           further {"api_calls", "calls_per_query"}
+    judge_errors     rows without a verdict because of the judge; among ``infra_error``
+    categories       {group: further {"judge_errors", "fac": CELL, "shares": {metric: CELL},
+                     "sowr": {"win", "lose", "tie": CELL, "missing": rows}, "sources": SOURCES,
+                     "calls_per_query"}}
+    averages         the plain mean of all six groups: {"fac", "win", "lose", "tie", metric: MEAN}
+    sources          SOURCES over all groups
+
+    STATS            of a group further {"sopr": CELL, "answered_only": CELL, "votes": [SoPR by
+                     vote], "spread"}; of all groups {"sopr": MEAN, "answered_only": MEAN, "spread"}
+    CELL             {"value", "interval", "n"}; value null where nothing was judged
+    MEAN             {"value", "interval", "n", "missing": [group]}; value null without every group,
+                     and then "partial": {"value", "interval"} is the mean of those there, or null
+    SOURCES          {"calls", "counts": {source: n}, "cached": {origin: n}, "schema_refused",
+                     "failures": {kind: n}}
+
+``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
+them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in
+none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import pstdev
+from typing import Any
+
+from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.stabletoolbench.check import (
+    CACHED,
+    CALLS,
+    FAILED,
+    FROM,
+    ORIGINS,
+    SCHEMA_REFUSED,
+    SOURCES,
+    VOTE,
+)
+from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
+from ace_ray.benchmarks.statistics import statistics
+from ace_ray.records import RULE_SETS
+from ace_ray.stats import mean_of_present, weighted_interval, wilson
+
+SHARES = (
+    "api_recall",
+    "api_precision",
+    "exact_set",
+    "finish",
+    "give_up",
+    "hallucinated",
+    "errors",
+    "cache_hit",
+)
+"""Judge-free metrics of rows, averaged over the rows that have them."""
+RATES = ("win", "lose", "tie")
+OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
+"""What needs a judge, and what a skipped query is worth in it: it has no answer."""
+JUDGE_ERROR = "JudgeError"
+
+Cell = dict[str, Any]
+"""``{"value", "interval", "n"}``: a share in 0..1, its 95 % interval, over n queries."""
+
+
+def summarize(
+    rows: Iterable[ScoredRow],
+    *,
+    max_unscored: float = 0.0,
+    asked: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """One pass over ``rows``, each (id, sample) once.
+
+    A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but
+    enters no mean. ``asked`` is what the judge was asked for, of `OF_SKIPPED`; by default what rows
+    carry.
+    """
+    by_name: dict[str, Group] = defaultdict(Group)
+
+    def noted() -> Iterator[ScoredRow]:
+        for row in rows:
+            by_name[row.category].add(row)
+            yield row
+
+    summary = statistics(noted(), RULE_SETS, LEVELS, max_unscored)
+    del summary["groups"], summary["languages"]
+    every = list(by_name.values())
+    for group in every:
+        group.asked = _carried(every) if asked is None else asked
+    usable = {}
+    for name, stats in summary["categories"].items():
+        _add_group(stats, by_name[name])
+        if name in GROUPS and stats["unscored"] <= max_unscored * stats["declared"]:
+            usable[name] = by_name[name]
+    for rules in RULE_SETS:
+        summary["rules"][rules] |= _means(usable, rules)
+    calls = sum(group.calls for group in every)
+    summary["totals"] |= {"api_calls": calls, "calls_per_query": _calls_per_query(every)}
+    return summary | {
+        "judge_errors": sum(group.judge_errors for group in every),
+        "averages": {name: _mean(usable, _share(name)) for name in ("fac", *RATES, *SHARES)},
+        "sources": _sources_of(every),
+    }
+
+
+class Group:
+    """One group: sums of the metrics that its rows' verdicts carry."""
+
+    def __init__(self) -> None:
+        self.scored = self.skipped = self.judge_errors = self.calls = 0
+        self.counts: Counter[str] = Counter()
+        """Calls by the metrics that hold a share of a row's calls."""
+        self.asked: Collection[str] = ()
+        """Of `OF_SKIPPED` what the run's judge was asked for; set when all rows are in."""
+        self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
+        self._queries: dict[str, set[str]] = defaultdict(set)
+        self._skipped: set[str] = set()
+
+    def add(self, row: ScoredRow) -> None:
+        if row.status == "scored":
+            self.scored += 1
+            for rules in RULE_SETS:
+                self._take(rules, row.verdicts[rules].metrics, row.id)
+            self._count_calls(row.verdicts["official"].metrics)
+        elif row.status == "skipped":
+            self.skipped += 1
+            self._skipped.add(row.id)
+        self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
+
+    def sopr(self, rules: str) -> Cell:
+        """Of all queries of the group but those that failed (``infra_error``, ``quarantined``):
+        one that was skipped has no answer, so it counts as Unsolved."""
+        return self._of_all("sopr", rules)
+
+    def answered_only(self, rules: str) -> Cell:
+        """The same over the queries that have an answer file: upstream's denominator."""
+        return self._mean(f"{rules}/sopr")
+
+    def share(self, name: str) -> Cell:
+        """FAC and SoWR of all queries, as `sopr`; what needs no judge of the rows that have it."""
+        return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
+
+    def has(self, name: str) -> bool:
+        """Whether a row carries it."""
+        return bool(self._queries[f"official/{name}"])
+
+    def sowr_missing(self) -> int:
+        """Rows that were compared with nothing, since the reference has no answer to the query."""
+        return int(self._sums["official/sowr_missing"][1])
+
+    def votes(self, rules: str) -> list[float]:
+        """The group's SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
+        if rules != "official":
+            return []
+        rows = self._sums["official/sopr"][1]
+        names = [name for name in self._sums if name.startswith(f"official/{VOTE}")]
+        names.sort(key=lambda name: int(name.rsplit("_", 1)[1]))
+        return [self._sums[name][0] / rows for name in names]
+
+    def _take(self, rules: str, metrics: Mapping[str, float], query: str) -> None:
+        for name, value in metrics.items():
+            if not name.startswith(CALLS):
+                total = self._sums[f"{rules}/{name}"]
+                total[0] += value
+                total[1] += 1
+                self._queries[f"{rules}/{name}"].add(query)
+
+    def _count_calls(self, metrics: Mapping[str, float]) -> None:
+        calls = sum(int(name.removeprefix(CALLS)) for name in metrics if name.startswith(CALLS))
+        self.calls += calls
+        for name, value in metrics.items():
+            if name.startswith((FROM, CACHED, FAILED, SCHEMA_REFUSED)):
+                self.counts[name] += round(value * calls)
+
+    def _of_all(self, name: str, rules: str = "official") -> Cell:
+        # A reference that answers no query of the group compares with none of them.
+        apart = name in RATES and self.sowr_missing() and not self.has(name)
+        if name not in self.asked or apart:
+            return self._mean(f"{rules}/{name}")
+        total, rows = self._sums[f"{rules}/{name}"]
+        queries = self._queries[f"{rules}/{name}"] | self._skipped
+        lost = OF_SKIPPED[name] * self.skipped
+        return _cell(total + lost, int(rows) + self.skipped, len(queries))
+
+    def _mean(self, name: str) -> Cell:
+        total, rows = self._sums[name]
+        return _cell(total, int(rows), len(self._queries[name]))
+
+
+def _add_group(stats: dict[str, Any], group: Group) -> None:
+    for rules in RULE_SETS:
+        votes = group.votes(rules)
+        stats[rules] |= {
+            "sopr": group.sopr(rules),
+            "answered_only": group.answered_only(rules),
+            "votes": votes,
+            "spread": _spread(votes),
+        }
+    stats |= {
+        "judge_errors": group.judge_errors,
+        "fac": group.share("fac"),
+        "sowr": {name: group.share(name) for name in RATES} | {"missing": group.sowr_missing()},
+        "shares": {name: group.share(name) for name in SHARES},
+        "sources": _sources_of([group]),
+        "calls_per_query": _calls_per_query([group]),
+    }
+
+
+def _means(groups: Mapping[str, Group], rules: str) -> dict[str, Any]:
+    votes = [group.votes(rules) for group in groups.values()]
+    whole = len(votes) == len(GROUPS) and len({len(one) for one in votes}) == 1
+    by_vote = [sum(one) / len(one) for one in zip(*votes, strict=True)] if whole else []
+    return {
+        "sopr": _mean(groups, lambda group: group.sopr(rules)),
+        "answered_only": _mean(groups, lambda group: group.answered_only(rules)),
+        "spread": _spread(by_vote),
+    }
+
+
+def _share(name: str) -> Callable[[Group], Cell]:
+    return lambda group: group.share(name)
+
+
+def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[str, Any]:
+    """Upstream's "average": every group counts the same, however many queries it has."""
+    cells = {name: cell(group) for name, group in groups.items()}
+    there = [one for one in cells.values() if one["value"] is not None]
+    missing = [name for name in GROUPS if cells.get(name, {}).get("value") is None]
+    n = sum(one["n"] for one in there)
+    if missing:
+        found = mean_of_present((1.0, one["value"], one["interval"]) for one in there)
+        partial = None if found is None else {"value": found[0], "interval": list(found[1])}
+        whole = {"value": None, "interval": None, "n": n, "missing": missing}
+        return whole | {"partial": partial}
+    weight = 1 / len(GROUPS)
+    interval = weighted_interval((weight, one["value"], tuple(one["interval"])) for one in there)
+    value = sum(one["value"] for one in there) * weight
+    return {"value": value, "interval": list(interval), "n": n, "missing": []}
+
+
+def _spread(votes: Sequence[float]) -> float | None:
+    """The population standard deviation of the scores by vote, as upstream prints it."""
+    return pstdev(votes) if votes else None
+
+
+def _carried(groups: Sequence[Group]) -> set[str]:
+    """Of `OF_SKIPPED` what some row carries; SoPR where none was scored."""
+    if not any(group.scored for group in groups):
+        return {"sopr"}
+    return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
+
+
+def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
+    """Calls by where their answers came from; ``cached`` by who made those of the cache,
+    ``schema_refused`` those that a simulator was asked without its schema, ``failures`` those that
+    no API answered, by `Answered.failure`."""
+    counts = sum((group.counts for group in groups), Counter[str]())
+    return {
+        "calls": sum(group.calls for group in groups),
+        "counts": {name: counts[f"{FROM}{name}"] for name in SOURCES},
+        "cached": {name: counts[f"{CACHED}{name}"] for name in ORIGINS},
+        "schema_refused": counts[SCHEMA_REFUSED],
+        "failures": {
+            name.removeprefix(FAILED): counts[name]
+            for name in sorted(counts)
+            if name.startswith(FAILED)
+        },
+    }
+
+
+def _calls_per_query(groups: Sequence[Group]) -> float | None:
+    rows = sum(group.scored for group in groups)
+    return sum(group.calls for group in groups) / rows if rows else None
+
+
+def _cell(total: float, rows: int, queries: int) -> Cell:
+    if not rows:
+        return {"value": None, "interval": None, "n": 0}
+    value = total / rows
+    interval = wilson(value * queries, queries)
+    return {"value": value, "interval": interval and list(interval), "n": queries}
