@@ -9,9 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+
 from ace_ray import calls
 from ace_ray.benchmarks.acebench import native
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable, read

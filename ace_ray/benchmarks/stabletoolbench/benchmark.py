@@ -22,7 +22,6 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
 )
 from ace_ray.benchmarks.second_reading import Answers, texts_of
-from ace_ray.benchmarks.stabletoolbench import judge
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
