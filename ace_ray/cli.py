@@ -177,7 +177,7 @@ def _evaluate(
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == COMPLETE and summary["complete"]:  # and not stopped early
-        from ace_ray.track.beside import publish_run
+        from ace_ray.track.publish import publish_run
 
         publish_run(summary["uri"], loaded, log.say)
     return code
@@ -221,7 +221,7 @@ def run_sweep(
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.show import print_plan, tell_ledger
     from ace_ray.sweeps.sweep import Sweep
-    from ace_ray.track.beside import run_published
+    from ace_ray.track.publish import run_published
 
     console = Console()
     say = log.say_on(console)
@@ -480,20 +480,17 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
-@click.option(
-    "--to", required=True, help="tensorboard, trackio, wandb, mlflow, or an installed package's."
-)
+@click.option("--to", required=True, help="tensorboard, trackio, wandb or mlflow.")
 @click.option(
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
 )
-@click.option("--again", is_flag=True, help="Send all of it, also what was sent before.")
 @placed
-def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any) -> None:
+def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
     from ace_ray.track.publish import options_of
     from ace_ray.track.publish import publish as send
 
-    send(opens(run), to, options_of(options), _show, again=again)
+    send(opens(run), to, options_of(options), _show)
 
 
 @cli.command()
