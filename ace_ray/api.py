@@ -327,7 +327,6 @@ def compare(
         groups=groups,
         allow_different=allow_different,
         with_flips=False,
-        select_best=False,
         console=console or Console(),
         opens=_opens(runs),
     )

@@ -19,7 +19,7 @@ from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.publishers import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
-from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
+from ace_ray.reports.sweeps import SweepManifest, read_sweep
 from ace_ray.run.storage.parts import stored_rows
 from ace_ray.run.storage.stored import (
     SUMMARY,
@@ -31,6 +31,7 @@ from ace_ray.run.storage.stored import (
 )
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
+from ace_ray.sweeps.ledger import CostRecord
 
 _LONGEST = 500
 """Characters of a value of the config; trackers are no place for prompts."""
@@ -91,12 +92,12 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
 def _of_sweep(
     store: Store,
     manifest: SweepManifest,
-    lines: Sequence[LedgerLine],
+    lines: Sequence[CostRecord],
     say: Callable[[str], None],
 ) -> Iterator[Publication]:
     # Whoever wrote it: a tracker may take it for a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
-    curves: dict[str, list[tuple[LedgerLine, _Run]]] = {}
+    curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
     for line in lines:
         if line.state != "complete" or not line.run_id:
             continue
