@@ -202,7 +202,7 @@ def evaluate(
     console = console or Console()
     code, summary = run(asked, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
-        from ace_ray.track.beside import publish_run
+        from ace_ray.track.publish import publish_run
 
         publish_run(summary["uri"], asked, log.say_on(console))
     return _opened(summary["uri"], asked)
@@ -264,7 +264,7 @@ def sweep(
     Raises `UserError`: it cannot be started as asked."""
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.sweep import Sweep
-    from ace_ray.track.beside import run_published
+    from ace_ray.track.publish import run_published
 
     given = {"output": output, "limit": limit, "ids": _listed(ids)}
     values = {name: value for name, value in given.items() if value is not None}
@@ -327,23 +327,20 @@ def compare(
         groups=groups,
         allow_different=allow_different,
         with_flips=False,
-        select_best=False,
         console=console or Console(),
         opens=_opens(runs),
     )
 
 
-def publish(
-    run: str | Run, to: str, *, again: bool = False, console: Console | None = None, **options: Any
-) -> None:
+def publish(run: str | Run, to: str, *, console: Console | None = None, **options: Any) -> None:
     """Send the numbers of a run, or of a sweep by its folder, to a tracker, each of them once
-    (docs/trackers.md). ``options`` are the tracker's; ``again``: also what it was sent.
+    (docs/trackers.md). ``options`` are the tracker's.
 
     Raises `UserError`: as ``ace-ray publish``."""
     from ace_ray.track.publish import publish as send
 
     (uri,) = _uris([run])
-    send(_opens([run])(uri), to, options, log.say_on(console), again=again)
+    send(_opens([run])(uri), to, options, log.say_on(console))
 
 
 def _listed(ids: str | Sequence[str] | None) -> list[str] | None:

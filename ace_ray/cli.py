@@ -177,7 +177,7 @@ def _evaluate(
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == COMPLETE and summary["complete"]:  # and not stopped early
-        from ace_ray.track.beside import publish_run
+        from ace_ray.track.publish import publish_run
 
         publish_run(summary["uri"], loaded, log.say)
     return code
@@ -196,9 +196,6 @@ def _evaluate(
     help="Evaluate all rows of this run though its comparison is decided; all: of every run.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
-@click.option(
-    "--like", metavar="SWEEP", help="With --plan: what early decisions would have saved there."
-)
 def sweep(config: str, **options: Any) -> None:
     """Evaluate many models: checkpoints of a training run, sizes of a family."""
     sys.exit(run_sweep(config, **options))
@@ -213,7 +210,6 @@ def run_sweep(
     ids: tuple[str, ...] = (),
     complete: tuple[str, ...] = (),
     only_plan: bool = False,
-    like: str | None = None,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
     from ace_ray.reports.report import make_report
@@ -221,7 +217,7 @@ def run_sweep(
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.show import print_plan, tell_ledger
     from ace_ray.sweeps.sweep import Sweep
-    from ace_ray.track.beside import run_published
+    from ace_ray.track.publish import run_published
 
     console = Console()
     say = log.say_on(console)
@@ -234,7 +230,6 @@ def run_sweep(
                 "sweep", config, overrides=overrides, output=output, limit=limit, ids=ids
             ),
             console,
-            like,
         )
         return 0
     code = run_published(sweep, say)
@@ -270,22 +265,17 @@ def doctor(
 ) -> None:
     """Check a config and this machine, without loading the model.
 
-    CONFIG and options as of evaluate; or of sweep, and then each of its models is checked.
+    CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
     """
-    from ace_ray.config import load_config, read_tree
+    from ace_ray.config import load_config
     from ace_ray.run.doctor import examine
     from ace_ray.run.planning.asked import asked_run
-    from ace_ray.sweeps.config import load_sweep
-    from ace_ray.sweeps.doctor import examine_sweep, names_a_sweep
 
     _check_config(config, model, benchmarks)
     asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
     lines = examine(
         lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
     )
-    if config is not None and names_a_sweep(config, read_tree):
-        path = config
-        lines = examine_sweep(lambda: load_sweep(path, overrides, _given(output, limit, ids=ids)))
     failed = 0
     for line in lines:
         failed += line.problem
@@ -430,8 +420,8 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     two runs side by side. Only this machine can reach the page, and it answers only
     with the token of the printed address.
     """
-    from ace_ray.view.runs import tables_of
     from ace_ray.view.server import serve
+    from ace_ray.view.table import tables_of
 
     serve(tables_of([opens(uri) for uri in runs]), port, click.echo)  # the token unmasked
 
@@ -480,20 +470,17 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
-@click.option(
-    "--to", required=True, help="tensorboard, trackio, wandb, mlflow, or an installed package's."
-)
+@click.option("--to", required=True, help="tensorboard, trackio, wandb or mlflow.")
 @click.option(
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
 )
-@click.option("--again", is_flag=True, help="Send all of it, also what was sent before.")
 @placed
-def publish(run: str, to: str, options: tuple[str, ...], again: bool, opens: Any) -> None:
+def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
     from ace_ray.track.publish import options_of
     from ace_ray.track.publish import publish as send
 
-    send(opens(run), to, options_of(options), _show, again=again)
+    send(opens(run), to, options_of(options), _show)
 
 
 @cli.command()
@@ -514,7 +501,7 @@ def compact(run: str, opens: Any) -> None:
     "--out",
     "out",
     metavar="URI",
-    help="Folder or s3:// prefix. Default: report/ in the one run or sweep; with --paper: report.",
+    help="Folder or s3:// prefix. Default: report/ in the one run or sweep.",
 )
 @click.option("--rules", help="The rule set that comes first. Default: each benchmark's first.")
 @click.option(
@@ -526,7 +513,7 @@ def compact(run: str, opens: Any) -> None:
 )
 @placed
 def report(runs: tuple[str, ...], **options: Any) -> None:
-    """Report on runs or a sweep (folders or s3:// URIs): report.html, Markdown and CSV."""
+    """Report on runs or a sweep (folders or s3:// URIs): report.html and CSV files."""
     from ace_ray.reports.report import make_report
 
     make_report(runs, console=Console(), **options)
@@ -536,7 +523,7 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
 @click.option("--rules", default="both", show_default=True, help="A rule set; both: all of them.")
 @click.option(
-    "--output", "--out", "out", metavar="URI", help="Write Markdown, CSV, JSON and figures there."
+    "--output", "--out", "out", metavar="URI", help="Write report.html and CSV files there."
 )
 @click.option(
     "--baseline",
@@ -546,9 +533,8 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 @click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
 @click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
 @click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
-@click.option("--select", type=click.Choice(["best"]), help="The best run of each group.")
 @placed
-def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: Any) -> None:
+def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
     from ace_ray.reports.compared_runs import NotComparable
@@ -557,7 +543,6 @@ def compare(runs: tuple[str, ...], flips: bool, select: str | None, **options: A
         compare_runs(
             runs,
             with_flips=flips,
-            select_best=select == "best",
             console=Console(),
             **options,
         )

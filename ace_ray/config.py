@@ -314,7 +314,7 @@ class PublishConfig(BaseModel):
     """A tracker by name; the other keys are its own and checked by it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
-    to: str = Field(min_length=1, description="tensorboard, trackio, wandb, mlflow, or another")
+    to: str = Field(min_length=1, description="tensorboard, trackio, wandb or mlflow")
 
     @property
     def options(self) -> dict[str, Any]:

@@ -34,10 +34,12 @@ from ace_ray.config import (
     StoreConfig,
 )
 from ace_ray.models.roles import EndpointRole, ServedRole
-from ace_ray.publishers.mlflow import MLflowOptions
-from ace_ray.publishers.tensorboard import TensorBoardOptions
-from ace_ray.publishers.trackio import TrackioOptions
-from ace_ray.publishers.wandb import WandBOptions
+from ace_ray.publishers import (
+    MLflowOptions,
+    TensorBoardOptions,
+    TrackioOptions,
+    WandBOptions,
+)
 from ace_ray.sweeps.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")

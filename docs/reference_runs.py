@@ -13,6 +13,7 @@ together.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
@@ -67,23 +68,27 @@ def store_sweep(uri: str, config: str) -> None:
     """Of a sweep whose report has been made: the ledger's costs, and the differences between
     accuracies of the large groups."""
     sweep = open_store(uri)
-    ledger, compared = (
-        json.loads(sweep.get(file) or "{}") for file in ("ledger.json", "report/comparison.json")
-    )
+    ledger = json.loads(sweep.get("ledger.json") or "{}")
+    lines = (sweep.get("report/comparison.csv") or b"").decode().splitlines()
     kept = ("label", "parameters", "entries", "seconds", "tokens", "cost", "per_1000")
     stored = {
         "command": sweep_command(config),
         "models": [{key: line[key] for key in kept} for line in ledger["runs"]],
         "differences": [
             one
-            for one in compared["lines"]
+            for one in csv.DictReader(lines)
             if one["metric"] == "accuracy" and one["group"] in ("Normal", "Special", "Agent", "All")
         ],
     }
     (FOLDER / SWEEP).parent.mkdir(exist_ok=True)
     text = json.dumps(stored, indent=1, ensure_ascii=False)
     (FOLDER / SWEEP).write_text(text + "\n", encoding="utf-8")
-    (FOLDER / FIGURE).write_bytes(sweep.get(f"report/{Path(FIGURE).name}") or b"")
+    # Of the figures in the section on curves, the first.
+    _, _, curves = (sweep.get("report/report.html") or b"").decode().partition('id="curves"')
+    figure = re.search(r"<svg(.*?</svg>)", curves, re.DOTALL)
+    if figure is not None:
+        namespace = '<svg xmlns="http://www.w3.org/2000/svg"'
+        (FOLDER / FIGURE).write_text(f"{namespace}{figure[1]}\n", encoding="utf-8")
 
 
 def sweep_command(config: str) -> str:
@@ -219,8 +224,9 @@ def differences() -> str:
     head = ["rules", "model", "group", "n", "difference [95 %]", "gained", "lost", "Holm p"]
     lines = [row(head), row(["---", "---", "---", *["--:"] * (len(head) - 3)])]
     for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["differences"]:
-        low, high, value = (100 * one[key] for key in ("low", "high", "difference"))
-        p = "< 0.0001" if one["holm_p"] < 0.0001 else f"{one['holm_p']:.2g}"
+        low, high, value = (100 * float(one[key]) for key in ("low", "high", "difference"))
+        holm_p = float(one["holm_p"])
+        p = "< 0.0001" if holm_p < 0.0001 else f"{holm_p:.2g}"
         numbers = [str(one["n"]), f"{value:+.1f} [{low:.1f}, {high:.1f}]"]
         turned = [str(one["gained"]), str(one["lost"])]
         lines.append(row([one["rules"], one["other"], one["group"], *numbers, *turned, p]))

@@ -177,7 +177,7 @@ def test_importing_it_is_light() -> None:
     code = "import ace_ray, sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
-    assert not {"ray", "vllm", "pyarrow", "pydantic", "matplotlib"} & set(loaded)
+    assert not {"ray", "vllm", "pyarrow", "pydantic", "scipy"} & set(loaded)
     assert {"Run", "evaluate", "sweep", "score", "report", "compare"} <= set(dir(ace_ray))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = ace_ray.nothing

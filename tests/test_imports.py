@@ -44,11 +44,9 @@ DOORS = {
     "huggingface_hub": {"models"},
     "ray": {"run", "sandbox", "sweeps"},
     "aiohttp": {"models"},
-    "matplotlib": {"reports"},
     "jinja2": {"reports", "models"},
     "markupsafe": {"reports"},
     "scipy": {"reports"},
-    "statsmodels": {"reports"},
     "boto3": {"store"},
     "botocore": {"store"},
     "pyarrow.fs": {"store"},
@@ -125,7 +123,7 @@ def test_one_module_does_statistics() -> None:
     users = [
         name_of(path)
         for path in MODULES
-        if any(within(target, p) for target in imports(path) for p in ("scipy", "statsmodels"))
+        if any(within(target, p) for target in imports(path) for p in ("scipy",))
     ]
     assert users == ["ace_ray.reports.significance"]
 
@@ -159,8 +157,8 @@ def test_benchmarks_do_not_know_each_other() -> None:
     ],
 )
 def test_what_needs_no_engine_loads_none(module: str) -> None:
-    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "matplotlib", "jinja2"}
-    heavy |= {"scipy", "statsmodels", "tensorboard", "trackio", "wandb", "mlflow"}
+    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "jinja2"}
+    heavy |= {"scipy", "tensorboard", "trackio", "wandb", "mlflow"}
     script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

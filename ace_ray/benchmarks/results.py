@@ -7,7 +7,7 @@ and draws; the benchmarks know what their numbers mean (`ace_ray.benchmarks.base
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from ace_ray.records import Verdict
@@ -137,37 +137,17 @@ class StackedBars:
     bars: Sequence[tuple[str, Sequence[int]]]
 
 
-BandPoint = tuple[float, float, float, float]
-"""(x, value, low, high) of a fitted law and its 95 % limits."""
-
-
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """Panel -> series -> (x, share) points, by x: billions of parameters, a training step, or rows,
-    and then the shares are differences, which may be negative.
-
-    ``bands``: panel -> series -> a law through the points, which are then not joined.
-    """
+    """Panel -> series -> (x, share) points, by x: billions of parameters, or a training step."""
 
     name: str
     title: str
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, Estimate]]]]
-    axis: Literal["parameters", "step", "rows"] = "parameters"
-    bands: Mapping[str, Mapping[str, Sequence[BandPoint]]] = field(default_factory=dict)
+    axis: Literal["parameters", "step"] = "parameters"
 
 
-@dataclass(frozen=True, slots=True)
-class Intervals:
-    """Shares side by side: ``lines``, run -> a share for each of ``labels``, None where there is
-    none."""
-
-    name: str
-    title: str
-    labels: Sequence[str]
-    lines: Mapping[str, Sequence[Estimate | None]]
-
-
-Figure = StackedBars | Curves | Intervals
+Figure = StackedBars | Curves
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,13 @@ from typing import Any
 import ace_ray
 from ace_ray.benchmarks.headline import scores_of, titles
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.transcript import Call, Step
+from ace_ray.benchmarks.transcript import Call, Step, Tool
 from ace_ray.bounded import Unbounded, bounded_time, json_of_row
 from ace_ray.config import ENDPOINT
-from ace_ray.export.inspect_tools import tool_info
 from ace_ray.records import SCORE, digest
 from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
 from ace_ray.store import Store
-from ace_ray.view.changes import Change
 from ace_ray.view.episode import EpisodeView
 from ace_ray.view.select import StoredRun
 
@@ -42,6 +40,11 @@ _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
 Ever reads who made a model from the part behind it."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_TEXTS = ("format", "description", "pattern")
+_COUNTS = ("minLength", "maxLength")
+_NUMBERS = ("minimum", "maximum")
+_LISTS = ("enum", "examples")
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
@@ -295,7 +298,7 @@ def _told(
                 "model",
                 model=model,
                 input=messages[since:],
-                tools=[tool_info(one) for one in view.tools or () if one.since == answers],
+                tools=[_tool_info(one) for one in view.tools or () if one.since == answers],
                 tool_choice="auto",
                 config={},
                 output={**said, "completion": step.text},
@@ -320,8 +323,6 @@ def _told(
                 }
             )
             event("tool", **asked, result=call.observation, events=[], **failed)
-    if view.changed:
-        event("state", changes=_patch(view.changed))
     return messages, events
 
 
@@ -348,23 +349,49 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     return {"id": name, "function": call.name, "arguments": arguments, "type": "function"}
 
 
-def _patch(changed: Sequence[Change]) -> list[dict[str, Any]]:
-    """The changes as a JSON Patch. What was removed comes last and from the end: what leaves a
-    list moves all that follows."""
-    removed = [{"op": "remove", "path": _pointer(one)} for one in changed if one.kind == "removed"]
-    return [*(_put(one) for one in changed if one.kind != "removed"), *reversed(removed)]
+def _tool_info(tool: Tool) -> dict[str, Any]:
+    """A tool as Inspect describes it (``ToolInfo``): of a JSON schema only what its reader takes. A
+    key of another type than its own would make Inspect refuse the whole log."""
+    schema = _schema(tool.schema)
+    kept = ("properties", "required", "additionalProperties")
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": {"type": "object", **{k: schema[k] for k in kept if k in schema}},
+    }
 
 
-def _put(change: Change) -> dict[str, Any]:
-    put = {"path": _pointer(change), "value": change.after}
-    if change.kind == "added":
-        return {"op": "add", **put}
-    return {"op": "replace", **put, "replaced": change.before}
+def _schema(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {}
+    kept: dict[str, Any] = {}
+    kind = value.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if all(isinstance(one, str) and one in _TYPES for one in kinds):
+        kept["type"] = kind
+    kept |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    kept |= {name: value[name] for name in _COUNTS if _is(value.get(name), int)}
+    kept |= {name: value[name] for name in _NUMBERS if _is(value.get(name), (int, float))}
+    kept |= {name: value[name] for name in _LISTS if isinstance(value.get(name), list)}
+    if "default" in value:
+        kept["default"] = value["default"]
+    required = value.get("required")
+    if isinstance(required, list) and all(isinstance(one, str) for one in required):
+        kept["required"] = required
+    for name in ("items", "additionalProperties"):
+        if isinstance(value.get(name), Mapping):
+            kept[name] = _schema(value[name])
+    if isinstance(value.get("additionalProperties"), bool):
+        kept["additionalProperties"] = value["additionalProperties"]
+    if isinstance(value.get("properties"), Mapping):
+        kept["properties"] = {str(k): _schema(v) for k, v in value["properties"].items()}
+    if isinstance(value.get("anyOf"), list):
+        kept["anyOf"] = [_schema(one) for one in value["anyOf"]]
+    return kept
 
 
-def _pointer(change: Change) -> str:
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in change.place)
-    return "".join(f"/{part}" for part in parts)
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:

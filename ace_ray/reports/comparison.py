@@ -1,4 +1,4 @@
-"""A comparison of runs: test results, curves, scaling fits, best runs, and what to know of them."""
+"""A comparison of runs: test results, flips, and what to know of them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ace_ray.benchmarks.headline import few
-from ace_ray.benchmarks.results import Curves, Estimate
 from ace_ray.errors import UserError
-from ace_ray.records import digest
 from ace_ray.reports.compared_runs import (
     ComparedRun,
     NotComparable,
@@ -20,62 +18,20 @@ from ace_ray.reports.compared_runs import (
     condition_differences,
     describe_pairs,
     make_pairs,
-    rankings,
     seed_of,
 )
-from ace_ray.reports.curves import ScalingFit, size_curves, step_curves
 from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
 from ace_ray.reports.paired import (
-    Group,
     PairedData,
-    Unit,
     cells_of,
     groups_of,
-    mean_estimate,
     pairs_of,
-    unit_means,
 )
 from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
 
 MOST_FLIPPED = 3
 """Pairs of runs whose flips are in a report; of more, those of the last pair."""
-
-
-@dataclass(frozen=True)
-class ScalingFits:
-    """The fits of one benchmark under one rule set, by (group, series)."""
-
-    benchmark: str
-    rules: str
-    fits: Mapping[tuple[str, str], ScalingFit]
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best run of one group, and how good it is on entries that did not choose it.
-
-    The best of several runs was also the luckiest: on the entries that chose it, its score is too
-    high (the winner's curse). So one half of the entries chooses, the other says how good it is.
-
-    ``chosen`` (a label) is the best run on the choosing half of the entries.
-
-    ``choosing`` is its score there, too high by the choice, ``held_out`` on the other half, which
-    had no part in it. ``tied`` names runs that were as good there; the first run is taken.
-    ``highest`` is the best on all entries and ``everything`` its score, also too high. Ranked were
-    the checkpoints of ``series``, "" for all runs.
-    """
-
-    benchmark: str
-    rules: str
-    series: str
-    group: Group
-    chosen: str
-    tied: tuple[str, ...]
-    choosing: Estimate
-    held_out: Estimate
-    highest: str
-    everything: Estimate
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,9 +50,6 @@ class Comparison:
     differences: Sequence[str]
     cautions: Sequence[str]
     notes: Sequence[str]
-    curves: Sequence[Curves]
-    scaling_fits: Sequence[ScalingFits]
-    best: Sequence[Best]
 
     def __repr__(self) -> str:
         """Return one line: the results hold an array for each group."""
@@ -144,13 +97,12 @@ def compare_runs(
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
     allow_different: bool = False,
-    select_best: bool = False,
 ) -> Comparison:
     """Every run against ``baseline``, else as `make_pairs` says, on the benchmarks both hold.
 
     ``rule_sets`` are those that are compared, by default all. ``groups`` keeps results of groups of
     these names only, and with them the correction for many tests small: choose them before you
-    look. ``select_best`` also finds the best run of each group, as `rankings` says.
+    look.
 
     Raises:
         NotComparable: the runs differ in what moves scores, unless ``allow_different``.
@@ -180,13 +132,6 @@ def compare_runs(
             where="--rules",
             fix=f"one of {', '.join(available)}",
         )
-    plots = [
-        (paired.benchmark, rules, plot(paired, shared[paired.benchmark], rules))
-        for rules in rule_sets
-        for paired in data
-        for plot in (step_curves, size_curves)
-        if paired.groups and rules in paired.rule_sets
-    ]
     notes = [_notes(paired, shared[paired.benchmark], pairs, rule_sets) for paired in data]
     return Comparison(
         runs=runs,
@@ -195,21 +140,7 @@ def compare_runs(
         results=results_of(data, pairs, rule_sets),
         differences=differences,
         cautions=_unique(cautions(holders, name) for name, holders in shared.items()),
-        notes=_unique([*notes, *(plot.notes for _, _, plot in plots)]),
-        curves=[plot.figure for _, _, plot in plots if plot.figure is not None],
-        scaling_fits=[
-            ScalingFits(name, rules, plot.fits) for name, rules, plot in plots if plot.fits
-        ],
-        best=[
-            best
-            for rules in rule_sets
-            for paired in data
-            if rules in paired.rule_sets
-            for series, labels in rankings(shared[paired.benchmark]).items()
-            for best in best_runs(paired, rules, labels, series)
-        ]
-        if select_best
-        else [],
+        notes=_unique(notes),
     )
 
 
@@ -332,65 +263,6 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
                 )
 
 
-def best_runs(
-    data: PairedData, rules: str, labels: Sequence[str], series: str = ""
-) -> Iterator[Best]:
-    """The best of the runs ``labels`` on each group that has entries in both halves judged in all
-    of them."""
-    values = np.array(
-        [unit_means(data.cells, "accuracy", rules, data.labels.index(label)) for label in labels]
-    )
-    # Runs are ranked on the same entries.
-    common = ~np.isnan(values).any(axis=0)
-    first = choosing_half(data)
-    for group in data.main_groups():
-        within = common & data.cells.within(group.strata)
-        if not (within & first).any() or not (within & ~first).any():
-            continue
-        choosing, everything = _scores(values, within & first), _scores(values, within)
-        chosen, highest = _highest(choosing), _highest(everything)
-        yield Best(
-            benchmark=data.benchmark,
-            rules=rules,
-            series=series,
-            group=group,
-            chosen=labels[chosen],
-            tied=tuple(
-                label
-                for run, label in enumerate(labels)
-                if run != chosen and choosing[run].value == choosing[chosen].value
-            ),
-            choosing=choosing[chosen],
-            held_out=_scores(values, within & ~first)[chosen],
-            highest=labels[highest],
-            everything=everything[highest],
-        )
-
-
-def choosing_half(data: PairedData) -> np.ndarray:
-    """(units,): whether a unit chooses. By a hash of the first key of its cluster, so the same in
-    every comparison of the same entries."""
-    _, first, cluster_of = np.unique(data.cells.cluster_of, return_index=True, return_inverse=True)
-    chooses = [_chooses(data.benchmark, data.cells.units[index]) for index in first]
-    half: np.ndarray = np.array(chooses, dtype=bool)[cluster_of]
-    return half
-
-
-def _chooses(benchmark: str, unit: Unit) -> bool:
-    return int(digest("best", benchmark, *unit)[:8], 16) % 2 == 0
-
-
-def _scores(values: np.ndarray, mask: np.ndarray) -> list[Estimate]:
-    """Of each run, on the units of the mask, which all have; ``values`` are (runs, units)."""
-    scores = [mean_estimate(of_run[mask]) for of_run in values]
-    return [score for score in scores if score is not None]
-
-
-def _highest(scores: Sequence[Estimate]) -> int:
-    """The first of the best."""
-    return max(range(len(scores)), key=lambda run: scores[run].value)
-
-
 @dataclass(frozen=True)
 class ReportedComparison:
     """The runs of a report compared with each other, as far as they may be.
@@ -422,7 +294,6 @@ def compare_reported(
             compared,
             rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
             groups=_table_groups(benchmarks),
-            select_best=len(runs) > 2,
         )
     except NotComparable as error:
         return ReportedComparison(None, refused=error.what, differences=error.lines)

@@ -1,4 +1,4 @@
-"""A comparison in words and as tables: test results, best runs, scaling fits. Shares in points."""
+"""A comparison in words and as tables. Shares in points."""
 
 from __future__ import annotations
 
@@ -14,19 +14,14 @@ from ace_ray.reports.table import NOT_AVAILABLE
 from ace_ray.stats import Interval
 
 SHOWN, UNDER_NOISE = "*", "~"
-_ALL = "all runs"
 _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 
 def tables_of(comparison: Comparison) -> Iterator[Table]:
-    """A table per rule set, pair of runs and benchmark; then best runs and scaling fits, if any."""
+    """A table per rule set, pair of runs and benchmark."""
     sections = groupby(comparison.results, key=lambda result: result.hypothesis.section)
     for number, ((rules, _, _, benchmark), results) in enumerate(sections, start=1):
         yield _differences(f"compare-{number}-{benchmark}-{rules}", list(results))
-    if comparison.best:
-        yield _best(comparison)
-    if comparison.scaling_fits:
-        yield _scaling_fits(comparison)
 
 
 def _differences(name: str, results: Sequence[TestResult]) -> Table:
@@ -91,63 +86,6 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
             "what was generated twice in either run; the rate of all groups counts as 30 repeats"
         )
     return legend
-
-
-def _best(comparison: Comparison) -> Table:
-    lines: list[list[Value]] = []
-    notes = [
-        "chosen: the best run on one half of the entries, taken by a hash of their keys, whole "
-        "dialogues; its score there is too high, for the best was also the luckiest. The held-out "
-        "half had no part in the choice: that score is unbiased"
-    ]
-    for best in comparison.best:
-        lines.append(
-            [
-                f"{best.benchmark}, {best.rules}",
-                best.series or _ALL,
-                best.group.name,
-                best.chosen,
-                best.choosing,
-                best.held_out,
-                best.highest,
-                best.everything,
-            ]
-        )
-        if best.tied:
-            notes.append(
-                f"{best.group.name} of {best.series or _ALL} ({best.rules} rules): as good on the "
-                "choosing half: "
-                f"{', '.join(best.tied)}"
-            )
-    header = ["Rules", "Among", "Group", "Chosen", "Choosing half", "Held-out half"]
-    header += ["Best of all entries", "All entries"]
-    return Table("best", "Best run by group (%)", header, lines, notes)
-
-
-def _scaling_fits(comparison: Comparison) -> Table:
-    lines: list[list[Value]] = [
-        [
-            f"{fits.benchmark}, {fits.rules}",
-            group,
-            series,
-            fit.sizes,
-            f"{fit.slope:.2f} [{fit.interval[0]:.2f}..{fit.interval[1]:.2f}]",
-            f"{fit.dispersion:.1f}",
-        ]
-        for fits in comparison.scaling_fits
-        for (group, series), fit in fits.fits.items()
-    ]
-    return Table(
-        name="laws",
-        title="Accuracy against parameters: logistic(a + b * log10(parameters))",
-        header=["Rules", "Group", "Family", "Sizes", "b [95 % CI]", "Scatter"],
-        lines=lines,
-        notes=[
-            "b: log-odds gained by ten times the parameters; an interval with 0 in it shows no law",
-            "Scatter: 1 when models lie on the law as closely as their entries let them, more "
-            "when they do not",
-        ],
-    )
 
 
 def sentence(result: TestResult) -> str:

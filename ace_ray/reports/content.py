@@ -18,44 +18,10 @@ from ace_ray.benchmarks.results import (
     Value,
 )
 from ace_ray.errors import UserError
-from ace_ray.reports.early import EarlyRun, decisions_table, sequences
+from ace_ray.reports.early import EarlyRun, decisions_table
 from ace_ray.reports.picture import picture
-from ace_ray.reports.present import left_out, present
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
-
-
-@dataclass(frozen=True, slots=True)
-class RunCategories:
-    """The categories of one benchmark of one run."""
-
-    label: str
-    results: Sequence[CategoryResult]
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorType:
-    """``rows`` invalid rows of one type, their ``share`` in 0..1 of all that are invalid, and the
-    categories they are of with their rows, most first."""
-
-    name: str
-    rows: int
-    share: float
-    categories: Sequence[tuple[str, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class RunErrors:
-    """The error types of a run under one rule set, most frequent first."""
-
-    label: str
-    rules: str
-    scored: int
-    types: Sequence[ErrorType]
-
-    @property
-    def invalid(self) -> int:
-        return sum(kind.rows for kind in self.types)
 
 
 @dataclass(frozen=True)
@@ -66,10 +32,10 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    pictures: Mapping[str, Figure | None]
+    picture: Figure | None
     papers: Mapping[str, Paper]
-    categories: Sequence[RunCategories]
-    errors: Sequence[RunErrors]
+    categories: Sequence[tuple[str, Sequence[CategoryResult]]]
+    """The label and the categories of each run."""
 
     @property
     def rules(self) -> str:
@@ -102,26 +68,14 @@ class Content:
         return f"{len(self.runs)} runs"
 
     def tables(self) -> list[Table]:
-        """What is written as CSV and Markdown, under the rule set that is asked for."""
+        """What is written as CSV, under the rule set that is asked for."""
         tables = [one.comparisons[one.rules] for one in self.benchmarks]
         for one in self.benchmarks:
             tables += one.papers[one.rules].tables
-            tables.append(_category_table(one))
-            tables.append(_error_table(one))
+            tables += [category_table(one), error_table(one.holders)]
         if self.early:
             tables.append(decisions_table(self.early))
         return [*tables, *([ledger_table(self.sweep)] if self.sweep else [])]
-
-    def figures(self) -> list[Figure]:
-        """What is written as PNG and SVG, under the rule set that is asked for."""
-        figures: list[Figure] = []
-        for one in self.benchmarks:
-            if (picture := one.pictures[one.rules]) is not None:
-                figures.append(picture)
-            figures += one.papers[one.rules].figures
-        if (sequence := sequences(self.early)) is not None:
-            figures.append(sequence)
-        return figures
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
@@ -136,7 +90,7 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
         )
     papers = [
         {
-            r: present(one.reporting.paper(one.reported, r) or NO_PAPER)
+            r: _present(one.reporting.paper(one.reported, r) or NO_PAPER)
             for r in one.reporting.rule_sets
         }
         for one in benchmarks
@@ -150,20 +104,12 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
                 holders,
                 sorted(holders.reporting.rule_sets, key=lambda r: r != rules),
                 {r: comparison_table(holders, r) for r in holders.reporting.rule_sets},
-                {r: _picture(holders, r) for r in holders.reporting.rule_sets},
+                _picture(holders, sorted(holders.reporting.rule_sets, key=lambda r: r != rules)[0]),
                 {
                     r: _prefixed(paper, holders.benchmark) if several else paper
                     for r, paper in own.items()
                 },
-                [
-                    RunCategories(run.label, holders.reporting.categories(run))
-                    for run in holders.reported
-                ],
-                [
-                    _errors(run.label, r, run.rows_of(holders.benchmark))
-                    for run in holders.runs
-                    for r in holders.reporting.rule_sets
-                ],
+                [(run.label, holders.reporting.categories(run)) for run in holders.reported],
             )
             for holders, own in zip(benchmarks, papers, strict=True)
         ],
@@ -173,11 +119,36 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
 NO_PAPER = Paper([], [], [])
 
 
+def _present(paper: Paper) -> Paper:
+    """``paper`` without lines, columns and tables of which no run holds anything."""
+    tables = [_present_table(table) for table in paper.tables]
+    return Paper([table for table in tables if table.lines], paper.figures, paper.notes)
+
+
+def _present_table(table: Table) -> Table:
+    columns = [
+        i for i in range(len(table.header)) if any(line[i] is not None for line in table.lines)
+    ]
+    numbers = [i for i in columns if any(_is_number(line[i]) for line in table.lines)]
+    return replace(
+        table,
+        header=[table.header[i] for i in columns],
+        lines=[
+            [line[i] for i in columns]
+            for line in table.lines
+            if any(line[i] is not None for i in numbers)
+        ],
+    )
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, Estimate | int)
+
+
 def _prefixed(paper: Paper, benchmark: str) -> Paper:
     """Two benchmarks may both have a ``table2``: their files need names of their own."""
     tables = [replace(t, name=f"{benchmark}-{t.name}") for t in paper.tables]
-    figures: list[Figure] = [replace(f, name=f"{benchmark}-{f.name}") for f in paper.figures]
-    return Paper(tables, figures, paper.notes)
+    return Paper(tables, paper.figures, paper.notes)
 
 
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
@@ -188,7 +159,11 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
         scored = sum(row.status == "scored" for row in rows)
-        lines.append([label, f"{scored}/{len(rows)}", *numbers[rules]])
+        # Rows that never came are of no benchmark, unless there is only one.
+        declared = len(rows)
+        if len(run.benchmarks) == 1:
+            declared = run.totals["declared"] - len(run.repeats_of(holders.benchmark))
+        lines.append([label, f"{scored}/{declared}", *numbers[rules]])
     return Table(
         name=f"comparison-{holders.benchmark}",
         title=f"{holders.benchmark}, {rules} rules (%)",
@@ -206,7 +181,7 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:
 @dataclass(frozen=True)
 class Headline:
     """The scores of runs side by side; ``numbers``: of each run, by rule set, those of ``titles``.
-    Scores of which no run holds anything are no column, and ``notes`` name them."""
+    Scores of which no run holds anything are no column. ``notes`` say what partial ones lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
@@ -228,21 +203,18 @@ def headline_of(holders: BenchmarkRuns) -> Headline:
         if one.estimate is not None
     } or {first[0].key}
     names = {one.key: title for one, title in zip(first, titles(first), strict=True)}
-    empty = [title for key, title in names.items() if key not in held]
-    notes = left_out(empty)
     lacking = [
         (run.label, note)
         for run, by_rules in zip(holders.reported, found, strict=True)
         for note in partial_notes(by_rules[rule_sets[0]])
     ]
-    notes += said_once(lacking, len(holders.reported))
     return Headline(
         [title for key, title in names.items() if key in held],
         [
             {r: [one.estimate for one in by_rules[r] if one.key in held] for r in rule_sets}
             for by_rules in found
         ],
-        notes,
+        list(said_once(lacking, len(holders.reported))),
     )
 
 
@@ -254,65 +226,62 @@ def notes_on(holders: BenchmarkRuns) -> list[str]:
     ]
 
 
-def _category_table(content: BenchmarkContent) -> Table:
-    """Every category of every run: a line per run, category and measure."""
+def category_table(content: BenchmarkContent) -> Table:
+    """Every category of every run: a line per run, category and measure. ``n`` entries, in
+    multi-turn categories dialogues, were judged."""
     rule_sets = content.holders.reporting.rule_sets
     return Table(
         name=f"categories-{content.holders.benchmark}",
         title=f"{content.holders.benchmark} by category (%)",
-        header=["Model", "Language", "Category", "Measure", "Scored rows", *rule_sets],
+        header=["Model", "Language", "Category", "Measure", "Scored rows", "n", *rule_sets],
         lines=[
             [
-                run.label,
+                label,
                 result.language,
                 result.category,
                 result.measure,
                 f"{result.scored}/{result.declared}",
+                max((share.n for share in result.shares.values() if share), default=None),
                 *(result.shares[rules] for rules in rule_sets),
             ]
-            for run in content.categories
-            for result in run.results
+            for label, results in content.categories
+            for result in results
         ],
     )
 
 
-def _error_table(content: BenchmarkContent) -> Table:
-    """What the wrong answers were: a line per run, rule set and type."""
+def error_table(holders: BenchmarkRuns) -> Table:
+    """What the wrong answers were: a line per run, rule set and type, most frequent first."""
     return Table(
-        name=f"errors-{content.holders.benchmark}",
-        title=f"{content.holders.benchmark}: error types of the invalid rows",
+        name=f"errors-{holders.benchmark}",
+        title=f"{holders.benchmark}: error types of the invalid rows",
         header=["Model", "Rules", "Error type", "Rows", "Of invalid rows (%)", "Categories"],
         lines=[
-            [
-                run.label,
-                run.rules,
-                kind.name,
-                kind.rows,
-                f"{100 * kind.share:.1f}",
-                ", ".join(f"{name} {count}" for name, count in kind.categories),
-            ]
-            for run in content.errors
-            for kind in run.types
+            [run.label, rules, *cells]
+            for run in holders.runs
+            for rules in holders.reporting.rule_sets
+            for cells in _errors(run.rows_of(holders.benchmark), rules)
         ],
     )
 
 
-def _errors(label: str, rules: str, rows: Iterable[ScoredRow]) -> RunErrors:
-    scored = 0
+def _errors(rows: Iterable[ScoredRow], rules: str) -> list[list[Value]]:
     by_type: dict[str, Counter[str]] = {}
     for row in rows:
         verdict = row.verdicts.get(rules)
-        scored += verdict is not None
         if verdict is not None and not verdict.valid:
             by_type.setdefault(verdict.error_type, Counter())[row.category] += 1
     invalid = sum(counts.total() for counts in by_type.values())
-    types = [
-        ErrorType(
+    ordered = sorted(by_type.items(), key=lambda one: (-one[1].total(), one[0]))
+    return [
+        [
             name,
             counts.total(),
-            counts.total() / invalid,
-            sorted(counts.items(), key=lambda item: (-item[1], item[0])),
-        )
-        for name, counts in by_type.items()
+            f"{100 * counts.total() / invalid:.1f}",
+            ", ".join(
+                f"{category} {count}"
+                for category, count in sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+            ),
+        ]
+        for name, counts in ordered
     ]
-    return RunErrors(label, rules, scored, sorted(types, key=lambda kind: (-kind.rows, kind.name)))

@@ -1,26 +1,18 @@
-"""What the runs of a sweep, or a run, decided early: a table, and the sequences over the rows."""
+"""What the runs of a sweep, or a run, decided early."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import ValidationError
-
-from ace_ray.benchmarks.results import Curves, Estimate, Table, Value
-from ace_ray.errors import UserError
-from ace_ray.run.storage.stored import Early, EarlyHeadline, Stored, Summary, read_manifest
+from ace_ray.benchmarks.results import Table, Value
+from ace_ray.run.storage.stored import Early, EarlyHeadline, Summary, read_manifest
 from ace_ray.store import Store
-
-
-class _Look(Stored):
-    headlines: dict[str, EarlyHeadline]
 
 
 @dataclass(frozen=True)
 class EarlyRun:
-    """What one run came to. ``against``: what it was compared with, as readers know it; ``looks``:
-    by headline, from the manifest, as they were made."""
+    """What one run came to. ``against``: what it was compared with, as readers know it."""
 
     label: str
     against: str
@@ -28,7 +20,6 @@ class EarlyRun:
     scored: int
     declared: int
     device_s: float
-    looks: dict[str, list[EarlyHeadline]]
 
     @property
     def saved_s(self) -> float:
@@ -46,19 +37,10 @@ def early_run(
     if summary is None or summary.early is None:
         return None
     manifest = read_manifest(store)
-    known = manifest.tree.get("early")
-    looks: dict[str, list[EarlyHeadline]] = {}
-    for one in known.get("looks", []) if isinstance(known, dict) else []:
-        try:
-            look = _Look.model_validate(one)
-        except ValidationError as error:
-            raise UserError("has a look that is none", where=store.root) from error
-        for name, state in look.headlines.items():
-            looks.setdefault(name, []).append(state)
     spent = sum((summary.timing.device_s or {}).values())
     folder = (summary.early.against or "nothing").rstrip("/").rsplit("/", 1)[-1]
     against = labels.get(folder, folder)
-    return EarlyRun(label, against, summary.early, summary.scored, manifest.declared, spent, looks)
+    return EarlyRun(label, against, summary.early, summary.scored, manifest.declared, spent)
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:
@@ -129,29 +111,3 @@ def _points(value: float, low: float, high: float) -> str:
 def _share(value: float, low: float, high: float) -> str:
     tilde = "" if high - low < 1e-3 else "~"
     return f"{tilde}{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def sequences(runs: Sequence[EarlyRun]) -> Curves | None:
-    """The difference over the rows, a panel a headline; None where nobody looked."""
-    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
-    for run in runs:
-        for name, looks in run.looks.items():
-            points = [
-                (float(one.rows), Estimate(one.difference, (one.low, one.high), one.units))
-                for one in _thinned(looks)
-            ]
-            if points:
-                panels.setdefault(name, {})[run.label] = points
-    if not panels:
-        return None
-    return Curves("early", "Differences, with their confidence sequences", panels, axis="rows")
-
-
-MOST_POINTS = 25
-
-
-def _thinned(looks: Sequence[EarlyHeadline]) -> list[EarlyHeadline]:
-    """Of rows in ascending order, at most `MOST_POINTS`, the last among them."""
-    ordered = sorted({one.rows: one for one in looks if one.rows}.items())
-    every = -(-len(ordered) // MOST_POINTS) or 1
-    return [one for _, one in ordered[::-1][::every][::-1]]

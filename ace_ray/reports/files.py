@@ -1,16 +1,13 @@
-"""A report's files: the page, Markdown, CSV and images."""
+"""A report's files: the page, and CSV."""
 
 from __future__ import annotations
 
 import ace_ray
-from ace_ray.benchmarks.results import Figure
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
-from ace_ray.reports.comparison_tables import tables_of
 from ace_ray.reports.content import Content
-from ace_ray.reports.figures import FORMATS, draw
 from ace_ray.reports.folder import PAGE
-from ace_ray.reports.html.answers import answers
+from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
 from ace_ray.reports.html.provenance import early, ledger, provenance
@@ -23,13 +20,11 @@ from ace_ray.reports.html.scores import (
     paper,
     picture,
 )
-from ace_ray.reports.table import csv_text, escaped, markdown
-from ace_ray.reports.wrong import GoldAnswers, choose
+from ace_ray.reports.table import csv_text
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
-    """Name -> content: ``report.html``, a CSV and a Markdown file per table, a PNG and an SVG per
-    figure, the files of a comparison, and ``report.md`` with all of it but those.
+    """Name -> content: ``report.html``, a CSV file per table, and those of a comparison.
 
     ``wrong``: wrong answers on the page, per run, language and category.
     """
@@ -37,47 +32,16 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
     reported = compare_reported(
         content.runs, runs, {one.holders.benchmark: one.rule_sets for one in content.benchmarks}
     )
-    files: dict[str, str | bytes] = {PAGE: _page(content, reported, wrong, made_at)}
-    pages = [f"# {escaped(content.title)}" if content.sweep else "# Report", ""]
-    pages += [f"Rule set: {content.rules}. Shares in percent with 95 % intervals.", ""]
-    pages += [f"- {escaped(run.label)}: {escaped(run.uri)}" for run in content.runs]
-    if content.sweep is not None:
-        pages += [f"- not here: {escaped(str(one))}" for one in content.sweep.left_out]
-    pages.append("")
-    opening = [one.pictures[one.rules] for one in content.benchmarks]
-    pages += [line for figure in opening if figure is not None for line in _image(figure)]
-    with_n = [one.comparisons[one.rules] for one in content.benchmarks]
+    files = {PAGE: _page(content, reported, wrong, made_at)}
     for table in content.tables():
-        files[f"{table.name}.csv"] = csv_text(table)
-        files[f"{table.name}.md"] = markdown(table, n=table in with_n)
-        pages.append(str(files[f"{table.name}.md"]))
-    for figure in content.figures():
-        files |= {f"{figure.name}.{form}": draw(figure, form) for form in FORMATS}
-        if figure not in opening:
-            pages += [f"## {escaped(figure.title)}", "", *_image(figure)]
-    for one in content.benchmarks:
-        pages += [f"- {escaped(note)}" for note in one.papers[one.rules].notes]
+        files[f"{table.name}.csv"] = csv_text(table).encode("utf-8", "replace")
     if reported is not None and reported.comparison is not None:
-        tables = list(tables_of(reported.comparison))
-        files |= comparison_files(reported.comparison, tables, reported.flips)
-        pages.append("- differences and flips, with statistics: [comparison.md](comparison.md)")
-    elif reported is not None:
-        pages.append(f"- not compared: {escaped(reported.refused)}")
-        pages += [f"  - {escaped(one)}" for one in reported.differences]
-    files["report.md"] = "\n".join(pages).rstrip() + "\n"
-    return {
-        name: content if isinstance(content, bytes) else content.encode("utf-8", "replace")
-        for name, content in files.items()
-    }
-
-
-def _image(figure: Figure) -> list[str]:
-    return [f"![{escaped(figure.title)}]({figure.name}.svg)", ""]
+        files |= comparison_files(reported.comparison, reported.flips)
+    return files
 
 
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
-    """Reads the texts of the wrong answers from the runs, and their gold answers from the
-    benchmarks' data."""
+    """Reads the texts of the wrong answers from the runs."""
     sections: list[Section | None] = [
         picture(content),
         headline(content),
@@ -85,12 +49,12 @@ def _page(content: Content, reported: ReportedComparison | None, wrong: int, mad
         paper(content),
         categories(content),
         errors(content),
-        curves(content, reported),
+        curves(content),
         comparison(reported),
         flips(reported),
         early(content),
         ledger(content),
-        answers(choose(content.runs, wrong), GoldAnswers(content.runs), content.rule_sets),
+        answers(choose(content.runs, wrong), content.rule_sets),
         provenance(content),
     ]
     page = Page(content.title, _facts(content, made_at), [s for s in sections if s is not None])

@@ -1,11 +1,10 @@
 """Which rows turned from right to wrong between two runs, and which back.
 
-As data, and as printed lines, Markdown and CSV. Outputs are hostile text, fenced and quoted.
+As data, and as printed lines and CSV. Outputs are hostile text, and cleaned here.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.clean import cleaned, one_line
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import Run
-from ace_ray.reports.table import csv_lines, markdown
+from ace_ray.reports.table import csv_lines
 from ace_ray.run.storage.rows import ResultRow
 
 Change = Literal["lost", "gained"]
@@ -23,8 +22,6 @@ Kind = Literal["category", "error_type"]
 LONGEST = 2_000
 """Characters of an output that are kept."""
 _LONGEST_ERROR = 500
-MOST_SHOWN = 100
-"""Flips in a page; the CSV has all of them."""
 MOST_PRINTED = 5
 """Flips of each direction in a terminal."""
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
@@ -188,20 +185,6 @@ def flip_csv(flips: Flips) -> str:
     return csv_lines(lines)
 
 
-def flip_markdown(flips: Flips) -> str:
-    """Tables, then the flips with both answers; the longest fence in an answer cannot close its
-    block."""
-    parts = [markdown(table) for table in flip_tables(flips)]
-    for flip in flips.flips[:MOST_SHOWN]:
-        key = f"{flip.name}, sample {flip.sample}"
-        parts.append(f"### `{key.replace('`', ' ')}`: {WORDS[flip.change]}\n")
-        for label, answer in ((flips.base, flip.base), (flips.other, flip.other)):
-            parts.append("\n".join(_block(label, answer)))
-    if len(flips.flips) > MOST_SHOWN:
-        parts.append(f"{len(flips.flips) - MOST_SHOWN} more are in the CSV file.\n")
-    return "\n".join(parts)
-
-
 def flip_lines(flips: Flips) -> Iterator[str]:
     """The first flips of each direction for a terminal."""
     if not flips.flips:
@@ -217,10 +200,3 @@ def flip_lines(flips: Flips) -> Iterator[str]:
                 yield f"  {label}: {one_line(answer.output, 160)}"
         if len(shown) > MOST_PRINTED:
             yield f"{words}: {len(shown) - MOST_PRINTED} more"
-
-
-def _block(label: str, answer: Answer) -> Iterator[str]:
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", answer.output)), default=0))
-    verdict = "right" if answer.valid else f"wrong ({answer.error_type}): {answer.error}"
-    yield f"`{one_line(label).replace('`', ' ')}`, `{one_line(verdict).replace('`', ' ')}`\n"
-    yield f"{fence}text\n{answer.output}\n{fence}\n"

@@ -26,7 +26,6 @@ from ace_ray.reports.paired import (
 )
 from ace_ray.reports.significance import (
     ALPHA,
-    bootstrap_interval,
     clustered_interval,
     detectable,
     difference_test,
@@ -64,7 +63,7 @@ class Difference:
     samples: np.ndarray = field(repr=False, compare=False)
 
 
-def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray, metric: Metric) -> Difference:
+def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
     """The difference over the units of the mask ``within``, of which one at least is paired."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
@@ -80,7 +79,7 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray, metric: Metric
         base=float(base.mean()),
         other=float(other.mean()),
         value=float(by_unit.mean()),
-        interval=_interval(base, other, moves, sizes, metric),
+        interval=_interval(base, other, moves, sizes),
         gained=int(np.sum(by_unit > 0)),
         lost=int(np.sum(by_unit < 0)),
         test=test,
@@ -92,10 +91,8 @@ def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray, metric: Metric
 
 
 def _interval(
-    base: np.ndarray, other: np.ndarray, moves: np.ndarray, sizes: np.ndarray, metric: Metric
+    base: np.ndarray, other: np.ndarray, moves: np.ndarray, sizes: np.ndarray
 ) -> Interval | None:
-    if metric == "process":
-        return bootstrap_interval(moves, sizes)
     binary = np.all(np.isin(base, (0.0, 1.0)) & np.isin(other, (0.0, 1.0)))
     if not binary or len(sizes) < len(base):
         return clustered_interval(moves, sizes)
@@ -194,9 +191,8 @@ class TestResult:
     """A hypothesis and what the data say of it: a line of a comparison.
 
     ``holm`` is the p-value adjusted over the ``family``, all results of the rule set.
-    ``detectable`` is the smallest true difference that this n shows as one of them,
-    ``detectable_alone`` as the only one; None: none at all. ``noise`` is None when nothing was
-    generated twice.
+    ``detectable`` is the smallest true difference that this n shows as one of them; None: none at
+    all. ``noise`` is None when nothing was generated twice.
     """
 
     hypothesis: Hypothesis
@@ -204,7 +200,6 @@ class TestResult:
     holm: float
     family: int
     detectable: float | None
-    detectable_alone: float | None
     noise: Noise | None
 
     def __repr__(self) -> str:
@@ -257,7 +252,6 @@ def results_of(
                     holm=p,
                     family=len(measured),
                     detectable=detectable(difference.moves, difference.sizes, len(measured)),
-                    detectable_alone=detectable(difference.moves, difference.sizes),
                     noise=noise_of(repeats, hypothesis.group, hypothesis.metric, rules),
                 )
             )
@@ -276,5 +270,5 @@ def _differences(
                 within = data.cells.within(group.strata)
                 yield (
                     Hypothesis(data.benchmark, rules, base, other, group, metric),
-                    difference_of(data.cells, pairs, within, metric),
+                    difference_of(data.cells, pairs, within),
                 )

@@ -16,8 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from ace_ray.benchmarks.results import Estimate, ScoredRow, own_task
-from ace_ray.stats import wilson
+from ace_ray.benchmarks.results import ScoredRow, own_task
 
 Unit = tuple[str, str, str]
 """(language, category, group)"""
@@ -171,12 +170,6 @@ def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) ->
     )
 
 
-def unit_means(cells: Cells, metric: Metric, rules: str, run: int) -> np.ndarray:
-    """The mean of one run by unit, (units,); NaN where it has no verdict."""
-    values = cells.values[metric, rules][run]
-    return _means(cells, values, ~np.isnan(values))
-
-
 def _means(cells: Cells, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     count = len(cells.units)
     where = cells.unit_of[mask]
@@ -274,26 +267,3 @@ class PairedData:
             return []
         both = (self.repeats[number] for number in self.numbers(base, other))
         return [cells for cells in both if cells is not None]
-
-    def score(self, run: int, group: Group, rules: str) -> Estimate | None:
-        """The accuracy of run number ``run``; None unless all categories of ``group`` are there."""
-        values = unit_means(self.cells, "accuracy", rules, run)
-        if not group.strata <= self.cells.strata_of(~np.isnan(values)):
-            return None
-        return mean_estimate(values[self.cells.within(group.strata)])
-
-    def main_groups(self) -> list[Group]:
-        """The groups that curves and best runs are given for: of several categories if there are
-        any, all languages together."""
-        languages = {language for language, _ in self.cells.strata[0]}
-        whole = "" if len(languages) > 1 else next(iter(languages), "")
-        groups = [group for group in self.groups if group.language == whole]
-        return [group for group in groups if not group.category] or groups
-
-
-def mean_estimate(values: np.ndarray) -> Estimate | None:
-    """The mean of what units reached, NaN left out, with its Wilson interval."""
-    known = values[~np.isnan(values)]
-    mean = float(known.mean()) if len(known) else 0.0
-    interval = wilson(mean * len(known), len(known))
-    return None if interval is None else Estimate(mean, interval, len(known))

@@ -22,7 +22,6 @@ from ace_ray.run.storage.stored import read_summary
 from ace_ray.store import Store, open_store
 from ace_ray.sweeps.config import SWEEP
 
-DEFAULT_FOLDER = "report"
 WRONG = 5
 """Wrong answers on the page, per run, language and category."""
 
@@ -42,14 +41,12 @@ def make_report(
     page, None where it is not written.
 
     Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
-    printed, unless ``paper`` asks for the paper's tables: then it goes to `DEFAULT_FOLDER`.
+    printed. ``paper`` prints the tables of the benchmarks' papers, too.
     ``store`` is that of the one URI, where it is open already; ``opens`` opens all others.
 
     Raises:
         UserError: not a run, nothing in common, or where it goes holds something else.
     """
-    if out is None and paper and len(uris) > 1:
-        out = DEFAULT_FOLDER
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)
@@ -57,7 +54,7 @@ def make_report(
         if run.elsewhere:
             say(run.elsewhere, console)
     if paper:
-        _must_share_a_paper(runs)
+        _check_paper(runs)
     if target is None and len(stores) == 1:
         target = claim_within(stores[0])
     early = sweep.early if sweep is not None else _early(runs, stores)
@@ -96,23 +93,15 @@ def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
     return [one for one in found if one is not None]
 
 
-def _must_share_a_paper(runs: Sequence[Run]) -> None:
-    """Raises `UserError` unless one benchmark with a paper is in all of ``runs``."""
+def _check_paper(runs: Sequence[Run]) -> None:
+    """Raise `UserError` if no benchmark of ``runs`` has a paper."""
     named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
-    offers = [name for name in named if (benchmark := known_class(name)) and benchmark.has_paper()]
-    if not offers:
+    known = [known_class(name) for name in named]
+    if not any(benchmark.has_paper() for benchmark in known if benchmark is not None):
         raise UserError(
             f"no tables of a paper are known for {', '.join(named) or 'no run'}",
             where="--paper",
             fix="leave --paper out to compare the runs",
-        )
-    shared = [name for name in offers if all(name in run.benchmarks for run in runs)]
-    if len(shared) != 1:
-        listing = "; ".join(f"{run.label}: {', '.join(run.benchmarks)}" for run in runs)
-        raise UserError(
-            f"the runs share {'several benchmarks' if shared else 'no benchmark'} ({listing})",
-            where="--paper",
-            fix="name runs of one benchmark",
         )
 
 

@@ -1,4 +1,4 @@
-"""The tests, intervals and fits behind comparisons: the only importer of scipy and statsmodels.
+"""The tests and intervals behind comparisons: the only importer of scipy.
 
 A *move* is what one cluster adds to a difference: the sum, over its ``sizes`` units, of the value
 in the other run less the value in the base run. A cluster is an entry or a dialogue, or several of
@@ -7,27 +7,17 @@ one task; clusters are independent. docs/statistics.md has the formulas and thei
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 
 import numpy as np
 from scipy import stats
-from statsmodels.genmod.families import Binomial
-from statsmodels.genmod.generalized_linear_model import GLM
-from statsmodels.stats.contingency_tables import mcnemar
-from statsmodels.stats.multitest import multipletests
-from statsmodels.tools.sm_exceptions import PerfectSeparationWarning
 
 from ace_ray.stats import Interval, wilson
 
 ALPHA = 0.05
 POWER = 0.8
-RESAMPLES = 2_999
-SEED = 20_240_601
-"""Of the bootstrap: equal data give equal intervals."""
 MOST_ENUMERATED = 12
 """Moves up to which every pattern of signs is tried."""
 
@@ -47,10 +37,10 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
     """
     moved = moves[np.abs(moves) > _SAME]
     sizes = np.abs(moved)
-    if not len(moved) or np.ptp(sizes) <= _SAME:
-        gained = int(np.sum(moved > 0))
-        table = [[0, len(moved) - gained], [gained, 0]]
-        return float(mcnemar(table, exact=True).pvalue), MCNEMAR
+    if not len(moved):
+        return 1.0, MCNEMAR
+    if np.ptp(sizes) <= _SAME:
+        return float(stats.binomtest(int(np.sum(moved > 0)), len(moved)).pvalue), MCNEMAR
     if len(moved) <= MOST_ENUMERATED:
         result = stats.permutation_test(
             (moved,), np.sum, permutation_type="samples", vectorized=True, n_resamples=np.inf
@@ -62,9 +52,11 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's (1979) adjusted p-values: a family-wise error of `ALPHA` for those below it."""
-    if not p_values:
-        return []
-    return [float(p) for p in multipletests(p_values, alpha=ALPHA, method="holm")[1]]
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
 
 
 def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None:
@@ -107,32 +99,6 @@ def clustered_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
     return _bounded(mean - half, mean + half)
 
 
-def bootstrap_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
-    """The 95 % BCa bootstrap interval of the mean move of a unit, whole clusters resampled."""
-    if degenerate := _without_spread(moves, sizes):
-        return degenerate[0]
-    # Mirrored data get mirrored intervals, to the last bit.
-    sign = -1.0 if moves.sum() < 0 else 1.0
-    single = bool(np.all(sizes == 1))
-    interval = stats.bootstrap(
-        (sign * moves,) if single else (sign * moves, sizes),
-        np.mean if single else _ratio,
-        paired=not single,
-        vectorized=True,
-        n_resamples=RESAMPLES,
-        batch=max(1, 4_000_000 // len(moves)),
-        method="BCa",
-        rng=np.random.default_rng(SEED),
-    ).confidence_interval
-    ends = (float(interval.low), float(interval.high))
-    return _bounded(*ends) if sign > 0 else _bounded(-ends[1], -ends[0])
-
-
-def _ratio(moves: np.ndarray, sizes: np.ndarray, axis: int) -> np.ndarray:
-    ratio: np.ndarray = moves.sum(axis=axis) / sizes.sum(axis=axis)
-    return ratio
-
-
 def _without_spread(moves: np.ndarray, sizes: np.ndarray) -> tuple[Interval | None] | None:
     """The interval, if any, of clusters that all moved the same; None when they did not.
 
@@ -169,60 +135,3 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
 def _detected_at(tests: int) -> float:
     """How many standard errors a difference must be for the power."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """``logit(share) = intercept + slope * (x - centre)``.
-
-    ``covariance`` of (intercept, slope) holds the dispersion; ``quantile`` is that of Student's t
-    for 95 % intervals.
-    """
-
-    centre: float
-    intercept: float
-    slope: float
-    covariance: tuple[tuple[float, float], tuple[float, float]]
-    dispersion: float
-    quantile: float
-
-
-def binomial_fit(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> Fit | None:
-    """A logistic curve of ``right`` out of ``n`` over ``x``, by weighted likelihood.
-
-    A binomial GLM whose covariance is scaled by Pearson's dispersion, at least 1: models scatter
-    around a curve more than the sampling of entries explains. Needs three different ``x``. None
-    where the likelihood has no maximum: the shares are all 0, all 1, or jump from one to the other.
-    """
-    if _separated(x, right, n):
-        return None
-    counts = np.column_stack([np.asarray(right, float), np.subtract(n, right)])
-    centre = float(np.mean(x))
-    design = np.column_stack([np.ones(len(x)), np.asarray(x, float) - centre])
-    with warnings.catch_warnings():
-        # It also warns of shares that lie on a curve exactly, and of nothing else here.
-        warnings.simplefilter("ignore", PerfectSeparationWarning)
-        fit = GLM(counts, design, family=Binomial()).fit()
-    if not fit.converged:
-        return None
-    # `fit(scale="X2")` of statsmodels 0.15 forgets how many trials there were.
-    dispersion = max(1.0, float(fit.pearson_chi2 / fit.df_resid))
-    (a, ab), (_, b) = (dispersion * np.asarray(fit.cov_params())).tolist()
-    return Fit(
-        centre=centre,
-        intercept=float(fit.params[0]),
-        slope=float(fit.params[1]),
-        covariance=((a, ab), (ab, b)),
-        dispersion=dispersion,
-        quantile=float(stats.t.isf(ALPHA / 2, fit.df_resid)),
-    )
-
-
-def _separated(x: Sequence[float], right: Sequence[float], n: Sequence[float]) -> bool:
-    """Whether a step explains all: no wrong answer above a right one, or none below (Albert and
-    Anderson 1984). The likelihood of a logistic curve then grows without end."""
-    rights = [place for place, count in zip(x, right, strict=True) if count > 0]
-    wrongs = [place for place, k, of in zip(x, right, n, strict=True) if k < of]
-    if not rights or not wrongs:
-        return True
-    return max(wrongs) <= min(rights) or max(rights) <= min(wrongs)

@@ -1,10 +1,9 @@
-"""Tables as printed text, Markdown and CSV. Shares are in percent."""
+"""Tables as printed text and CSV. Shares are in percent."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,10 +12,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.clean import cleaned, printed, spreadsheet
+from ace_ray.clean import printed, spreadsheet
 
 NOT_AVAILABLE = "N/A"
-_LONGEST = 8_000
 
 
 def print_table(table: Table, console: Console, *, intervals: bool) -> None:
@@ -42,19 +40,6 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
 
 def say(line: str, console: Console) -> None:
     console.print(printed(line), highlight=False, soft_wrap=True, markup=False)
-
-
-def markdown(table: Table, *, n: bool = False) -> str:
-    """A heading, a pipe table with intervals, and the notes as a list."""
-    lines = [f"## {escaped(table.title)}", ""]
-    if table.lines:
-        lines.append(_pipes(map(escaped, table.header)))
-        lines.append(_pipes(["---", *(["---:"] * (len(table.header) - 1))]))
-        lines += [_pipes(_markdown_cell(value, n=n) for value in line) for line in table.lines]
-        lines.append("")
-    if table.notes:
-        lines += [*(f"- {escaped(note)}" for note in table.notes), ""]
-    return "\n".join(lines)
 
 
 def csv_text(table: Table) -> str:
@@ -107,30 +92,6 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
         low, high = value.interval
         text += f" [{100 * low:.1f}, {100 * high:.1f}]"
     return f"{text} n={value.n}" if n else text
-
-
-def _markdown_cell(value: Value, *, n: bool) -> str:
-    text = cell(value, intervals=True, n=n)
-    return text if isinstance(value, Estimate) else escaped(text)
-
-
-def _pipes(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-# No link or image is without its "[". Of the last three GitHub makes links of its own accord.
-_ACTIVE = re.compile(r"[\\|*_<>`\[~$]|&(?=[A-Za-z#])|(?<=www)\.|:(?=//)|@", re.IGNORECASE)
-_OPENS = re.compile(r"(?:#{1,6}|[+-])(?=\s|\Z)|[=-]{2}")
-_NUMBERED = re.compile(r"(\d{1,9})([.)])(?=\s|\Z)")
-"""What makes a heading, a rule or a list of the text that it begins."""
-
-
-def escaped(text: str) -> str:
-    """``text`` on one line as Markdown that is nothing but text: no link, image, HTML or code."""
-    line = " ".join(_ACTIVE.sub(r"\\\g<0>", cleaned(text, _LONGEST)).split())
-    if _OPENS.match(line):
-        return f"\\{line}"
-    return _NUMBERED.sub(r"\1\\\2", line, count=1) if _NUMBERED.match(line) else line
 
 
 def plain(cell: Any) -> Text:

@@ -1,4 +1,4 @@
-"""Text from outside, made readable: cut, with invisible characters made visible.
+"""Text from outside, made readable: cut, with the names of invisible characters in brackets.
 
 Escaping is not done here but by the templates, everywhere.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -21,44 +20,18 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _PLAIN = frozenset("\n\t \u3000")
 """Blanks that are what they look like; U+3000 is the space of Chinese texts."""
 
-_COST = 32
-"""What an invisible character counts of a limit: its name takes that much of a page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some of a text; ``hidden``: it names characters that would not be seen."""
-
-    text: str
-    hidden: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A text as parts, of which ``left_out`` characters at its end are missing."""
+    """The beginning of a text, of which ``left_out`` characters at its end are missing."""
 
-    parts: tuple[Part, ...]
+    text: str
     left_out: int = 0
-
-    @property
-    def size(self) -> int:
-        return sum(len(part.text) for part in self.parts)
 
 
 def shown(text: str, limit: int) -> Shown:
-    """At most about ``limit`` characters of ``text``."""
-    parts: list[Part] = []
-    taken = used = 0
-    for part, length in _parts(text[:limit]):
-        cost = _COST if part.hidden else length
-        if used + cost > limit:
-            if not part.hidden:
-                parts.append(Part(part.text[: limit - used]))
-                taken += limit - used
-            break
-        parts.append(part)
-        taken, used = taken + length, used + cost
-    return Shown(tuple(parts), len(text) - taken)
+    """At most ``limit`` characters of ``text``."""
+    return Shown(visible(text[:limit]), max(0, len(text) - limit))
 
 
 def shown_json(text: str, limit: int) -> Shown:
@@ -80,26 +53,16 @@ def pretty(value: Any) -> str:
 
 def visible(text: str) -> str:
     """``text`` with the names of its invisible characters in brackets."""
-    if text.isprintable():
-        return text if not _BLANK & {ord(c) for c in text} else _named(text)
-    return _named(text)
+    if text.isprintable() and not _BLANK & {ord(c) for c in text}:
+        return text
+    return "".join(
+        _name(character, len(list(same))) if _is_hidden(character) else "".join(same)
+        for character, same in groupby(text)
+    )
 
 
-def _named(text: str) -> str:
-    return "".join(f"⟦{part.text}⟧" if part.hidden else part.text for part, _ in _parts(text))
-
-
-def _parts(text: str) -> Iterator[tuple[Part, int]]:
-    """The parts of ``text``, each with the number of characters that it stands for."""
-    for hidden, group in groupby(text, key=_is_hidden):
-        if not hidden:
-            run = "".join(group)
-            yield Part(run), len(run)
-            continue
-        for character, same in groupby(group):
-            count = sum(1 for _ in same)
-            times = f" ×{count}" if count > 1 else ""
-            yield Part(f"U+{ord(character):04X}{times}", hidden=True), count
+def _name(character: str, times: int) -> str:
+    return f"⟦U+{ord(character):04X}{f' ×{times}' if times > 1 else ''}⟧"
 
 
 def _is_hidden(character: str) -> bool:

@@ -16,7 +16,7 @@ from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
 from ace_ray.models.format_probe import probe_format
 from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
-from ace_ray.publishers.registry import check_publishers
+from ace_ray.publishers import check_publishers
 from ace_ray.run.connection import connect
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight

@@ -13,7 +13,7 @@ from ace_ray import log
 from ace_ray.config import RunConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.publishers.registry import check_publishers
+from ace_ray.publishers import check_publishers
 from ace_ray.run import connection
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.open_run import opened

@@ -27,7 +27,6 @@ from ace_ray.run.storage.rows import rows_schema
 from ace_ray.run.storage.sessions import session_record, versions_line, with_session
 from ace_ray.run.storage.stored import (
     MANIFEST,
-    PUBLISHED,
     SUMMARY,
     earlier_timing,
     read_manifest,
@@ -275,9 +274,9 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
         store.check_unlinked(folder.rstrip("/"))
     listed = [item.path for item in store.list()]
     ours = [path for path in listed if _is_of_run(path, benchmarks)]
-    known = {*ours, MANIFEST, SUMMARY, SUCCESS, PUBLISHED, LEASE}
+    known = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
     others = [path for path in listed if path not in known and not path.startswith(REPORTS)]
-    for path in (SUCCESS, *ours, SUMMARY, PUBLISHED, MANIFEST):
+    for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
         store.delete(path)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from ace_ray.bounded import Unbounded, json_tree
+from ace_ray.bounded import json_object
+from ace_ray.config import validated
 from ace_ray.errors import UserError
 from ace_ray.run.early import is_decided
 from ace_ray.run.monitoring.timing import STATES
@@ -20,6 +21,10 @@ from ace_ray.sweeps.runs import SweepRun
 LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
+RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+"""The name of a folder right below the sweep's, whoever wrote the ledger; "" for none."""
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass
@@ -31,26 +36,27 @@ class CostRecord:
     label: str
     step: int | None
     source: str
-    run_id: str
+    run_id: RunId
     state: State = "pending"
     note: str = ""
     engine: str = ""
     """How its weights came into the engine: fresh, swapped, restarted."""
     device: str = "cpu"
-    devices: float = 0.0
-    parameters: int | None = None
-    seconds: dict[str, float] = field(default_factory=dict)
+    devices: Amount = 0.0
+    parameters: Annotated[int, Field(ge=1)] | None = None
+    seconds: dict[str, Amount] = field(default_factory=dict)
     """Device seconds by state (`ace_ray.run.monitoring.timing`)."""
-    entries: int = 0
-    tokens: dict[str, int | None] = field(default_factory=dict)
-    cost: float | None = None
-    per_1000: dict[str, float | None] = field(default_factory=dict)
+    entries: Count = 0
+    tokens: dict[str, Count | None] = field(default_factory=dict)
+    cost: Amount | None = None
+    per_1000: dict[str, Amount | None] = field(default_factory=dict)
     """Entries: ``device_s`` and ``cost``."""
 
 
 class _Ledger(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
-    runs: list[CostRecord] = Field(default_factory=list)
+    schema_version: Literal[1]
+    runs: list[CostRecord]
     steps: list[int] = Field(default_factory=list)
 
 
@@ -110,10 +116,29 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
     if content is None:
         return [], set()
     try:
-        ledger = _Ledger.model_validate(json_tree(content))
-    except (Unbounded, ValidationError):
+        ledger = _ledger_of(content, LEDGER)
+    except UserError:
         return [], set()
     return ledger.runs, set(ledger.steps)
+
+
+def ledger_lines(store: Store) -> list[CostRecord]:
+    """The lines of the ledger of a sweep. Raises `UserError`: there is none, or it is damaged."""
+    where = f"{store.root}/{LEDGER}"
+    content = store.get(LEDGER)
+    if content is None:
+        raise UserError(
+            "the sweep has no ledger yet", where=where, fix="report when a run of it has ended"
+        )
+    lines = _ledger_of(content, where).runs
+    ids = [line.run_id for line in lines if line.run_id]
+    if twice := next((name for name in ids if ids.count(name) > 1), None):
+        raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
+    return lines
+
+
+def _ledger_of(content: bytes, where: str) -> _Ledger:
+    return validated(_Ledger, json_object(content, where), where=where)
 
 
 def with_earlier(

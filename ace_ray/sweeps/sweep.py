@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from ace_ray import log
 from ace_ray.config import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.publishers.registry import check_publishers
+from ace_ray.publishers import check_publishers
 from ace_ray.run.evaluate import check_config, check_lasting
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.preflight import check_chat

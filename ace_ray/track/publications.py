@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import Field
 
+from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.headline import few, titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.bounded import bounded_time
 from ace_ray.config import validated
 from ace_ray.errors import UserError
-from ace_ray.publishers.base import Point, Publication, Scalar
+from ace_ray.publishers import Point, Publication, Scalar
 from ace_ray.records import canonical_json, digest
-from ace_ray.reports.sweeps import LedgerLine, SweepManifest, read_sweep
+from ace_ray.reports.sweeps import SweepManifest, read_sweep
 from ace_ray.run.storage.parts import stored_rows
 from ace_ray.run.storage.stored import (
     SUMMARY,
@@ -29,6 +31,7 @@ from ace_ray.run.storage.stored import (
 )
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store, Unreachable
+from ace_ray.sweeps.ledger import CostRecord
 
 _LONGEST = 500
 """Characters of a value of the config; trackers are no place for prompts."""
@@ -49,14 +52,6 @@ class _StoredScores(Stored):
 
 
 @dataclass(frozen=True)
-class Published:
-    """A publication, and the folder that keeps what was sent of it."""
-
-    publication: Publication
-    store: Store
-
-
-@dataclass(frozen=True)
 class _Run:
     """A complete run as it is stored."""
 
@@ -71,20 +66,19 @@ class _Run:
         return str(self.manifest.tree.get("created_at") or "")
 
     def point(self, step: int | None) -> Point:
-        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
+        return Point(step or 0, _metrics(self), bounded_time(self.created).timestamp())
 
 
-def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
-    """Those of the run or sweep in ``store``. Checkpoints of a sweep are one curve, kept in the
-    sweep's folder; every other model is a publication in its own run's. A run of a sweep that
-    cannot be read is named and left out.
+def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
+    """Those of the run or sweep in ``store``. The checkpoints of a sweep are one curve, every other
+    model is a publication of its own. A run of a sweep that cannot be read is named and left out.
 
     Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
     """
     sweep = read_sweep(store)
     if sweep is None:
         run = _read(store, say)
-        return [Published(_single(run, run.manifest.run_id, ""), store)]
+        return [_single(run, run.manifest.run_id, "")]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
@@ -98,12 +92,12 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Published]:
 def _of_sweep(
     store: Store,
     manifest: SweepManifest,
-    lines: Sequence[LedgerLine],
+    lines: Sequence[CostRecord],
     say: Callable[[str], None],
-) -> Iterator[Published]:
+) -> Iterator[Publication]:
     # Whoever wrote it: a tracker may take it for a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
-    curves: dict[str, list[tuple[LedgerLine, _Run]]] = {}
+    curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
     for line in lines:
         if line.state != "complete" or not line.run_id:
             continue
@@ -115,7 +109,7 @@ def _of_sweep(
             say(f"{line.label}: left out, {error}")
             continue
         if line.step is None:
-            yield Published(_single(run, line.label, group), run.store)
+            yield _single(run, line.label, group)
         else:
             training = PurePosixPath(line.source).parent.name or manifest.sweep_id
             curves.setdefault(training, []).append((line, run))
@@ -123,29 +117,25 @@ def _of_sweep(
         key = _key(f"{manifest.sweep_id}-{training}", manifest.created_at)
         curve.sort(key=lambda part: (part[0].step or 0, part[0].run_id))
         steps = {line.step: run for line, run in curve}
-        points = [run.point(step) for step, run in steps.items()]
-        last = curve[-1][1]
-        publication = Publication(
+        yield Publication(
             key=key,
             name=training,
             group=group,
             config=_shared([_config(run) for run in steps.values()]),
-            summary={**points[-1].metrics, **_words(last)},
-            points=points,
+            words=_words(curve[-1][1]),
+            points=[run.point(step) for step, run in steps.items()],
             rows=[row for run in steps.values() for row in _rows(run)],
         )
-        yield Published(publication, store)
 
 
 def _single(run: _Run, name: str, group: str) -> Publication:
-    point = run.point(None)
     return Publication(
         key=_key(run.manifest.run_id, run.created),
         name=name,
         group=group,
         config={**_config(run), "model": _last(_named(run.manifest))},
-        summary={**point.metrics, **_words(run)},
-        points=[point],
+        words=_words(run),
+        points=[run.point(None)],
         rows=_rows(run),
     )
 
@@ -213,9 +203,9 @@ def _percent(share: float) -> float:
     return round(100 * share, 4)
 
 
-def _words(run: _Run) -> dict[str, Scalar]:
+def _words(run: _Run) -> dict[str, str]:
     """What the numbers are."""
-    words: dict[str, Scalar] = {}
+    words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
             continue
@@ -227,7 +217,7 @@ def _words(run: _Run) -> dict[str, Scalar]:
             told += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
         words[_metric(benchmark, rules, "headline_is")] = told
     if (limit := run.manifest.config.limit) is not None:
-        words["limited_to"] = limit
+        words["limited_to"] = str(limit)
     for name, part in run.manifest.restricted.items():
         words[_metric(name, "limited_to")] = part.words
     if run.manifest.config.backend == "fake":
@@ -238,23 +228,20 @@ def _words(run: _Run) -> dict[str, Scalar]:
 def _config(run: _Run) -> dict[str, Scalar]:
     """All that can move a score, without what one row list hashes to."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
-    version = {"ace_ray_version": run.manifest.ace_ray_version}
-    return dict(_flat({**version, "backend": run.manifest.config.backend, **identity}))
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Scalar]]:
-    for name, value in tree.items():
-        key = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:100]
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, str):
-            yield f"{prefix}{key}", _shown(value)
-        elif isinstance(value, bool | int | float):
-            yield f"{prefix}{key}", value
-        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], Mapping):
-            yield from _flat(value[0], f"{prefix}{key}.")
-        elif value is not None:
-            yield f"{prefix}{key}", canonical_json(_without_paths(value))[:_LONGEST]
+    if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
+        identity["sampling"] = sampling[0]
+    made_by = {
+        "ace_ray_version": run.manifest.ace_ray_version,
+        "backend": run.manifest.config.backend,
+    }
+    config: dict[str, Scalar] = {}
+    for key, text in flattened({**made_by, **identity}).items():
+        value = _without_paths(json.loads(text))
+        if value is not None:
+            plain = isinstance(value, str | int | float)
+            name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]
+            config[name] = value if plain else canonical_json(value)[:_LONGEST]
+    return config
 
 
 def _without_paths(value: Any) -> Any:
@@ -262,11 +249,9 @@ def _without_paths(value: Any) -> Any:
         return {name: _without_paths(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_without_paths(one) for one in value]
-    return _shown(value) if isinstance(value, str) else value
-
-
-def _shown(value: str) -> str:
-    """A path of this machine says nothing elsewhere but its last part."""
+    if not isinstance(value, str):
+        return value
+    # A path of this machine says nothing elsewhere but its last part.
     return _last(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
 
 
@@ -300,8 +285,3 @@ def _key(name: str, created: str) -> str:
 
 def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")
-
-
-def by_step(points: Iterable[Point]) -> dict[str, Mapping[str, float]]:
-    """Step -> its numbers; "" for a model without one."""
-    return {"" if p.step is None else str(p.step): p.metrics for p in points}

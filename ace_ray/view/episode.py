@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
@@ -12,7 +12,6 @@ from ace_ray.benchmarks.transcript import Step, Tool, tools_of
 from ace_ray.bounded import SHOWN_CHARS, SHOWN_VALUES, Unbounded, json_of_row, shortened
 from ace_ray.clean import one_line
 from ace_ray.run.storage.rows import messages_of, metrics_of, state_of
-from ace_ray.view.changes import MOST, Change, changes
 
 KEYS = ("benchmark", "category", "language", "id")
 FACTS = (
@@ -31,14 +30,63 @@ _MOST_PARTS = 100
 """Maximum parts of a state that are shortened one by one; benchmarks have about ten."""
 
 
+MOST_CHANGES = 1_000
+"""Differences that are told of a pair of states."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``place``: the keys and numbers that lead there. ``kind``: ``added``, ``removed`` or
+    ``changed``; the values are JSON values, None where the place is absent."""
+
+    place: tuple[str | int, ...]
+    kind: str
+    before: Any = None
+    after: Any = None
+
+    @property
+    def path(self) -> str:
+        """The place for people: ``a.b[0]``."""
+        parts = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
+        return "".join(parts).removeprefix(".")
+
+    def as_json(self) -> dict[str, Any]:
+        values = {"before": self.before, "after": self.after}
+        return {"path": self.path, "place": list(self.place), "kind": self.kind, **values}
+
+
+def changes(before: Any, after: Any) -> list[Change]:
+    """At most `MOST_CHANGES` of them. The elements of lists are told apart by their place."""
+    return list(islice(_changes((), before, after), MOST_CHANGES))
+
+
+def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Change]:
+    if before is _ABSENT:
+        yield Change(place, "added", after=after)
+    elif after is _ABSENT:
+        yield Change(place, "removed", before=before)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys([*before, *after]):
+            inner = (*place, str(key))
+            yield from _changes(inner, before.get(key, _ABSENT), after.get(key, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list):
+        pairs = zip_longest(before, after, fillvalue=_ABSENT)
+        for number, (old, new) in enumerate(pairs):
+            yield from _changes((*place, number), old, new)
+    elif before != after or type(before) is not type(after):
+        yield Change(place, "changed", before, after)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
     """One row, each column as far as it is shown (`shortened`).
 
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
     before and after, None without one. ``tools``: those that were offered through the model's own
-    template, None where its messages say it all, or in rows of earlier versions, which have no
-    ``gold`` either (a 1-tuple). ``left``: the rest of what the episode left."""
+    template, None where its messages say it all. ``gold``: a 1-tuple. ``left``: the rest of what
+    the episode left."""
 
     row_id: str
     key: Mapping[str, str]
@@ -150,7 +198,7 @@ def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
 
 
 def _metrics(text: str | None) -> dict[str, float]:
-    found = islice(metrics_of(text).items(), SHOWN_VALUES // MOST)
+    found = islice(metrics_of(text).items(), SHOWN_VALUES // MOST_CHANGES)
     return {shortened(name): value for name, value in found}
 
 

@@ -62,7 +62,7 @@ class StoredRun:
     @cached_property
     def rows(self) -> list[ResultRow]:
         """Raises `UserError`: there are none, or a part cannot be read."""
-        rows = sorted(self.ledger.rows(), key=_place)
+        rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
             raise no_rows(self.ledger, "evaluate it, or wait a little")
         return rows
@@ -101,19 +101,19 @@ class StoredRun:
             yield episode_view(one, self.class_of(rows[place]))
 
 
-def _place(row: ResultRow) -> tuple[object, ...]:
-    return entry_order(row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
-
-
-def entry_order(
-    benchmark: str, language: str, category: str, id: str, sample: int, repeat: int
-) -> tuple[object, ...]:
+def entry_order(row: ResultRow) -> tuple[object, ...]:
     """What rows are sorted by: numbers in ids count as numbers."""
     numbered = [
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
-        for part in id.replace("-", "_").split("_")
+        for part in row.id.replace("-", "_").split("_")
     ]
-    return (benchmark, language, category, numbered, id, sample, repeat)
+    keys = (row.benchmark, row.language, row.category)
+    return (*keys, numbered, row.id, row.sample, row.repeat)
+
+
+def key_of(row: ResultRow) -> tuple[object, ...]:
+    """What two runs call the same row."""
+    return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +183,11 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
     rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
     if other is None:
         return rows
-    theirs = {_same(row): row for row in other.rows}
+    theirs = {key_of(row): row for row in other.rows}
     changed = []
     for row in rows:
         rules = wanted.rules or run.class_of(row).rule_sets[0]
-        before = theirs.get(_same(row))
+        before = theirs.get(key_of(row))
         if before is not None and is_right(before, rules) != is_right(row, rules):
             changed.append(row)
     return changed
@@ -205,8 +205,3 @@ def outcome(row: ResultRow, rules: str) -> str:
     if verdict is None:
         return row.status
     return "right" if verdict.valid else verdict.error_type or "wrong"
-
-
-def _same(row: ResultRow) -> tuple[object, ...]:
-    """What two runs call the same row."""
-    return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)

@@ -26,8 +26,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
-from ace_ray.reports.address import HOST, PORT, path_of
+from ace_ray.reports.html.answers import HOST, PORT, path_of
+from ace_ray.run.storage.rows import ResultRow
 from ace_ray.view.pages import render, row_view
+from ace_ray.view.select import key_of
 from ace_ray.view.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
 
 PAGE_ROWS = 100
@@ -90,7 +92,7 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
             Route("/run/{run}/", site.alone(site.rows)),
             Route("/run/{run}/state", site.alone(site.state)),
             Route("/run/{run}/row/{row}", site.alone(site.row)),
-            Route("/run/{run}/row/{row}/against/{other}", site.alone(site.pair)),
+            Route("/run/{run}/row/{row}/against/{other}", site.alone(site.row)),
             Route(f"{_ASSETS_FOLDER}{{name}}", _asset),
         ],
         middleware=[
@@ -170,14 +172,10 @@ class _Site:
     def state(self, request: Request) -> Response:
         """What a page of a run that goes on asks every few seconds."""
         _, run = self._run(request)
-        run.refresh()
-        return JSONResponse(
-            {"rows": run.table.num_rows, "finished": run.finished}, headers=_HEADERS
-        )
+        return JSONResponse({"rows": len(run.rows), "finished": run.finished}, headers=_HEADERS)
 
     def rows(self, request: Request) -> Response:
         name, run = self._run(request)
-        run.refresh()
         asked = request.query_params
         query, against = Query.of(asked), self._other(name, asked.get("against", ""))
         other = self._runs.get(against)
@@ -196,7 +194,14 @@ class _Site:
             rules=run.rule_sets,
             choices=_choices(run, query),
             count=len(found),
-            lines=[link.line(one, against_row) for one, against_row in _lines(run, shown, other)],
+            lines=[
+                {
+                    "row": row,
+                    "href": link.row(row.row_id),
+                    "other": other.by_key.get(key_of(row)) if other else None,
+                }
+                for row in shown
+            ],
             sorts=link.sorts(),
             page=page,
             pages=pages,
@@ -208,83 +213,57 @@ class _Site:
         )
 
     def row(self, request: Request) -> Response:
+        """One row, or with another run in the address the same entry in both."""
         name, run = self._run(request)
-        run.refresh()
-        number = self._number(run, request.path_params["row"])
+        row = run.by_id.get(request.path_params["row"])
+        if row is None:
+            raise _NotFound(
+                "the run has no such row",
+                where=request.path_params["row"],
+                fix="see the list of rows",
+            )
+        sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(row))}]
         asked = request.query_params
-        against = self._other(name, asked.get("against", ""))
+        beside = request.path_params.get("other")
+        against = self._other(name, asked.get("against", "")) if beside is None else beside
+        if beside is not None:
+            if beside not in self._runs:
+                raise _NotFound("no such run", where=beside, fix="name one of the list of runs")
+            other = self._runs[beside]
+            same = other.by_key.get(key_of(row))
+            sides.append({"name": beside, "row": same and row_view(other.episode(same))})
         link = _Links(name, Query.of(asked), against)
         return _page(
             "row.html.j2",
-            title=run.lines([number])[0]["id"],
+            title=row.id,
             back=link.rows(),
-            turn=self._turn(run, link, number, self._runs.get(against)),
-            sides=[{"name": name, "row": row_view(run.episode(number))}],
-            pairs=self._pairs(name, run, number, link),
-        )
-
-    def pair(self, request: Request) -> Response:
-        """The same entry in two runs."""
-        name, run = self._run(request)
-        run.refresh()
-        number = self._number(run, request.path_params["row"])
-        against = request.path_params["other"]
-        if against not in self._runs:
-            raise _NotFound("no such run", where=against, fix="name one of the list of runs")
-        other = self._runs[against]
-        place = other.by_key.get(run.key_of(number))
-        asked = request.query_params
-        link = _Links(name, Query.of(asked), against)
-        sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(number))}]
-        sides.append(
-            {
-                "name": against,
-                "row": None if place is None else row_view(other.episode(place)),
-            }
-        )
-        return _page(
-            "row.html.j2",
-            title=run.lines([number])[0]["id"],
-            back=link.rows(),
-            turn=self._turn(run, link, number, other, pair=True),
+            turn=self._turn(run, link, row, pair=beside is not None),
             sides=sides,
-            pairs=self._pairs(name, run, number, link),
+            pairs=[
+                (other, _Links(name, link.query, other).row(row.row_id, pair=True))
+                for other, table in self._runs.items()
+                if other != name and key_of(row) in table.by_key
+            ],
         )
 
-    def _turn(
-        self, run: RunTable, link: _Links, number: int, other: RunTable | None, pair: bool = False
-    ) -> Mapping[str, str]:
+    def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
         """Where the rows before and after lie in the list that was come from."""
-        found = run.select(link.query, other).tolist()
-        if number not in found:
+        found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
+        if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}
-        at = found.index(number)
-
-        def to(place: int) -> str:
-            if not 0 <= place < len(found):
-                return ""
-            row_id = run.lines([found[place]])[0]["row_id"]
-            return link.row(row_id, pair=pair)
-
+        at = found.index(row.row_id)
         return {
-            "previous": to(at - 1),
-            "next": to(at + 1),
+            "previous": link.row(found[at - 1], pair=pair) if at else "",
+            "next": link.row(found[at + 1], pair=pair) if at + 1 < len(found) else "",
             "place": f"{at + 1:,} of {len(found):,}",
         }
 
-    def _pairs(self, name: str, run: RunTable, number: int, link: _Links) -> list[tuple[str, str]]:
-        """The runs that this entry may be looked at beside."""
-        row_id = run.lines([number])[0]["row_id"]
-        return [
-            (other, _Links(name, link.query, other).row(row_id, pair=True))
-            for other, table in self._runs.items()
-            if other != name and run.key_of(number) in table.by_key
-        ]
-
     def _run(self, request: Request) -> tuple[str, RunTable]:
+        """The run of an address, as it is now."""
         name = request.path_params["run"]
         if name not in self._runs:
             raise _NotFound("no such run", where=name, fix="see the list of runs")
+        self._runs[name].refresh()
         return name, self._runs[name]
 
     def _other(self, name: str, asked: str) -> str:
@@ -293,13 +272,6 @@ class _Site:
         if asked in others:
             return asked
         return others[0] if len(others) == 1 else ""
-
-    @staticmethod
-    def _number(run: RunTable, row_id: str) -> int:
-        number = run.number_of(row_id)
-        if number is None:
-            raise _NotFound("the run has no such row", where=row_id, fix="see the list of rows")
-        return number
 
 
 class _Links:
@@ -317,9 +289,6 @@ class _Links:
             return _address(self.run, asked, row_id)
         beside = f"{path_of(self.run, row_id)}/against/{quote(self.against, safe='')}"
         return f"{beside}?{urlencode(asked)}"
-
-    def line(self, line: Mapping[str, Any], other: Mapping[str, Any] | None) -> dict[str, Any]:
-        return {**line, "href": self.row(line["row_id"]), "other": other}
 
     def sorts(self) -> dict[str, str]:
         """Column -> the list sorted by it, the other way round where it is so already."""
@@ -339,35 +308,12 @@ def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "")
     return f"{path_of(run, row_id)}{f'?{urlencode(asked)}' if asked else ''}"
 
 
-def _lines(
-    run: RunTable, shown: Any, other: RunTable | None
-) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Rows as values, each with that of the other run."""
-    lines = run.lines(shown)
-    if other is None:
-        return [(line, None) for line in lines]
-    places = [other.by_key.get(run.key_of(int(number))) for number in shown]
-    held = {
-        p: line
-        for p, line in zip(
-            [p for p in places if p is not None],
-            other.lines([p for p in places if p is not None]),
-            strict=True,
-        )
-    }
-    return [
-        (line, None if place is None else held[place])
-        for line, place in zip(lines, places, strict=True)
-    ]
-
-
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
-    rules = run.rules_of(query.rules)
     return {
         "benchmark": run.counts("benchmark")[:MOST_CHOICES],
         "language": run.counts("language")[:MOST_CHOICES],
         "category": sorted(run.counts("category")[:MOST_CHOICES]),
-        "error_type": run.counts(f"{rules}_error_type")[:MOST_CHOICES],
+        "error_type": run.error_types(run.rules_of(query.rules))[:MOST_CHOICES],
         "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
     }
 

@@ -14,8 +14,7 @@ from ace_ray.clean import cleaned, one_line
 from ace_ray.errors import UserError
 from ace_ray.reports.text import pretty
 from ace_ray.run.storage.rows import ResultRow
-from ace_ray.view.changes import MOST, Change
-from ace_ray.view.episode import EpisodeView
+from ace_ray.view.episode import MOST_CHANGES, Change, EpisodeView
 from ace_ray.view.select import Filter, StoredRun, outcome, select
 
 Say = Callable[[str], None]
@@ -199,7 +198,7 @@ def _changes(changed: Sequence[Change]) -> Iterator[str]:
         yield from _block(f"{change.path} {change.kind}: {values[change.kind]}")
     if not changed:
         yield "  nothing"
-    elif len(changed) == MOST:
+    elif len(changed) == MOST_CHANGES:
         yield "  further changes are left out"
 
 

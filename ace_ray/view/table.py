@@ -1,17 +1,16 @@
-"""The rows of a run as one narrow table in memory, and their texts where they are stored.
+"""The rows of a run for pages that look at it again and again, while it grows.
 
-A row takes about 150 bytes here, so that a hundred thousand of them are no burden; what is long
-stays in the run's parts, of which one group of rows is read for one row, and one part at a time for
-a search.
+What lists show of a part is read once and kept. Texts stay in the parts, of which one group of rows
+is read for one row, and one part at a time for a search.
 """
 
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -23,36 +22,52 @@ from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import Score
 from ace_ray.bounded import json_object
 from ace_ray.errors import UserError
+from ace_ray.reports.sweeps import run_folders
 from ace_ray.reports.table import cell
 from ace_ray.run.storage.parts import (
-    Ledger,
     ignored_lines,
     part_names,
     read_part,
     stored_rows,
     unreadable,
 )
-from ace_ray.run.storage.rows import rows_schema, verdict_names
+from ace_ray.run.storage.rows import (
+    ResultRow,
+    result_columns,
+    result_rows,
+    rows_schema,
+    verdict_names,
+)
 from ace_ray.run.storage.sessions import versions_line
 from ace_ray.run.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.run.summary import SUCCESS
 from ace_ray.store import Store
 from ace_ray.view.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.view.select import RunClasses, entry_order
+from ace_ray.view.select import RunClasses, entry_order, is_right, key_of, outcome
 
-KEYS = ("benchmark", "language", "category", "id", "sample", "repeat")
-"""What two runs call the same row."""
-_LEDGER = ("row_id", "status", "attempts", "error_class")
-_NUMBERS = ("prompt_tokens", "completion_tokens", "model_calls", "duration_s")
-_NARROW = (*_LEDGER, *KEYS, *_NUMBERS, "finish_reason")
-_CODED = ("status", "error_class", "benchmark", "category", "language", "finish_reason")
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
 """Columns of a full-text search, besides the reasons of the verdicts."""
-_SEARCHES = 8
-"""Results of searches that are kept."""
-
+SORTS = (
+    *("id", "category", "verdict", "prompt_tokens", "completion_tokens"),
+    *("model_calls", "duration_s"),
+)
 NOT_SCORED = "not scored"
 RIGHT = "right"
+
+
+def tables_of(stores: Sequence[Store]) -> list[RunTable]:
+    """The runs that are named, and all of a sweep that have begun.
+
+    Raises `UserError`: one is no run and no sweep, or none has a run yet."""
+    runs: list[Store] = []
+    for named in stores:
+        folders = run_folders(named)
+        runs += [named] if folders is None else [named.child(folder) for folder in folders]
+    if not runs:
+        raise UserError(
+            "no model of the sweep has begun", where=stores[0].root, fix="wait a little"
+        )
+    return [RunTable(store) for store in runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +93,22 @@ class Query:
         """Without what asks for nothing."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
 
-
-SORTS = ("id", "category", "verdict", *_NUMBERS)
+    def takes(self, row: ResultRow, rules: str) -> bool:
+        """Whether ``row`` is one of these, but for its texts and other runs."""
+        keys = ("benchmark", "category", "language")
+        if any(getattr(self, name) not in ("", getattr(row, name)) for name in keys):
+            return False
+        verdict = row.verdicts.get(rules)
+        said = {None: NOT_SCORED, True: RIGHT, False: "wrong"}[is_right(row, rules)]
+        if self.verdict not in ("", "changed", said):
+            return False
+        wrong = verdict is not None and not verdict.valid
+        return not self.error_type or (wrong and outcome(row, rules) == self.error_type)
 
 
 class RunTable:
-    """A run in its folder, complete or not, read again when it has grown: then the numbers of its
-    rows are others. For one thread at a time."""
+    """A run in its folder, complete or not, read again when it has grown. For one thread at a
+    time."""
 
     def __init__(self, store: Store) -> None:
         """Raises `UserError`: it is no run, or a part of it cannot be read."""
@@ -92,25 +116,28 @@ class RunTable:
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
+        self._classes = RunClasses(self.uri, self.manifest)
         self._schema = rows_schema(self.rule_sets)
-        judged = (f"{r}_{name}" for r in self.rule_sets for name in ("valid", "error_type"))
-        self._narrow = [*_NARROW, *judged]
+        self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
         self._parts: dict[str, pa.Table] = {}
-        self._found: OrderedDict[tuple[str, tuple[str, ...]], np.ndarray] = OrderedDict()
         self._names: list[str] | None = None
+        self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
+        """The last text that was searched for, and which rows of a part hold it."""
         self._say_once = cache(log.caution)
-        self._ledger: Ledger | None = None
+        self._ignored: list[str] = []
+        self._places: dict[str, tuple[str, int]] = {}
+        """Row id -> its part and its place there."""
         self.finished = False
-        self.table: pa.Table = self._empty()
+        self.rows: list[ResultRow] = []
+        """Those that count, in the order of their entries."""
+        self.by_id: dict[str, ResultRow] = {}
+        self.by_key: dict[tuple[object, ...], ResultRow] = {}
+        """By what other runs call the same row."""
         self.refresh()
 
     @property
     def run_id(self) -> str:
         return self.manifest.run_id
-
-    @cached_property
-    def _classes(self) -> RunClasses:
-        return RunClasses(self.uri, self.manifest)
 
     def refresh(self) -> bool:
         """Read what is new; whether anything is. Raises `UserError`: the store is away."""
@@ -122,8 +149,17 @@ class RunTable:
         ledger = stored_rows(self._store, self.manifest, self._say_once, self._read)
         for gone in self._parts.keys() - set(names):
             del self._parts[gone]
-        self.table = self._joined(ledger)
-        self._ledger, self._names = ledger, names
+        self._places, rows = {}, []
+        for name, positions in ledger.kept.items():
+            kept = list(result_rows([self._parts[name].take(positions)]))
+            rows += kept
+            for row, place in zip(kept, positions, strict=True):
+                self._places[row.row_id] = (name, int(place))
+        self.rows = sorted(rows, key=entry_order)
+        self.by_id = {row.row_id: row for row in self.rows}
+        self.by_key = {key_of(row): row for row in self.rows}
+        self._ignored, self._names = list(ignored_lines(ledger)), names
+        self._searched = ("", {})
         return True
 
     def _read(
@@ -137,133 +173,49 @@ class RunTable:
             self._parts[name] = table
         return self._parts[name].select(columns)
 
-    def _joined(self, ledger: Ledger) -> pa.Table:
-        """The rows that count, in the order of their entries, each with its place in the store."""
-        tables = []
-        for number, (name, positions) in enumerate(ledger.kept.items()):
-            table = self._parts[name].take(positions)
-            table = table.append_column("part", pa.array([number] * len(positions), pa.int32()))
-            tables.append(table.append_column("place", pa.array(positions, pa.int32())))
-        if not tables:
-            return self._empty()
-        joined = pa.concat_tables(tables).combine_chunks()
-        keys = zip(*(joined.column(name).to_pylist() for name in KEYS), strict=True)
-        places = [entry_order(*key) for key in keys]
-        order = sorted(range(len(places)), key=places.__getitem__)
-        joined = joined.take(pa.array(order))
-        for name in joined.column_names:
-            coded = name in _CODED or name.endswith("_error_type")
-            if coded:
-                place = joined.column_names.index(name)
-                joined = joined.set_column(place, name, joined.column(name).dictionary_encode())
-        return joined
-
-    def _empty(self) -> pa.Table:
-        columns = [self._schema.field(name) for name in self._narrow]
-        return pa.schema([*columns, ("part", pa.int32()), ("place", pa.int32())]).empty_table()
-
-    # Lists.
-
     def rules_of(self, asked: str) -> str:
         return asked if asked in self.rule_sets else self.rule_sets[0]
 
-    def outcome(self, rules: str) -> pa.Array:
-        """Of each row under ``rules``: `RIGHT`, its error type, or its status."""
-        table = self.table
-        valid = table.column(f"{rules}_valid")
-        wrong = pc.coalesce(
-            pc.if_else(
-                pc.equal(table.column(f"{rules}_error_type").cast(pa.string()), ""),
-                pa.scalar("wrong"),
-                table.column(f"{rules}_error_type").cast(pa.string()),
-            ),
-            pa.scalar("wrong"),
-        )
-        judged = pc.if_else(valid, pa.scalar(RIGHT), wrong)
-        return pc.if_else(pc.is_null(valid), table.column("status").cast(pa.string()), judged)
-
-    def select(self, query: Query, other: RunTable | None = None) -> np.ndarray:
-        """The numbers of the rows of `table` that ``query`` takes, in its order."""
-        table, rules = self.table, self.rules_of(query.rules)
-        taken = np.ones(table.num_rows, bool)
-        for name in ("benchmark", "category", "language"):
-            if value := getattr(query, name):
-                taken &= _equal(table.column(name), value)
-        valid = table.column(f"{rules}_valid")
-        if query.verdict in (RIGHT, "wrong"):
-            taken &= _bools(pc.equal(valid, query.verdict == RIGHT))
-        elif query.verdict == NOT_SCORED:
-            taken &= _bools(pc.is_null(valid))
-        elif query.verdict == "changed":
-            taken &= self._changed(rules, other)
-        if query.error_type:
-            taken &= _equal(table.column(f"{rules}_error_type"), query.error_type)
-            taken &= ~_bools(valid)
+    def select(self, query: Query, other: RunTable | None = None) -> list[ResultRow]:
+        """The rows that ``query`` takes, in its order. Raises `UserError`: texts cannot be read."""
+        rules = self.rules_of(query.rules)
+        rows = [row for row in self.rows if query.takes(row, rules)]
+        if query.verdict == "changed":
+            theirs = other.by_key if other is not None and rules in other.rule_sets else {}
+            rows = [
+                row
+                for row in rows
+                if (same := theirs.get(key_of(row))) is not None
+                and is_right(same, rules) != is_right(row, rules)
+            ]
         if query.text:
-            taken &= self._holding(query.text, taken)
-        rows: np.ndarray = np.flatnonzero(taken)
-        rows = rows[self._order(rows, query, rules)]
-        return rows
-
-    def _order(self, rows: np.ndarray, query: Query, rules: str) -> np.ndarray:
+            rows = self._holding(query.text, rows)
         name = query.sort.removeprefix("-")
         if name not in SORTS:
-            return np.arange(len(rows))
-        column = self.outcome(rules) if name == "verdict" else self.table.column(name)
-        if pa.types.is_dictionary(column.type):
-            column = column.cast(pa.string())
-        order = "descending" if query.sort.startswith("-") else "ascending"
-        # Rows of equal values stay in the order of their entries.
-        keyed = pa.table({"value": column.take(pa.array(rows)), "at": np.arange(len(rows))})
-        keys = [("value", order), ("at", "ascending")]
-        return np.asarray(pc.sort_indices(keyed, sort_keys=keys))
+            return rows
 
-    def _changed(self, rules: str, other: RunTable | None) -> np.ndarray:
-        changed = np.zeros(self.table.num_rows, bool)
-        if other is None or rules not in other.rule_sets:
-            return changed
-        valid = self.table.column(f"{rules}_valid").to_pylist()
-        theirs = other.table.column(f"{rules}_valid").to_pylist()
-        for i, key in enumerate(self.keys()):
-            j = other.by_key.get(key)
-            changed[i] = j is not None and theirs[j] != valid[i]
-        return changed
+        def place(row: ResultRow) -> tuple[bool, Any]:
+            value = outcome(row, rules) if name == "verdict" else getattr(row, name)
+            return (value is None, 0 if value is None else value)
 
-    def keys(self) -> Iterator[tuple[Any, ...]]:
-        return zip(*(self.table.column(name).to_pylist() for name in KEYS), strict=True)
-
-    @property
-    def by_key(self) -> dict[tuple[Any, ...], int]:
-        """Key -> number of the row."""
-        cached = getattr(self, "_by_key", None)
-        if cached is None or cached[0] is not self.table:
-            cached = self._by_key = (self.table, {key: i for i, key in enumerate(self.keys())})
-        return cached[1]
+        return sorted(rows, key=place, reverse=query.sort.startswith("-"))
 
     def counts(self, name: str) -> list[tuple[str, int]]:
-        """The values of a column with their rows, most first."""
-        found = self.table.column(name).cast(pa.string()).value_counts().to_pylist()
-        pairs = [(one["values"], one["counts"]) for one in found if one["values"]]
-        return sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+        """The values of a key with their rows, most first."""
+        return _most_first(Counter(getattr(row, name) for row in self.rows))
 
-    def lines(self, rows: Sequence[int] | np.ndarray) -> list[dict[str, Any]]:
-        """Rows as values, without their texts."""
-        lines: list[dict[str, Any]] = self.table.take(pa.array(rows, pa.int64())).to_pylist()
-        return lines
-
-    def key_of(self, number: int) -> tuple[Any, ...]:
-        """What other runs call the same row."""
-        (line,) = self.lines([number])
-        return tuple(line[name] for name in KEYS)
+    def error_types(self, rules: str) -> list[tuple[str, int]]:
+        """The error types of wrong rows with their rows, most first."""
+        verdicts = (row.verdicts.get(rules) for row in self.rows)
+        return _most_first(Counter(v.error_type for v in verdicts if v is not None and not v.valid))
 
     def facts(self) -> dict[str, Any]:
         """What a list of runs shows of this one."""
-        manifest = self.manifest
         content = self._store.get(SUMMARY) if self.finished else None
         return {
-            "model": manifest.model.source,
-            "rows": self.table.num_rows,
-            "declared": manifest.declared,
+            "model": self.manifest.model.source,
+            "rows": len(self.rows),
+            "declared": self.manifest.declared,
             "finished": self.finished,
             "headlines": [] if content is None else headlines(content),
             "notes": list(self._notes()),
@@ -276,63 +228,51 @@ class RunTable:
             yield f"limited to {words}, a sample only"
         if mixed := versions_line(self.manifest.mixed_versions):
             yield mixed
-        assert self._ledger is not None  # read when it was made
-        yield from ignored_lines(self._ledger)
+        yield from self._ignored
 
-    # Texts.
-
-    def number_of(self, row_id: str) -> int | None:
-        """The number of a row, by its id."""
-        found = np.flatnonzero(_equal(self.table.column("row_id"), row_id))
-        return int(found[0]) if len(found) else None
-
-    def episode(self, number: int) -> EpisodeView:
+    def episode(self, row: ResultRow) -> EpisodeView:
         """A row whole. Raises `UserError`: it cannot be read."""
-        (row,) = self.table.slice(number, 1).to_pylist()
-        name = self._part_name(row["part"])
+        name, place = self._places[row.row_id]
         columns = [*COLUMNS, *verdict_names(self.rule_sets)]
-        found = read_part(self._store, name, columns, self._schema, row["place"])
+        found = read_part(self._store, name, columns, self._schema, place)
         if isinstance(found, str):
             raise unreadable(self._store, name, found)
         (whole,) = found.to_pylist()
-        return episode_view(whole, self._classes.of(row["benchmark"]))
+        return episode_view(whole, self._classes.of(row.benchmark))
 
-    def _part_name(self, number: int) -> str:
-        assert self._ledger is not None
-        return list(self._ledger.kept)[number]
-
-    def _holding(self, text: str, among: np.ndarray) -> np.ndarray:
-        """Which rows hold ``text``, in any case of its letters. Parts of which no row is ``among``
-        those that are wanted are not read."""
-        table = self.table
-        holds = np.zeros(table.num_rows, bool)
-        part, place = (np.asarray(table.column(name)) for name in ("part", "place"))
-        for number in np.unique(part[among]):
-            rows = np.flatnonzero(part == number)
-            found = self._search(self._part_name(int(number)), text)
-            holds[rows] = found[place[rows]]
-        return holds
+    def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
+        """Those of ``rows`` that hold ``text``, in any case of its letters. A part without any of
+        them is not read."""
+        if self._searched[0] != text:
+            self._searched = (text, {})
+        found = self._searched[1]
+        for row in rows:
+            name, _ = self._places[row.row_id]
+            if name not in found:
+                found[name] = self._search(name, text)
+        places = [self._places[row.row_id] for row in rows]
+        return [row for row, (name, at) in zip(rows, places, strict=True) if found[name][at]]
 
     def _search(self, name: str, text: str) -> np.ndarray:
         """Which rows of a part hold ``text``."""
-        # In JSON columns quotes and line breaks are escaped.
-        forms = tuple(dict.fromkeys([text, json.dumps(text, ensure_ascii=False)[1:-1]]))
-        key = (name, forms)
-        if key in self._found:
-            self._found.move_to_end(key)
-            return self._found[key]
         reasons = [f"{rules}_error" for rules in self.rule_sets]
-        found = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
-        if isinstance(found, str):
-            raise unreadable(self._store, name, found)
-        holds = np.zeros(found.num_rows, bool)
-        for column in found.columns:
-            for form in forms:
-                holds |= _bools(pc.match_substring(column, form, ignore_case=True))
-        self._found[key] = holds
-        while len(self._found) > _SEARCHES * max(1, len(self._parts)):
-            self._found.popitem(last=False)
+        table = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
+        if isinstance(table, str):
+            raise unreadable(self._store, name, table)
+        holds = np.zeros(table.num_rows, bool)
+        # In JSON columns quotes and line breaks are escaped.
+        for form in {text, json.dumps(text, ensure_ascii=False)[1:-1]}:
+            for column in table.columns:
+                matches = pc.match_substring(column, form, ignore_case=True)
+                holds |= np.asarray(pc.fill_null(matches, fill_value=False))
         return holds
+
+
+def _most_first(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(
+        ((name, count) for name, count in counts.items() if name),
+        key=lambda pair: (-pair[1], pair[0]),
+    )
 
 
 def headlines(content: bytes) -> list[str]:
@@ -348,12 +288,3 @@ def headlines(content: bytes) -> list[str]:
         ]
     except (UserError, KeyError, TypeError, ValueError, AttributeError):
         return []
-
-
-def _equal(column: pa.ChunkedArray, value: str) -> np.ndarray:
-    return _bools(pc.equal(column.cast(pa.string()), value))
-
-
-def _bools(column: Any) -> np.ndarray:
-    """Null is False."""
-    return np.asarray(pc.fill_null(column, fill_value=False))

@@ -179,24 +179,6 @@ def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25
 
 
-def test_what_changed_in_the_sandbox_is_a_patch(tmp_path: Path) -> None:
-    state = {
-        "before": [{"Files": {"a.b/c": 1, "list": [1, 2, 3]}}],
-        "end": [{"Files": {"a.b/c": 2, "list": [1], "new~": None}}],
-    }
-    rows = [{**row("en", "normal_atom_bool", 0), "state": json.dumps(state)}]
-    (log,) = logs(write_run(tmp_path / "run", rows), tmp_path / "out")
-    sample = log["samples/normal_atom_bool_0_epoch_1.json"]
-    (event,) = [one for one in sample["events"] if one["event"] == "state"]
-    # In this order: the first to go from a list would move the second.
-    assert event["changes"] == [
-        {"op": "replace", "path": "/0/Files/a.b~1c", "value": 2, "replaced": 1},
-        {"op": "add", "path": "/0/Files/new~0", "value": None},
-        {"op": "remove", "path": "/0/Files/list/2"},
-        {"op": "remove", "path": "/0/Files/list/1"},
-    ]
-
-
 def test_tools_are_with_the_answer_that_they_were_first_offered_for(tmp_path: Path) -> None:
     odd = {
         "type": "dict",

@@ -67,7 +67,8 @@ def test_the_samples_of_a_large_run_are_never_all_in_memory(
     for name in names[1:]:
         assert (out / name).stat().st_size > 200 * len(text)
         with (out / name).open() as lines:
-            assert [json.loads(line)["doc_id"] for line in lines] == list(range(200))
+            numbers = [json.loads(line)["doc_id"] for line in lines]
+            assert sorted(numbers) == list(range(200))
     assert most < 50 * len(text), "of 400 lines"
 
 

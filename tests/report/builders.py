@@ -222,6 +222,7 @@ def refused(label: str, note: str) -> LedgerLine:
     return {
         "run_id": f"run-{label}",
         "label": label,
+        "step": None,
         "source": f"/models/{label}",
         "state": "refused",
         "note": note,
@@ -385,6 +386,7 @@ def hostile_rows(text: str) -> list[Row]:
                 "strict_error": stored,
                 "state": json.dumps({text: text}),
                 "finish_reason": stored,
+                "gold": json.dumps({text: text}),
             }
         )
     return [

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.errors import UserError
-from ace_ray.reports.early import EarlyRun, decisions_table, early_run, sequences
-from ace_ray.reports.figures import draw
-from ace_ray.run.storage.stored import Early, EarlyHeadline, read_summary
+from ace_ray.reports.early import EarlyRun, decisions_table, early_run
+from ace_ray.run.storage.stored import Early, read_summary
 from ace_ray.store import open_store
 from tests.report.builders import everything, write_run
 
@@ -28,15 +26,7 @@ EARLY = {
 
 def run(**more: Any) -> EarlyRun:
     early = Early.model_validate({**EARLY, **more})
-    looks = {
-        "acebench/official": [
-            EarlyHeadline(rows=rows, units=rows, difference=0.03, low=-0.2, high=0.2)
-            for rows in range(0, 200, 2)
-        ]
-    }
-    return EarlyRun(
-        "step 20", "step 10", early, scored=80, declared=200, device_s=800.0, looks=looks
-    )
+    return EarlyRun("step 20", "step 10", early, scored=80, declared=200, device_s=800.0)
 
 
 def test_a_stopped_run_has_estimates_only() -> None:
@@ -72,16 +62,6 @@ def test_no_difference_has_no_sign_of_its_own() -> None:
     assert line[4] == "+0.0 [+0.0, +0.0]"
 
 
-def test_the_sequence_is_drawn_over_the_rows() -> None:
-    curves = sequences([run()])
-    assert curves is not None
-    points = curves.panels["acebench/official"]["step 20"]
-    assert len(points) <= 26
-    assert points[-1][0] == 198
-    assert b"difference (points)" in draw(curves, "svg")
-    assert sequences([]) is None
-
-
 def stopped(folder: Path) -> None:
     write_run(folder, everything({"normal_preference": 3})[:-5], model="o/Toy-1B")
     summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
@@ -100,12 +80,6 @@ def test_read_back_from_a_folder(tmp_path: Path) -> None:
     assert found is not None
     assert found.early.stopped
     assert found.against == "step 10"
-    assert len(found.looks["acebench/official"]) == 1
-    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
-    manifest["early"]["looks"] = [{"headlines": 3}]
-    (tmp_path / "run" / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match="a look that is none"):
-        early_run("x", store, read_summary(store), {"step-10": "step 10"})
 
 
 @pytest.mark.nightly

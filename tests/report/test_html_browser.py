@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +18,6 @@ from tests.report.builders import (
     refused,
     row,
     utf8,
-    write_run,
     write_sweep,
 )
 from tests.report.pages import chromium, report_page
@@ -186,7 +184,7 @@ def test_figures_are_drawn_in_the_page_s_ink(browser: Any, page_file: Path) -> N
     for scheme in ("light", "dark"):
         found = watched(browser, color_scheme=scheme, viewport={"width": 1280, "height": 900})
         page = found.opened(page_file).page
-        assert page.locator(".figure svg").count() >= 2
+        assert page.locator(".figure svg").count() >= 1
         inks[scheme] = page.evaluate(
             "getComputedStyle(document.querySelector('.figure svg text')).fill"
         )
@@ -204,18 +202,6 @@ def test_ids_are_the_document_s_own(desktop: Watched, page_file: Path) -> None:
     assert twice == []
     for link in page.query_selector_all("nav a"):
         assert page.query_selector(link.get_attribute("href")) is not None
-
-
-def test_details_open_by_clicking(desktop: Watched, page_file: Path) -> None:
-    page = desktop.opened(page_file).page
-    answer = page.locator("[data-answer]").first
-    assert not answer.locator("pre").first.is_visible()
-    answer.locator("summary").first.click()
-    assert answer.locator("pre").first.is_visible()
-    assert answer.get_by_text("Gold answer").is_visible()
-    for heading in answer.locator("h4").all_inner_texts()[2:4]:
-        assert "rules: " in heading
-    desktop.is_quiet(page_file)
 
 
 def test_filters_show_what_they_say(desktop: Watched, page_file: Path) -> None:
@@ -277,19 +263,6 @@ def test_without_javascript_all_is_there_and_opens(browser: Any, page_file: Path
 def test_invisible_signs_are_seen(desktop: Watched, page_file: Path) -> None:
     page = desktop.opened(page_file).page
     open_all(page)
-    named = set(page.locator(".hidden-sign").all_inner_texts())
-    assert {"U+202E", "U+0000", "U+001B", "U+200B"} <= named
+    text = page.locator("main").inner_text()
+    assert all(f"⟦U+{code}⟧" in text for code in ("202E", "0000", "001B", "200B"))
     assert "\u202e" not in page.content()
-
-
-def test_a_single_clean_run(browser: Any, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", block("en", "special_incomplete", 4, 4))
-    (folder / "summary.json").write_text(json.dumps({"benchmarks": {}}))
-    report_page(folder, out=tmp_path / "out")
-    path = tmp_path / "out" / "report.html"
-    found = watched(browser, viewport={"width": 390, "height": 844})
-    page = found.opened(path).page
-    assert page.locator("h1").inner_text() == "Toy-7B-Instruct"
-    assert "No scored answer is wrong" in page.locator("#answers").inner_text()
-    found.is_quiet(path)
-    page.context.close()

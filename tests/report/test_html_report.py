@@ -12,7 +12,6 @@ import pytest
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.reports.folder import claim_within
-from ace_ray.reports.report import make_report
 from ace_ray.store import LocalStore, open_store
 from tests.report.builders import block, everything, row, write_run
 from tests.report.pages import Page, is_sound, report_page
@@ -47,14 +46,13 @@ def content(run: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
 def test_a_single_run_s_page(content: bytes) -> None:
     is_sound(Page(content))
     assert anchors(content) == [
-        *("picture", "results", "paper", "categories", "errors", "answers", "provenance")
+        *("results", "paper", "categories", "errors", "answers", "provenance")
     ]
     text = content.decode()
     results = section(text, "results")
-    assert results.count('class="state complete"') == 1
-    assert "340/340" in results
-    assert "official</td>" in results
-    assert "strict</td>" in results
+    assert results.count("340/340") == 2
+    assert "acebench, official rules (%)" in results
+    assert "acebench, strict rules (%)" in results
     assert "<h3>Table 2: accuracy by kind of data, English and Chinese combined" in text
     assert section(text, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
 
@@ -64,7 +62,7 @@ def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) ->
     text = report_page(write_run(tmp_path / "run", rows), out=tmp_path / "out").decode()
     (line,) = [p for p in section(text, "categories").split("<tr>") if "incomplete" in p]
     # Wilson intervals of 5 and 2 of 10.
-    for part in ("10/10", "50.0", "[23.7, 76.3]", "20.0", "[5.7, 51.0]", "<td>10</td>"):
+    for part in ("10/10", "50.0", "[23.7, 76.3]", "20.0", "[5.7, 51.0]"):
         assert part in line, part
 
 
@@ -72,7 +70,7 @@ def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) ->
 def test_the_rule_set_that_is_asked_for_comes_first(run: Path, tmp_path: Path) -> None:
     text = report_page(run, out=tmp_path / "out", rules="strict").decode()
     results = section(text, "results")
-    assert results.index("strict</td>") < results.index("official</td>")
+    assert results.index("strict rules (%)") < results.index("official rules (%)")
 
 
 def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
@@ -86,16 +84,14 @@ def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", rows, missing=3, finished=False)
     text = report_page(folder, out=tmp_path / "out").decode()
     results = section(text, "results")
-    assert results.count("no headline number</td>") == 2
+    assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
     assert 'class="share"' not in results
     assert "339/343" in results
-    assert "4 of 343 rows have no verdict, max_unscored is 0" in results
-    assert 'class="state incomplete"' in results
+    assert "Toy-7B-Instruct*" in results
     allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
     results = section(report_page(allowed, out=tmp_path / "out2").decode(), "results")
     assert "no headline number" not in results
     assert 'class="share"' in results
-    assert 'class="state incomplete"' in results
 
 
 @pytest.mark.nightly
@@ -104,14 +100,7 @@ def test_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
     is_sound(Page(text.encode()))
     assert "No scored answer is wrong under any rule set." in section(text, "answers")
     assert "data-filters" not in section(text, "answers")
-    assert section(text, "errors").count("<p>None.</p>") == 2
-
-
-def test_a_run_without_a_single_verdict(tmp_path: Path) -> None:
-    rows = [row("en", "special_incomplete", i, status="infra_error") for i in range(3)]
-    text = report_page(write_run(tmp_path / "run", rows), out=tmp_path / "out").decode()
-    is_sound(Page(text.encode()))
-    assert "no headline number" in section(text, "results")
+    assert "No row is invalid." in section(text, "errors")
 
 
 def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
@@ -123,7 +112,6 @@ def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
     text = report_page(folder, out=tmp_path / "out").decode()
     assert "Accuracy" in section(text, "results")
     assert "paper" not in anchors(text.encode())
-    assert "no benchmark is called" in section(text, "answers"), "its data is not at hand"
 
 
 @pytest.mark.nightly
@@ -143,7 +131,7 @@ def test_several_runs_are_compared_and_their_flips_shown(tmp_path: Path) -> None
     assert "C-7B is better than A-1B on Special" in section(text, "comparison")
     assert "wrong to right" in section(text, "flips")
     names = set(files(tmp_path / "out"))
-    assert {"comparison.md", "comparison.csv", "flips-1-acebench-official.csv"} <= names
+    assert {"comparison.csv", "flips-1-acebench-official.csv"} <= names
     with (tmp_path / "out" / "categories-acebench.csv").open() as file:
         lines = list(csv.DictReader(file))
     assert {line["Model"] for line in lines} == {"A-1B", "B-3B", "C-7B"}
@@ -167,7 +155,6 @@ def test_runs_that_do_not_compare_are_not_compared(tmp_path: Path) -> None:
     assert "These runs are not compared with each other" in found
     assert "sampling.temperature is" in found
     assert "flips" not in anchors(text.encode())
-    assert "not compared: " in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_provenance_has_all_that_moves_a_score(run: Path, content: bytes) -> None:
@@ -201,23 +188,12 @@ def test_a_report_goes_into_its_run_and_touches_nothing_else(here: Any, tmp_path
     assert {name: after[name] for name in before} == before
     own = {name for name in after if name not in before}
     assert all(name.startswith("report/") for name in own)
-    assert {"report/report.html", "report/report.md", "report/comparison-acebench.csv"} <= own
+    assert {"report/report.html", "report/comparison-acebench.csv"} <= own
     # Again: the report is replaced, not refused.
     (folder / "report" / "report.html").write_text("old")
     assert here("report", folder, "--wrong", "0").code == 0
     assert files(folder).keys() == after.keys()
     assert "data-answer data-run" not in (folder / "report" / "report.html").read_text()
-
-
-def test_a_foreign_report_folder_is_left_alone(here: Any, tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", ROWS[:20])
-    (folder / "report").mkdir()
-    (folder / "report" / "mine.txt").write_text("x")
-    ended = here("report", folder)
-    assert ended.code == 2
-    assert "holds files that are not of a report" in ended.stderr
-    assert "--output" in ended.stderr
-    assert [p.name for p in (folder / "report").iterdir()] == ["mine.txt"]
 
 
 def test_where_nothing_can_be_written_the_report_goes_elsewhere(tmp_path: Path) -> None:
@@ -274,23 +250,3 @@ def test_a_report_on_s3(here: Any, s3: Any, run: Path) -> None:
     assert csv_file["ContentType"].startswith("text/csv")
     # Another report replaces it.
     assert here("report", uri).code == 0
-
-
-def test_several_runs_without_out_are_printed_only(tmp_path: Path) -> None:
-    from io import StringIO
-
-    from rich.console import Console
-
-    folders = [write_run(tmp_path / n, ROWS[:20], model=f"o/{n}") for n in "AB"]
-    before = files(tmp_path)
-    said = Console(file=StringIO())
-    make_report([str(f) for f in folders], paper=False, out=None, rules="official", console=said)
-    assert files(tmp_path) == before
-
-
-def test_a_benchmark_s_name_is_no_path(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", ROWS[:20])
-    text = (folder / "run.json").read_text().replace('"acebench"', '"../../x"')
-    (folder / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"run.json: .*should be of the form"):
-        report_page(folder, out=tmp_path / "out")

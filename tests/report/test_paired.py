@@ -12,7 +12,6 @@ from ace_ray.reports.paired import (
     Group,
     groups_of,
     pairs_of,
-    unit_means,
 )
 from tests.report.builders import cells_of, column, made
 
@@ -22,13 +21,6 @@ def pair(cells: Cells, metric: str = "accuracy", rules: str = "strict") -> list[
     found = pairs_of(cells, metric, rules, 0, 1)  # type: ignore[arg-type]
     columns = (found.base, found.other, found.samples, found.left_out)
     return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(found.base))]
-
-
-def test_rows_pair_by_key_whatever_their_order() -> None:
-    base = column([True, False, True])
-    other = column([False, False, True])
-    assert pair(cells_of([base, other])) == [(1, 0, 1, 0), (0, 0, 1, 0), (1, 1, 1, 0)]
-    assert pair(cells_of([base[::-1], other])) == pair(cells_of([base, other[::-1]]))
 
 
 def test_equal_ids_in_two_languages_or_categories_are_two_entries() -> None:
@@ -48,7 +40,6 @@ def test_what_has_no_verdict_in_either_run_is_left_out_and_counted(status: str) 
 def test_a_row_that_never_came_is_left_out_and_counted() -> None:
     cells = cells_of([column([True, True]), column([True])])
     assert pair(cells) == [(1, 1, 1, 0), (-1, -1, 0, 1)]
-    assert unit_means(cells, "accuracy", "strict", 0).tolist() == [1, 1]
 
 
 def dialogue(*valid: bool, status: str = "scored") -> list[object]:
@@ -91,12 +82,6 @@ def test_a_rule_set_without_verdict_is_not_scored_in_it() -> None:
     cells = cells_of([[made(True, "0", rules=["official"])], [made(True, "0")]])
     assert pair(cells, rules="official") == [(1, 1, 1, 0)]
     assert pair(cells, rules="strict") == [(-1, -1, 0, 1)]
-
-
-def test_no_rows_at_all() -> None:
-    cells = cells_of([[], []])
-    assert pair(cells) == []
-    assert groups_of(cells.units, {}) == []
 
 
 def test_entries_of_one_task_share_a_cluster() -> None:

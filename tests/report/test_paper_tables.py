@@ -141,11 +141,6 @@ def test_a_benchmark_of_which_no_row_has_come(tmp_path: Path) -> None:
     assert list(found.figures) == []
 
 
-def test_no_special_rows_no_counts_of_their_errors(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", block("en", "special_incomplete", 0, 3))
-    assert table(5, folder).lines == [["Toy-7B-Instruct", None, None]]
-
-
 def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
     rows = everything({})
     rows[0] = row("en", "normal_atom_bool", 0, status="infra_error")
@@ -181,12 +176,6 @@ def test_unscored_rows_within_the_run_s_allowance_keep_the_numbers(tmp_path: Pat
     assert shares(line)[0] is None
 
 
-def test_only_missing_rows_withhold_the_overall(tmp_path: Path) -> None:
-    (line,) = table(7, write_run(tmp_path / "run", everything({}), missing=1)).lines
-    assert shares(line) == [100.0] * 8 + [None]
-
-
-@pytest.mark.nightly
 def test_variants_are_composed_from_runs_that_differ_in_nothing_else(tmp_path: Path) -> None:
     def run(name: str, variant: str, valid: int, **more: object) -> Path:
         rows = everything({"normal_preference": valid})

@@ -49,15 +49,13 @@ def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path:
     assert "<h1>Sweep train-1a2b</h1>" in text
     assert "2 of 4 models are complete" in text
     results = text.split('<section id="results">')[1].split("</section>")[0]
-    assert results.count('class="name"') == 2
-    for part in (">100</td>", ">200</td>", "the engine did not start", "a tensor holds NaN"):
+    assert results.count("170/170") == 4
+    for part in ("the engine did not start", "a tensor holds NaN", "/models/train/other"):
         assert part in results, part
-    assert '<section id="curves">' in text
+    assert '<section id="picture">' in text
     assert "training step" in text
     assert '<section id="ledger">' in text
     assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
-    page = (tmp_path / "out" / "report.md").read_text()
-    assert "not here: other: failed: the engine did not start (/models/train/other)" in page
     facts = json.loads((tmp_path / "out" / "report.json").read_text())
     assert facts["sweep"]["left_out"] == ["other", "step_300"]
     assert [run["label"] for run in facts["runs"]] == ["step_100", "step_200"]
@@ -84,7 +82,7 @@ def test_the_ledger_adds_up(sweep: Path, tmp_path: Path) -> None:
 
 
 def test_without_a_price_there_is_no_sum_of_costs(tmp_path: Path) -> None:
-    lines = [ledger_line("a"), ledger_line("b", cost=None, per_1000=None)]
+    lines = [ledger_line("a"), ledger_line("b", cost=None, per_1000={})]
     folder = write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS})
     table = ledger_table(loaded(folder))
     costs = [line[table.header.index("Cost")] for line in table.lines]
@@ -95,7 +93,6 @@ def test_labels_that_two_models_share_are_told_apart(tmp_path: Path) -> None:
     lines = [ledger_line(name) | {"label": "same"} for name in "ab"]
     found = loaded(write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS}))
     assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
-    assert set(found.line_of) == {"same (run-a)", "same (run-b)"}
 
 
 def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
@@ -107,17 +104,6 @@ def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     whys = {one.label: one.why for one in found.left_out}
     assert "holds no run.json" in whys["gone"]
     assert "is not JSON" in whys["torn"]
-
-
-def test_a_sweep_without_a_complete_run_still_has_its_ledger(tmp_path: Path) -> None:
-    lines = [ledger_line("a", "incomplete", note="3 rows are missing"), refused("b", "no config")]
-    content = report_page(write_sweep(tmp_path / "sweep", lines, {}), out=tmp_path / "out")
-    is_sound(Page(content))
-    text = content.decode()
-    assert "No run is complete." in text
-    assert "3 rows are missing" in text
-    assert '<section id="ledger">' in text
-    assert "no tables of a paper are known for no run" in refusal(tmp_path / "sweep", paper=True)
 
 
 def refusal(folder: Path | str, **changes: Any) -> str:
@@ -202,7 +188,6 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
         {"entries": "many"},
         {"cost": float("nan")},
         {"seconds": {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}},
-        {"seconds": {"load": 1.0}},
         {"run_id": "run-twice"},
     ],
 )
@@ -262,15 +247,3 @@ def put_on_s3(s3: Any, folder: Path, prefix: str) -> None:
         if path.is_file():
             key = f"{prefix}/{path.relative_to(folder)}"
             s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
-
-
-@pytest.mark.nightly
-def test_a_sweep_on_s3(here: Any, s3: Any, sweep: Path) -> None:
-    put_on_s3(s3, sweep, "html/sweep")
-    uri = f"s3://{s3.bucket}/html/sweep"
-    ended = here("report", uri)
-    assert ended.code == 0, ended.stderr
-    assert f"report: {uri}/report/report.html" in ended.stdout
-    assert "not here: step_300: refused: a tensor holds NaN" in ended.stdout
-    found = s3.client.get_object(Bucket=s3.bucket, Key="html/sweep/report/report.html")
-    assert b"Sweep train-1a2b" in found["Body"].read()

@@ -21,7 +21,6 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "score": (),
     "compact": (),
     "report": (),
-    "publish": ("--to", "tensorboard", "--again"),
     "export": ("--to", "inspect"),
     "export ": ("--to", "lm-eval"),
 }

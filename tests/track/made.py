@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,3 @@ def sweep_of(folder: Path, steps: dict[int, list[Row]], **lines: Any) -> Path:
     for label in runs:
         summarized(folder / f"run-{label}")
     return folder
-
-
-def sent(folder: Path) -> dict[str, Any]:
-    """What the ledger in ``folder`` says of its one target."""
-    (by_key,) = json.loads((folder / "published.json").read_text())["sent"].values()
-    return dict(by_key)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.publishers.base import Publication, Publisher
+from ace_ray.publishers import Publication
 from ace_ray.store import LocalStore
 from ace_ray.track.publications import publications
 from tests.report.builders import write_run
 from tests.track.made import complete_run, summarized, sweep_of, whole
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "trackers.md"
 HEADLINE = "acebench/official/headline"
 
 
 def of(folder: Path) -> tuple[list[Publication], list[str]]:
     said: list[str] = []
     found = publications(LocalStore(str(folder)), said.append)
-    return [one.publication for one in found], said
+    return found, said
 
 
 def test_the_config_is_flat_and_names_no_folder_of_this_machine(tmp_path: Path) -> None:
@@ -53,21 +51,20 @@ def test_a_curve_has_the_config_that_its_models_share(tmp_path: Path) -> None:
     assert [point.step for point in found.points] == [100, 200]
     assert "model" not in found.config, "of each checkpoint another one"
     assert found.config["backend"] == "vllm"
-    assert found.summary[HEADLINE] == 100.0, "of the last step"
-    assert found.summary[f"{HEADLINE}_is"] == "Overall (workbook)"
+    assert found.words[f"{HEADLINE}_is"] == "Overall (workbook)"
 
 
 def test_a_headline_that_is_partial_or_not_there(tmp_path: Path) -> None:
     rows = [row for row in whole(2) if row["category"] != "special_incomplete"]
     ((partial,), _) = of(complete_run(tmp_path / "partial", rows, limit=3))
-    assert "partial, without en/special_incomplete" in str(partial.summary[f"{HEADLINE}_is"])
-    assert partial.summary["limited_to"] == 3
+    assert "partial, without en/special_incomplete" in partial.words[f"{HEADLINE}_is"]
+    assert partial.words["limited_to"] == "3"
     rows = [{**row, "status": "quarantined"} if not i else row for i, row in enumerate(whole(5))]
     ((none,), _) = of(complete_run(tmp_path / "none", rows))
     metrics = none.points[0].metrics
     assert not [name for name in metrics if "headline" in name]
     assert (metrics["rows/not_scored"], metrics["rows/quarantined"]) == (1, 1)
-    assert "no number, 1 of" in str(none.summary[f"{HEADLINE}_is"])
+    assert "no number, 1 of" in none.words[f"{HEADLINE}_is"]
 
 
 def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
@@ -87,16 +84,6 @@ def test_what_cannot_be_published(tmp_path: Path) -> None:
         of(run)
     with pytest.raises(UserError, match="is not a run"):
         of(tmp_path / "nowhere")
-
-
-def test_a_damaged_ledger_is_not_taken_for_an_empty_one(here: Any, tmp_path: Path) -> None:
-    run = complete_run(tmp_path / "run")
-    (run / "published.json").write_text('{"sent": 3}')
-    ended = here("publish", run, "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}")
-    assert ended.code == 2
-    assert "published.json: 'sent' is 3" in ended.stderr
-    assert "remove the file; everything is then sent again" in ended.stderr
-    assert not (tmp_path / "tb").exists()
 
 
 @pytest.mark.parametrize("name", ["../../out", "/etc", "..", ""])
@@ -120,14 +107,3 @@ def test_a_replaced_run_is_another_one(tmp_path: Path) -> None:
         keys.add(found.key)
         assert found.points[0].time > 1.7e9
     assert len(keys) == 2
-
-
-def test_the_example_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert block is not None
-    names: dict[str, Any] = {}
-    exec(block[1], names)  # noqa: S102
-    printer: Publisher[Any] = names["Printer"](names["PrinterOptions"](prefix="->"))
-    ((found,), _) = of(complete_run(tmp_path / "run"))
-    assert printer.publish(found, found.points) == printer.place()
-    assert "-> run-" in capsys.readouterr().out

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.bounded import SHOWN_CHARS, SHOWN_VALUES, shortened
-from ace_ray.clean import cleaned
 from ace_ray.models.sources import ModelRef
 from ace_ray.run.planning.plan import make_manifest
 from ace_ray.run.storage.parts import write_parts
@@ -132,12 +131,6 @@ def test_a_value_is_cut_where_it_is_too_long() -> None:
     whole: dict[str, Any] = {"a": [None, True, 1.5, "x", {}], "b": []}
     assert shortened(whole) == whole
     assert len(shortened([0] * MANY)) == SHOWN_VALUES
-
-
-def test_names_of_invisible_characters_count() -> None:
-    assert cleaned("a\u200bb" * 10, 20) == "a\\u200bba\\u200bba [23 more characters]"
-    assert cleaned("ab\ncd\n", 4) == "ab\nc [2 more characters]"
-    assert cleaned("ab\n", 3) == "ab\n"
 
 
 def test_stored_arguments_are_shown_as_they_are(tmp_path: Path, here: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.records import Entry, Episode
-from ace_ray.view.changes import Change, changes
+from ace_ray.view.episode import Change, changes
 from tests.run.made_run import written_run
 
 HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"

@@ -1,16 +1,29 @@
-"""The browsable sample of wrong answers: each beside the gold answer, with what was asked."""
+"""The browsable sample of wrong answers: each beside the gold answer, with what was asked.
+
+Which rows it holds depends on the rows alone: in every run the same entries are looked at first,
+and in a category every error type comes to its turn before one comes twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import quote
 
 from ace_ray.benchmarks.results import Table
+from ace_ray.records import digest
 from ace_ray.reports.html.page import LONGEST, Section
+from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty, shown, shown_json
-from ace_ray.reports.wrong import CategorySample, GoldAnswers, WrongAnswer, WrongAnswers
+from ace_ray.run.storage.rows import ResultRow, messages_of
 
+HOST = "127.0.0.1"
+PORT = 8642
+"""Where ``ace-ray view`` answers, unless another port is named or this one is taken."""
+MOST = 400
+"""Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
 TEXT = LONGEST
 """Characters of an answer, a gold answer, a state or a message."""
 MESSAGES = 16_000
@@ -18,30 +31,108 @@ MESSAGES = 16_000
 MOST_MESSAGES = 500
 """Maximum messages of an answer; `MESSAGES` does not bound empty ones."""
 _REASON = 1_000
+_COLUMNS = ["messages", "output", "reasoning", "state", "gold"]
+_Item = TypeVar("_Item")
 
 
-def answers(sample: WrongAnswers, gold: GoldAnswers, rule_sets: Sequence[str]) -> Section:
+def path_of(run_id: str, row_id: str = "") -> str:
+    """The path under which ``ace-ray view`` shows a run's rows, or one row."""
+    row = f"row/{quote(row_id, safe='')}" if row_id else ""
+    return f"/run/{quote(run_id, safe='')}/{row}"
+
+
+@dataclass(frozen=True, slots=True)
+class CategorySample:
+    """Of the ``wrong`` rows of a category of a run, ``shown`` are in the sample."""
+
+    run: str
+    benchmark: str
+    language: str
+    category: str
+    wrong: int
+    shown: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrongAnswers:
+    """The rows of the sample, run by run in the order in which they were chosen, and what they are
+    a sample of."""
+
+    by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
+    categories: Sequence[CategorySample]
+
+
+def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
+    """At most ``per_category`` wrong rows of a run's category and language, ``most`` in all.
+
+    Where there would be more, every category of every run gives its first one before any gives its
+    second.
+    """
+    cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
+    for run in runs:
+        for name in run.benchmarks:
+            for row in run.rows_of(name):
+                if any(not verdict.valid for verdict in row.verdicts.values()):
+                    cells.setdefault((run.label, name, row.language, row.category), []).append(row)
+    cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
+    ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
+    turns = [(place, key, row) for key, rows in ranked.items() for place, row in enumerate(rows)]
+    kept = sorted(turns, key=lambda turn: turn[0])[:most]  # stable: runs stay in order
+    shown: dict[tuple[str, str, str, str], list[ResultRow]] = {}
+    for _, key, row in kept:
+        shown.setdefault(key, []).append(row)
+    return WrongAnswers(
+        [
+            (run, [row for key in cells if key[0] == run.label for row in shown.get(key, [])])
+            for run in runs
+        ],
+        [CategorySample(*key, len(rows), len(shown.get(key, []))) for key, rows in cells.items()],
+    )
+
+
+def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
+    """``rows`` in an order that is the same for every run, kinds of error taking turns."""
+
+    def error_types(row: ResultRow) -> tuple[str, ...]:
+        return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
+
+    def place(row: ResultRow) -> str:
+        return digest(row.language, row.category, row.id, row.sample)
+
+    return in_turns(sorted(rows, key=place), error_types)
+
+
+def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
+    """The first item of each kind, then the second of each, and so on."""
+    seen: Counter[Hashable] = Counter()
+    turns = []
+    for item in items:
+        turns.append((seen[kind(item)], item))
+        seen[kind(item)] += 1
+    return [item for _, item in sorted(turns, key=lambda turn: turn[0])]
+
+
+def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
     """The section; ``choices`` are what its filters offer."""
-    views = list(sample.each(lambda answer: _view(answer, gold, rule_sets)))
-    wrong = [view["answer"] for view in views]
+    views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
+    judged = [judgement for view in views for judgement in view["judgements"]]
     view = {
         "answers": views,
         "choices": {
-            "runs": list(dict.fromkeys(answer.run for answer in wrong)),
-            "languages": list(dict.fromkeys(answer.language for answer in wrong)),
-            "categories": list(dict.fromkeys(answer.category for answer in wrong)),
-            "types": {rules: _error_types(wrong, rules) for rules in rule_sets},
+            "runs": list(dict.fromkeys(view["run"] for view in views)),
+            "languages": list(dict.fromkeys(view["language"] for view in views)),
+            "categories": list(dict.fromkeys(view["category"] for view in views)),
+            "types": {
+                rules: sorted(
+                    {j["error_type"] for j in judged if j["rules"] == rules and not j["valid"]}
+                )
+                for rules in rule_sets
+            },
         },
         "counts": _counts(sample.categories),
         "wrong": sum(category.wrong for category in sample.categories),
-        "missing": gold.missing,
     }
     return Section("answers", "Wrong answers", "answers.html.j2", view)
-
-
-def _error_types(answers: Sequence[WrongAnswer], rules: str) -> list[str]:
-    judgements = [j for answer in answers for j in answer.judgements if j.rules == rules]
-    return sorted({j.error_type for j in judgements if not j.valid})
 
 
 def _counts(categories: Sequence[CategorySample]) -> Table:
@@ -56,40 +147,60 @@ def _counts(categories: Sequence[CategorySample]) -> Table:
     )
 
 
-def _view(answer: WrongAnswer, gold: GoldAnswers, rule_sets: Sequence[str]) -> dict[str, Any]:
-    """``gold`` is None where the data is not at hand. ``wrong`` names the rule sets under which the
-    answer is wrong, ``types`` each with its error type."""
-    by_rules = {judgement.rules: judgement for judgement in answer.judgements}
-    ordered = [by_rules[rules] for rules in rule_sets if rules in by_rules]
-    key = (answer.benchmark, answer.language, answer.category, answer.id)
-    expected = gold.of(answer.run, key)
-    messages = _messages(answer.messages)
-    return {
-        "answer": _without_texts(answer),
-        "messages": messages,
-        "left_out": len(answer.messages) - len(messages),
-        "output": shown(answer.output, TEXT),
-        "reasoning": shown(answer.reasoning, TEXT) if answer.reasoning else None,
-        "state": None if answer.state is None else shown_json(answer.state, TEXT),
-        "gold": None if expected is None else shown(pretty(expected[0]), TEXT),
-        "judgements": [
-            {
-                "rules": j.rules,
-                "valid": j.valid,
-                "error_type": j.error_type,
-                "reason": shown(j.reason, _REASON),
-            }
-            for j in ordered
-        ],
-        "wrong": [j.rules for j in ordered if not j.valid],
-        "types": [f"{j.rules} {j.error_type}" for j in ordered if not j.valid],
+def _views(
+    run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """What is shown of ``rows``, without those that have gone meanwhile. Their texts are read one
+    by one, and cut at once: all of them may be gigabytes."""
+    columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
+    by_id = {row.row_id: row for row in rows}
+    made = {
+        texts["row_id"]: _view(run, by_id[texts["row_id"]], texts, rule_sets)
+        for texts in run.stored(rows, columns)
     }
+    return (made[row.row_id] for row in rows if row.row_id in made)
 
 
-def _without_texts(answer: WrongAnswer) -> WrongAnswer:
-    judgements = [replace(judgement, reason="") for judgement in answer.judgements]
-    texts: dict[str, Any] = {"messages": (), "output": "", "reasoning": "", "state": None}
-    return replace(answer, judgements=judgements, **texts)
+def _view(
+    run: Run, row: ResultRow, texts: Mapping[str, Any], rule_sets: Sequence[str]
+) -> dict[str, Any]:
+    """``wrong`` names the rule sets under which the answer is wrong, ``types`` each with its error
+    type."""
+    messages = messages_of(texts)
+    # Of a single call the last message is the answer itself.
+    if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
+        messages = messages[:-1]
+    told = _messages(messages)
+    judgements = [
+        {
+            "rules": rules,
+            "valid": verdict.valid,
+            "error_type": verdict.error_type,
+            "reason": shown(texts[f"{rules}_error"] or "", _REASON),
+        }
+        for rules in rule_sets
+        if (verdict := row.verdicts.get(rules)) is not None
+    ]
+    wrong = [one for one in judgements if not one["valid"]]
+    return {
+        "run": run.label,
+        "row_id": row.row_id,
+        "address": f"http://{HOST}:{PORT}{path_of(run.manifest.run_id, row.row_id)}",
+        "language": row.language,
+        "category": row.category,
+        "id": row.id,
+        "sample": row.sample,
+        "cut": row.finish_reason == "length",
+        "messages": told,
+        "left_out": len(messages) - len(told),
+        "output": shown(texts["output"], TEXT),
+        "reasoning": shown(texts["reasoning"], TEXT) if texts["reasoning"] else None,
+        "state": None if texts["state"] is None else shown_json(texts["state"], TEXT),
+        "gold": None if texts["gold"] is None else shown_json(texts["gold"], TEXT),
+        "judgements": judgements,
+        "wrong": [one["rules"] for one in wrong],
+        "types": [f"{one['rules']} {one['error_type']}" for one in wrong],
+    }
 
 
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -103,7 +214,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if room <= 0:
             break
         text = shown(_text(message), min(TEXT, room))
-        room -= text.size
+        room -= len(text.text)
         role = str(message.get("role", ""))
         views.append({"role": role, "text": text, "open": role != "system"})
     return views

@@ -7,14 +7,12 @@ from typing import Any
 from ace_ray.reports.comparison import Comparison, ReportedComparison
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.flips import WORDS, Answer, Flip, Flips, flip_tables
+from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.text import shown
-from ace_ray.reports.wrong import in_turns
 
 FLIPS = 25
 """Flips of each direction that are shown of a pair of runs."""
-_OF_ALL_RUNS = ("best", "laws")
-"""Names of the tables of all runs together; the others are of a pair of runs."""
 
 
 def comparison(reported: ReportedComparison | None) -> Section | None:
@@ -28,12 +26,10 @@ def comparison(reported: ReportedComparison | None) -> Section | None:
 
 
 def _view(compared: Comparison) -> dict[str, Any]:
-    tables = list(tables_of(compared))
     return {
         "against": compared.against,
         "sentences": [_sentences(compared, rules) for rules in compared.rule_sets],
-        "tables": [table for table in tables if table.name in _OF_ALL_RUNS],
-        "pairs": [table for table in tables if table.name not in _OF_ALL_RUNS],
+        "pairs": list(tables_of(compared)),
         "notes": [*compared.cautions, *compared.notes],
     }
 

@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import count
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ace_ray.benchmarks.results import Estimate, Figure, Table, Value
+from ace_ray.benchmarks.results import Estimate, Table, Value
 from ace_ray.reports.figures import inline_svg
 from ace_ray.reports.text import visible
 
@@ -83,14 +82,13 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    numbers = count(1)
     environment.tests["estimate"] = lambda value: isinstance(value, Estimate)
     filters: dict[str, Callable[..., Any]] = {
         "percent": lambda share: f"{100 * share:.1f}",
         "thousands": lambda number: f"{number:,}",
         "kinds": _kinds,
         "whole": escape,
-        "figure": lambda figure: _figure(figure, next(numbers)),
+        "figure": lambda figure: Markup(inline_svg(figure)),
     }
     environment.filters |= filters
     return environment
@@ -115,7 +113,3 @@ def _kinds(table: Table) -> list[str]:
 
 def _is_words(value: Value) -> bool:
     return isinstance(value, str) and value != "" and not value.lstrip("+-< ")[:1].isdigit()
-
-
-def _figure(figure: Figure, number: int) -> Markup:
-    return Markup(inline_svg(figure, f"f{number}"))

@@ -7,11 +7,12 @@ from typing import Any
 
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.reports.content import Content
-from ace_ray.reports.early import decisions_table, sequences
+from ace_ray.reports.early import decisions_table
 from ace_ray.reports.html.page import Section
 from ace_ray.reports.runs import Run
-from ace_ray.reports.sweeps import PARTS, LedgerLine, ledger_table, seconds_of
+from ace_ray.reports.sweeps import PARTS, ledger_table, seconds_of
 from ace_ray.reports.text import shown
+from ace_ray.sweeps.ledger import CostRecord
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400
@@ -52,8 +53,7 @@ def early(content: Content) -> Section | None:
     """What was decided before all rows were in; None where nothing was compared."""
     if not content.early:
         return None
-    view = {"table": decisions_table(content.early), "figure": sequences(content.early)}
-    return Section("early", "Early decisions", "early.html.j2", view)
+    return Section("early", "Early decisions", "early.html.j2", decisions_table(content.early))
 
 
 def ledger(content: Content) -> Section | None:
@@ -71,7 +71,7 @@ def ledger(content: Content) -> Section | None:
     return Section("ledger", "Ledger", "ledger.html.j2", view)
 
 
-def _bar(line: LedgerLine, longest: float) -> dict[str, Any]:
+def _bar(line: CostRecord, longest: float) -> dict[str, Any]:
     """The seconds of a run by part, as shares of the longest run's: (part, from, share)."""
     start, parts = 0.0, []
     for part, seconds in seconds_of(line).items():

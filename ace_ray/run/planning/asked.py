@@ -22,7 +22,7 @@ from ace_ray.config import (
 from ace_ray.mistakes import refuse_unknown
 from ace_ray.models.engine_args import refuse_unknown_args
 from ace_ray.models.fake import FakeScript
-from ace_ray.publishers.registry import publisher_class
+from ace_ray.publishers import publisher_class
 
 
 def asked_run(

@@ -19,8 +19,6 @@ from ace_ray.store import Store
 
 MANIFEST = "run.json"
 SUMMARY = "summary.json"
-PUBLISHED = "published.json"
-"""What trackers were sent of it (`ace_ray.track`)."""
 
 MOST_ROWS = 1 << 31
 """Of a run: an index of rows has 32 bits."""

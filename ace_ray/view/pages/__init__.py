@@ -7,17 +7,16 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ace_ray.benchmarks.transcript import Tool
 from ace_ray.bounded import SHOWN_CHARS
-from ace_ray.reports.html.page import environment
+from ace_ray.reports.html.page import Environment, environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
-from ace_ray.view.changes import MOST
-from ace_ray.view.episode import EpisodeView
+from ace_ray.view.episode import MOST_CHANGES, EpisodeView
+from ace_ray.view.select import outcome
 
 FOLDED = 1_500
 """Characters of a text above which it is folded."""
@@ -39,73 +38,11 @@ def words(text: str) -> Words:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """What the page of a row shows."""
-    return {
-        "row_id": view.row_id,
-        "key": view.key,
-        "status": view.status,
-        "error": words(view.error) if view.error else None,
-        "verdicts": {
-            rules: {**one, "error": words(one["error"]) if one["error"] else None}
-            for rules, one in view.verdicts.items()
-        },
-        "facts": _facts(view),
-        "tools": None if view.tools is None else _tools(view.tools),
-        "asked": next(
-            (i for i, step in enumerate(view.steps) if step.role == "assistant"), len(view.steps)
-        ),
-        "steps": [
-            {
-                "role": step.role,
-                "seconds": step.facts.get("seconds"),
-                "text": words(step.text) if step.text else None,
-                "reasoning": words(step.reasoning) if step.reasoning else None,
-                "written": words(step.written) if step.written else None,
-                "calls": [
-                    {
-                        "name": call.name,
-                        "arguments": words(call.arguments) if call.arguments else None,
-                        "observation": None
-                        if call.observation is None
-                        else words(call.observation),
-                        "error": call.error,
-                    }
-                    for call in step.calls
-                ],
-            }
-            for step in view.steps
-        ],
-        "gold": None if view.gold is None else words(pretty(view.gold[0])),
-        "states": None if view.states is None else [words(pretty(one)) for one in view.states],
-        "changed": None
-        if view.states is None
-        else [
-            {
-                "path": change.path,
-                "kind": change.kind,
-                "before": None if change.kind == "added" else words(pretty(change.before)),
-                "after": None if change.kind == "removed" else words(pretty(change.after)),
-            }
-            for change in view.changed
-        ],
-        "more_changes": len(view.changed) == MOST,
-        "left": None if view.left is None else words(pretty(view.left)),
-        "second_reading": None
-        if view.second_reading is None
-        else words(pretty(view.second_reading)),
-        "endpoint": None if view.endpoint is None else words(pretty(view.endpoint)),
-    }
-
-
-def _tools(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    return [
-        {
-            "name": tool.name,
-            "since": tool.since,
-            "text": words(f"{tool.description}\n{pretty(tool.schema)}"),
-        }
-        for tool in tools
-    ]
+    """What the page of a row shows. ``asked``: the number of the first answer, before which stand
+    the tools that were offered."""
+    roles = [step.role for step in view.steps]
+    asked = roles.index("assistant") if "assistant" in roles else len(roles)
+    return {"view": view, "facts": _facts(view), "asked": asked}
 
 
 def _facts(view: EpisodeView) -> list[tuple[str, str]]:
@@ -128,10 +65,12 @@ def _facts(view: EpisodeView) -> list[tuple[str, str]]:
 
 
 def render(template: str, view: Mapping[str, Any]) -> str:
-    text: str = _environment().get_template(template).render(**view)
-    return text
+    return _environment().get_template(template).render(**view)
 
 
 @cache
-def _environment() -> Any:
-    return environment("ace_ray.view", "pages")
+def _environment() -> Environment:
+    made = environment("ace_ray.view", "pages")
+    made.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
+    made.globals["most_changes"] = MOST_CHANGES
+    return made

@@ -19,8 +19,6 @@ from ace_ray.cli import main
 from ace_ray.config import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.records import Episode
-from ace_ray.reports.runs import load_runs
-from ace_ray.reports.wrong import GoldAnswers
 from ace_ray.run.actors.judging import judged
 from ace_ray.run.planning.plan import make_manifest, make_plan
 from ace_ray.run.planning.preflight import make_benchmarks
@@ -143,7 +141,6 @@ def test_reading_a_run_runs_nothing_that_it_brought(
     end_processes()
     before = (run / MANIFEST).read_bytes()
     assert ended("report", str(run), "--out", str(tmp_path / "report")) == 0
-    assert not GoldAnswers(load_runs([str(run)])).missing  # the data was read all the same
     assert ended("score", str(run)) == 2
     said = capsys.readouterr().err
     assert "are not those of bfcl-eval" in said
