@@ -619,14 +619,14 @@ def submit(
             fix="write --set store.endpoint_url=... in place of --endpoint-url",
         )
     else:
+        if job == "sweep":
+            from ace_ray.sweeps.config import load_sweep
+
+            # Refused here, not on the cluster.
+            load_sweep(config, overrides, _given(output, limit, ids=ids))
         submission = make_submission(
             job, config, overrides=overrides, output=output, limit=limit, ids=ids
         )
-    if job == "sweep":
-        from ace_ray.sweeps.config import load_sweep
-
-        # Refused here, not on the cluster.
-        load_sweep(config, overrides, _given(output, limit, ids=ids))
     if dry_run:
         click.echo(submission.command(address))
         return
