@@ -219,7 +219,7 @@ class Session:
         from ace_ray.run.elastic import ElasticWorkers
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.planning import placement
-        from ace_ray.run.ray_data import unheld, without_helpers
+        from ace_ray.run.ray_internals import lean_data, without_reference_count
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -293,11 +293,13 @@ class Session:
                     ),
                     config=config,
                     engine=engine,
-                    coordinator=unheld(coordinator),
+                    coordinator=without_reference_count(coordinator),
                     bindings=bindings,
                     served=served,
-                    sandboxes=tuple(map(unheld, sandboxes)),
-                    services={name: unheld(service) for name, service in services.items()},
+                    sandboxes=tuple(map(without_reference_count, sandboxes)),
+                    services={
+                        name: without_reference_count(service) for name, service in services.items()
+                    },
                     choice=plan.choice,
                     replay=plan.replay,
                     decides=any(_decides(run.plan.config.early) for run in self._runs),
@@ -312,7 +314,7 @@ class Session:
                 self._reached.setdefault("actors", time.time())
                 with (
                     ProgressView(lambda: monitor.latest, _count(pending), self._console),
-                    without_helpers() if connection.is_own() else nullcontext(),
+                    lean_data() if connection.is_own() else nullcontext(),
                 ):
                     run_graph(
                         job,

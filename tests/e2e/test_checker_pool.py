@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.run import checker_pool
+from ace_ray.run import executor
 
 SLOW = '''
 import os
@@ -43,7 +43,7 @@ class Slow(Benchmark):
 def test_another_checker_starts_when_one_falls_behind(
     here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checker_pool, "BEHIND_S", 0.5)
+    monkeypatch.setattr(executor, "BEHIND_S", 0.5)
     folder = tmp_path / "processes"
     folder.mkdir()
     (tmp_path / "slow.py").write_text(SLOW.format(folder=str(folder)))

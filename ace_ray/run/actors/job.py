@@ -45,8 +45,8 @@ class JobRun:
 @dataclass(frozen=True)
 class Job:
     """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
-    coordinator. Its handles keep no actor (`ray_data.unheld`), or restarts of those that are given
-    it would depend on the driver's node."""
+    coordinator. Its handles keep no actor (`ray_internals.without_reference_count`), or restarts of
+    actors that are given it would depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
     """They differ in the weights and in nothing else; several are a lane of a sweep."""
