@@ -35,10 +35,11 @@ from soak_config import fake_config
 
 from ace_ray.config import RunConfig, validated
 from ace_ray.records import RULE_SETS
+from ace_ray.run.entries import ordered_json
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning.plan import Plan
 from ace_ray.run.storage.parts import FOLDER, new_session, part_names, read_ledger, write_parts
-from ace_ray.run.storage.rows import ROWS, canonical_ordered
+from ace_ray.run.storage.rows import ROWS
 from ace_ray.run.summary import summarize
 from ace_ray.store import Store, open_store
 
@@ -71,7 +72,7 @@ class Parts:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        prompts = [canonical_ordered(plan.benchmarks[e.benchmark].prompt(e)) for e in plan.entries]
+        prompts = [ordered_json(plan.benchmarks[e.benchmark].prompt(e)) for e in plan.entries]
         self._of_entry = {
             "messages": pa.array(prompts, pa.large_string()),
             **{

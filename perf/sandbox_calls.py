@@ -25,9 +25,9 @@ from ace_ray.config import RunConfig, validated
 from ace_ray.run import connection
 from ace_ray.run.actors.coordinator import start_coordinator
 from ace_ray.run.actors.job import Scenarios
+from ace_ray.run.entries import entry_table
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import cluster
-from ace_ray.run.storage.rows import entry_table
 from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.local import LocalSession
 from ace_ray.sandbox.protocol import Session
@@ -109,7 +109,7 @@ def main() -> int:
         return asyncio.run(played(episodes, calls))[0]
 
     connection.connect()
-    entries = entry_table(plan.entries)
+    entries = entry_table(plan.entries, plan.openings)
     _coordinator = start_coordinator(entries, plan.benchmarks, name="coordinator")  # lives with it
     actors = start_actors(Scenarios("coordinator"), 1, cpus=cluster.SANDBOX_CPUS)
     player = ray.remote(Player).options(num_cpus=1).remote()

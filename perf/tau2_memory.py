@@ -43,10 +43,10 @@ from ace_ray.records import Entry
 from ace_ray.run import connection
 from ace_ray.run.actors.coordinator import start_coordinator
 from ace_ray.run.actors.job import Scenarios
+from ace_ray.run.entries import entry_table
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.plan import Plan
-from ace_ray.run.storage.rows import entry_table
 from ace_ray.sandbox.actor import SandboxPool, start_actors
 from ace_ray.sandbox.protocol import Session
 
@@ -81,7 +81,7 @@ def main() -> int:
     plan = plan_run(validated(RunConfig, tree, where="perf"))
     connection.connect()
     _coordinator = start_coordinator(  # lives with this name
-        entry_table(plan.entries), plan.benchmarks, name="coordinator"
+        entry_table(plan.entries, plan.openings), plan.benchmarks, name="coordinator"
     )
     lines = []
     for domain in options.domains:

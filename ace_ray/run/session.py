@@ -23,6 +23,7 @@ from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.run import connection, roles
+from ace_ray.run.entries import entry_table
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
 from ace_ray.run.health.monitor import HealthMonitor
@@ -39,7 +40,6 @@ from ace_ray.run.planning.machine import slow_dtype
 from ace_ray.run.planning.plan import PlannedRows
 from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
-from ace_ray.run.storage.rows import entry_table
 from ace_ray.run.storage.stored import earlier_timing
 
 Pending = dict[int, PlannedRows]
@@ -253,7 +253,7 @@ class Session:
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
             coordinator = start_coordinator(
-                entry_table(plan.entries),
+                entry_table(plan.entries, plan.openings),
                 plan.benchmarks,
                 self._isolated(),
                 had_success=had_success,

@@ -198,7 +198,7 @@ class ACEBench(Benchmark):
                 step_language=self._step_language(entry),
                 tools=self.tools(entry),
             )
-        done = await context.answer(self.prompt(entry), self.tools(entry))
+        done = await context.answer(*(context.opening or self.opening(entry)))
         if done.tools is not None:
             functions = entry.data["function"]
             context.episode.output = native.answer_text(

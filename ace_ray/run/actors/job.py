@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -20,10 +19,11 @@ from ace_ray.run.actors.coordinator import (
     fetch_shared,
     named_coordinator,
 )
+from ace_ray.run.entries import Entries
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.run.health.processes import NAMES, ProcessInfo
 from ace_ray.run.roles import RoleBindings, Served
-from ace_ray.run.storage.rows import clean, entry_at
+from ace_ray.run.storage.rows import clean
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
 
@@ -80,12 +80,12 @@ class Scenarios:
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator
         self._benchmarks: Mapping[str, Benchmark] = {}
-        self._entries: pa.Table | None = None
+        self._entries: Entries | None = None
 
     def __call__(self, index: int) -> Scenario:
         if self._entries is None:
             self._entries, self._benchmarks = fetch_shared(named_coordinator(self._coordinator))
-        entry = entry_at(self._entries, index)
+        entry = self._entries[index]
         return self._benchmarks[entry.benchmark].scenario(entry)
 
 

@@ -447,7 +447,7 @@ def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = Fals
         entry = plan.entries[number]
         benchmark = plan.benchmarks[entry.benchmark]
         try:
-            lengths.append(count(benchmark.prompt(entry), benchmark.tools(entry)))
+            lengths.append(count(*json.loads(plan.openings[number])))
         except PromptRefused as error:
             if not fitting:
                 raise UserError(
