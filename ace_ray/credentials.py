@@ -1,4 +1,4 @@
-"""What looks like a secret: refused in a config, masked in a text.
+"""Find secrets: they are refused in a config and masked in a text.
 
 A secret belongs in the environment, or in the platform's own chain of credentials. Names are judged
 by a few words, values by the shapes that providers give their keys.

@@ -1,8 +1,8 @@
-"""What `ace-ray submit` sends: one call of ``jobs/*.py``, and how it is known again.
+"""Build the job that `ace-ray submit` sends: one call of ``jobs/*.py``.
 
-The id of a submission is a hash of the resolved config and the number of the attempt, so whoever
-submits the same config meets the job that runs it. What is sent can be read by everyone who
-reaches the cluster's dashboard: a config that holds a secret is refused.
+The id of a submission is a hash of the resolved config and the number of the attempt, so that the
+same config finds the job that runs it. The cluster's dashboard shows the command to everyone: a
+config that holds a secret is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import yaml
 import ace_ray
 from ace_ray import log
 from ace_ray.benchmarks.registry import check_source, is_local, local_parts
-from ace_ray.config import RunConfig, config_path, config_text, read_tree, refuse_secrets
+from ace_ray.config import RunConfig, config_path, config_text, read_tree
 from ace_ray.credentials import masked
 from ace_ray.errors import UserError
 from ace_ray.run.planning.asked import asked_run
@@ -47,17 +47,17 @@ class Submission:
     """A job that may be sent many times, one attempt after another."""
 
     job: str
-    """``evaluate``, ``sweep``, ``score`` or ``report``: the file in ``jobs/``."""
+    """``evaluate`` or ``sweep``: the file in ``jobs/``."""
     arguments: tuple[str, ...]
     checkout: Path
     excludes: tuple[str, ...]
     digest: str
-    """SHA-256 (hex) of the job and its resolved config, or the run that it is about."""
+    """SHA-256 (hex) of the job and its resolved config."""
     facts: Mapping[str, str]
 
     @property
     def name(self) -> str:
-        """What the ids of all attempts begin with."""
+        """Common prefix of the ids of all attempts."""
         return f"ace-ray-{self.job}-{self.digest[:12]}"
 
     def id(self, attempt: int) -> str:
@@ -65,7 +65,7 @@ class Submission:
 
     @property
     def entrypoint(self) -> str:
-        """For a shell, in a copy of the checkout."""
+        """Shell command, run in a copy of the checkout."""
         return shlex.join(self._words)
 
     @property
@@ -78,7 +78,7 @@ class Submission:
 
     @property
     def _environment(self) -> dict[str, Any]:
-        # Its driver and its actors log as this command was told to.
+        # The driver and the actors use the log settings of this command.
         variables = log.environment()
         named = {"env_vars": variables} if variables else {}
         return {"excludes": list(self.excludes), **named}
@@ -140,29 +140,18 @@ def make_submission(
         arguments += [] if value is None else [f"{flag}={value}"]
     arguments += [f"--id={one}" for one in ids]
     arguments += [f"--set={item}" for item in overrides]
-    return _submission(job, tree, [*arguments, *travelling], checkout, untracked)
-
-
-def submission_about(
-    job: str,
-    run: str,
-    *,
-    output: str | None = None,
-    place: Mapping[str, str | None] | None = None,
-    checkout: Path = CHECKOUT,
-) -> Submission:
-    """Return the submission of ``jobs/{job}.py`` about a run or a sweep that is there already:
-    ``score``, or ``report``, whose files may go to another ``output``. ``place`` has the options
-    that name an S3 service. Raises `UserError` as `make_submission` does."""
-    untracked = _check_checkout(job, checkout)
-    tree = {"run": run, "output": output} if output else {"run": run}
-    for where, value in tree.items():
-        _check_lasting(value, where)
-    named = {key: value for key, value in (place or {}).items() if value is not None}
-    refuse_secrets(tree | named, "a job's command is for all to see")
-    arguments = [run, *([f"--output={output}"] if output else [])]
-    arguments += [f"--{key}={value}" for key, value in named.items()]
-    return _submission(job, tree | named, arguments, checkout, untracked)
+    content = yaml.safe_dump({"job": job, "config": dict(tree)}, sort_keys=True)
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    left = [re.sub(r"([\\*?\[\]!# ])", r"\\\1", f"/{path}") for path in untracked]
+    facts = _facts(tree) | {"job": job, "config_sha256": digest, "git": _commit(checkout)}
+    return Submission(
+        job=job,
+        arguments=(*arguments, *travelling),
+        checkout=checkout,
+        excludes=(*LEFT_OUT, *left),
+        digest=digest,
+        facts={key: str(value) for key, value in facts.items() if value},
+    )
 
 
 def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -217,7 +206,7 @@ def _sendable(path: str) -> str:
 
 
 def _check_checkout(job: str, checkout: Path) -> list[str]:
-    """Return what git does not track in ``checkout``. Raises `UserError`: it is no checkout."""
+    """Return the untracked paths of ``checkout``. Raises `UserError`: it is not a checkout."""
     if not (checkout / "jobs" / f"{job}.py").is_file():
         raise UserError(
             f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
@@ -226,27 +215,6 @@ def _check_checkout(job: str, checkout: Path) -> list[str]:
         )
     options = ("--others", "--exclude-standard", "--directory", "-z")
     return [path for path in _git(checkout, "ls-files", *options).split("\0") if path]
-
-
-def _submission(
-    job: str,
-    tree: Mapping[str, Any],
-    arguments: Sequence[str],
-    checkout: Path,
-    untracked: Sequence[str],
-) -> Submission:
-    content = yaml.safe_dump({"job": job, "config": dict(tree)}, sort_keys=True)
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    left = [re.sub(r"([\\*?\[\]!# ])", r"\\\1", f"/{path}") for path in untracked]
-    facts = _facts(tree) | {"job": job, "config_sha256": digest, "git": _commit(checkout)}
-    return Submission(
-        job=job,
-        arguments=tuple(arguments),
-        checkout=checkout,
-        excludes=(*LEFT_OUT, *left),
-        digest=digest,
-        facts={key: str(value) for key, value in facts.items() if value},
-    )
 
 
 def _check_lasting(value: Any, where: str) -> None:
@@ -266,7 +234,7 @@ def _facts(tree: Mapping[str, Any]) -> dict[str, Any]:
         key: ",".join(str(one[part]) for one in listed if isinstance(one, dict) and one.get(part))
         for key, (listed, part) in named.items()
     }
-    plain = {key: tree.get(key) for key in ("run", "checkpoints", "output")}
+    plain = {key: tree.get(key) for key in ("checkpoints", "output")}
     return {"ace_ray": ace_ray.__version__, **plain, **names}
 
 

@@ -1,7 +1,7 @@
 """``ace-ray submit``: send a job to a Ray cluster, follow its log, end with its exit code.
 
-The job does not depend on its follower: whoever stops following, or loses the connection, may
-submit the same config again and follows the job that runs.
+The job does not depend on its follower. The same command follows a running job again, after Ctrl-C
+or a lost connection.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AGENT_S = 180.0
 """Wait for the cluster's job agent, which starts after its dashboard."""
 
 NO_AGENT = "No available agent to submit job"
-"""What Ray's job server says while the agent is not there."""
+"""Error text of Ray's job server while the agent is not there."""
 
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""

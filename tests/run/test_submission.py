@@ -15,12 +15,10 @@ import pytest
 import yaml
 
 from ace_ray.errors import UserError
-from ace_ray.run import submission as module
 from ace_ray.run.submission import (
     TEXT_BYTES,
     Submission,
     make_submission,
-    submission_about,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -136,30 +134,12 @@ def test_the_id_is_of_the_resolved_config(config: Path, tmp_path: Path) -> None:
     assert made(output="s3://b/q").name != first.name
 
 
-def test_the_job_is_part_of_the_id(config: Path, checkout: Path) -> None:
-    ids = {
-        make_submission(job, str(config), checkout=checkout).name for job in ("evaluate", "sweep")
-    }
-    assert len({name.rpartition("-")[2] for name in ids}) == 2
-
-
 def test_metadata_is_text(config: Path) -> None:
     metadata = make_submission("evaluate", str(config)).metadata(3)
     assert all(isinstance(value, str) and value for value in metadata.values())
     assert (metadata["model"], metadata["benchmarks"]) == ("org/m", "acebench")
     assert (metadata["job"], metadata["attempt"]) == ("evaluate", "3")
     assert len(metadata["config_sha256"]) == 64
-
-
-def test_the_metadata_of_a_sweep_names_its_models(checkout: Path, tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    models = [{"source": "org/a"}, {"source": "org/b"}]
-    tree = {"checkpoints": "s3://b/run", "models": models, "benchmarks": ["acebench"]}
-    path.write_text(yaml.safe_dump({**tree, "output": "s3://b/p"}))
-    metadata = make_submission("sweep", str(path), checkout=checkout).metadata(1)
-    assert metadata["model"] == "org/a,org/b"
-    assert metadata["checkpoints"] == "s3://b/run"
-    assert metadata["benchmarks"] == "acebench"
 
 
 def git(checkout: Path, *arguments: str) -> str:
@@ -298,53 +278,6 @@ def test_a_sweep_that_would_find_nothing_in_a_job_is_refused(
         make_submission("sweep", str(path), checkout=checkout, overrides=[f"{key}={value}"])
 
 
-class TestAboutARun:
-    @pytest.mark.nightly
-    def test_the_job_reads_its_arguments(self) -> None:
-        made = submission_about("score", "s3://b/p/run 1")
-        assert shlex.split(made.entrypoint) == ["python", "jobs/score.py", "s3://b/p/run 1"]
-        made = submission_about("report", "s3://b/p/r", output="s3://b/reports/x")
-        assert made.entrypoint == "python jobs/report.py s3://b/p/r --output=s3://b/reports/x"
-
-    @pytest.mark.nightly
-    def test_the_id_is_of_job_and_run(self) -> None:
-        name = submission_about("score", "s3://b/p/r").name
-        assert name.startswith("ace-ray-score-")
-        assert submission_about("score", "s3://b/p/r").name == name
-        others = {
-            submission_about("report", "s3://b/p/r").digest,
-            submission_about("report", "s3://b/p/r", output="s3://b/x").digest,
-            submission_about("score", "s3://b/p/s").digest,
-            name,
-        }
-        assert len(others) == 4
-
-    def test_metadata_names_the_run(self) -> None:
-        metadata = submission_about("report", "s3://b/p/r").metadata(2)
-        assert (metadata["job"], metadata["run"], metadata["attempt"]) == (
-            "report",
-            "s3://b/p/r",
-            "2",
-        )
-
-    @pytest.mark.parametrize("run", ["runs/x", "./x"])
-    def test_a_relative_run_is_refused(self, run: str) -> None:
-        with pytest.raises(UserError, match="is relative, and a job's folder is temporary"):
-            submission_about("score", run)
-        with pytest.raises(UserError, match="is relative"):
-            submission_about("report", "s3://b/p/r", output=run)
-
-
-def test_score_and_report_take_no_options_of_a_config(here: Any) -> None:
-    done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run")
-    assert done.code == 0, done.stderr
-    assert "jobs/score.py s3://b/p/r" in done.stdout
-    for option in (["--limit", "3"], ["--set", "a=1"], ["--output", "s3://b/q"]):
-        done = here("submit", "s3://b/p/r", "--job", "score", "--dry-run", *option)
-        assert done.code == 2
-        assert "takes a run as it is" in done.stderr
-
-
 MARKED = """
 from pathlib import Path
 from ace_ray.benchmarks.base import Benchmark
@@ -398,10 +331,6 @@ def test_a_local_benchmark_that_is_not_there_is_refused_before_the_cluster(
     assert words in str(refused.value)
 
 
-def test_this_checkout_is_one() -> None:
-    assert (module.CHECKOUT / "jobs" / "evaluate.py").is_file()
-
-
 def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> None:
     template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
     template.write_text("{{ messages }}")
@@ -424,18 +353,3 @@ def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> N
     plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
     with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
         make_submission("evaluate", str(config), checkout=checkout)
-
-
-def test_chat_templates_of_a_sweeps_models_travel(tmp_path: Path, checkout: Path) -> None:
-    template = tmp_path / "t.jinja"
-    template.write_text("{{ messages }}")
-    models = [{"source": "org/a"}, {"source": "org/b", "chat_template": str(template)}]
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        yaml.safe_dump({"models": models, "benchmarks": ["acebench"], "output": "s3://b/p"})
-    )
-    sent = make_submission("sweep", str(config), checkout=checkout)
-    (file,) = (item for item in sent.arguments if item.startswith("--file="))
-    name, text = file.removeprefix("--file=").split(":", 1)
-    assert text == "{{ messages }}"
-    assert f"--set=models.1.chat_template=./{name}" in sent.arguments
