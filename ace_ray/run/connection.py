@@ -1,7 +1,7 @@
-"""Joining Ray, or starting one.
+"""Join a Ray cluster, or start a local Ray.
 
-A local Ray that a run starts is its own: one node that ends with it. An address is tried before it
-is joined: `ray.init` waits for minutes for one that nobody answers at.
+A local Ray that a run starts is one node that ends with the run. An address is tried before it is
+joined: `ray.init` waits for minutes for an address without a server.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def is_own() -> bool:
 
 
 _connecting: Future[None] | None = None
-"""Of the thread that connects."""
+"""Result of the thread that connects."""
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def _named() -> str:
 
 
 def _note() -> Path:
-    """Where `ray start` leaves the address of the head it started on this machine, whoever did."""
+    """Return the file in which `ray start` notes the address of the head on this machine."""
     return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
 
 

@@ -176,14 +176,14 @@ class ElasticWorkers:
         if not self._pool.is_waited_for:
             return
         size = sum(node not in draining for node in self._pool.running().values())
-        size += self._pool.starting
+        size += len(self._pool.pending())
         free = free_resources()
         places = sum(free_room(free.get(node, {}), self._need) for node in nodes)
         places -= sum(actor in self._unplaced for actor in self._pool.pending())
         more = min(self._room([dict(has) for has in nodes.values()]) - size, places)
         more = max(more, self._need.fewest - size)
         if more > 0:
-            self._pool.grow(more, "room")
+            self._pool.grow(more)
             for actor in self._pool.pending():
                 self._without_node_s(actor, nodes)
             self._tell(f"{more} more engine worker(s) start")

@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
     + [(name, pa.large_string()) for name in (*_JSON, "opening")]
 )
 PARSED = 256
-"""Entries that a process keeps parsed. The samples of an entry come one after another."""
+"""Number of parsed entries that a process keeps. Samples of an entry come one after another."""
 
 Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 """Messages and tools that open an episode."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -22,11 +23,16 @@ from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
 from ace_ray.run.elastic import ElasticWorkers
-from ace_ray.run.executor import CheckerPool, ThrottledExecutor, pause
 from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
-from ace_ray.run.ray_internals import OFF, arguments_as_values, map_blocks
+from ace_ray.run.ray_internals import (
+    OFF,
+    ExecutionCallback,
+    arguments_as_values,
+    map_blocks,
+    wait_for_any,
+)
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -39,6 +45,15 @@ WAITING_BLOCKS = 256
 FEWEST_BLOCKS = 4
 """That a worker holds, however large, if there are as many for each: the engine stops when each of
 them waits for a slow row."""
+
+PAUSE_S = 0.3
+"""Maximum pause between two looks of Ray Data's executor while there is something to see."""
+
+NOTHING_S = 0.5
+"""Maximum wait until it looks again though there is nothing."""
+
+MANY_TASKS = 256
+"""Tasks in flight from which none is waited for."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -172,6 +187,47 @@ def _episodes(rows: PlannedRows, window: int) -> list[list[int]]:
     return list(groups.values())
 
 
+class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
+    """Lets Ray Data's executor look at its actors less often.
+
+    It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
+    that needs all cores of a small machine loses 3 to 4 % by that. So it pauses, and then waits
+    until a task has something to pass on.
+
+    The attributes are the class's, since Ray Data makes the object; a process has one graph at a
+    time.
+    """
+
+    pause: Callable[[], float] = staticmethod(lambda: 0.0)
+    """Seconds until the next look."""
+    stopping: Callable[[], bool] = staticmethod(lambda: False)
+    """Whether the graph is to end."""
+    workers: ElasticWorkers | None = None
+    """Engine workers that come and go."""
+
+    def before_execution_starts(self, executor: Any) -> None:
+        if (workers := type(self).workers) is not None:
+            workers.attach(executor)
+
+    def on_execution_step(self, executor: Any) -> None:
+        if (workers := type(self).workers) is not None:
+            workers.look()
+        if "throttle" in OFF:
+            return
+        time.sleep(type(self).pause())
+        if not type(self).stopping():
+            wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
+
+
+def pause(left: int, *, stopping: bool) -> float:
+    """Return the seconds until the next look while ``left`` rows are not stored.
+
+    A row is worth a millisecond: small runs hardly wait, larger ones less than a second at their
+    end. A run that is to end does not wait: each look passes on only a few of the blocks that no
+    actor works on any more."""
+    return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
+
+
 def run_graph(
     job: Job,
     work: Sequence[Work],
@@ -181,21 +237,18 @@ def run_graph(
     *,
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
-    block_check_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
     end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`);
-    ``workers`` keeps those that come and go; ``block_check_s`` is what the checks of a block take
-    on average, 0 before there is one. Blocks until the last part is stored. Exceptions of Ray Data
-    pass through.
+    ``workers`` keeps those that come and go. Blocks until the last part is stored. Exceptions of
+    Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.workers = workers
-    CheckerPool.block_s = staticmethod(block_check_s)
     _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
@@ -228,8 +281,7 @@ def run_graph(
         fn_constructor_args=(job,),
         # Ray's own 2 would keep a checker idle between two looks of the executor.
         compute=ActorPoolStrategy(
-            min_size=resources.checkers,
-            max_size=resources.most_checkers,
+            size=resources.checkers,
             max_tasks_in_flight_per_actor=CHECKER_TASKS,
         ),
         num_cpus=CHECKER_CPUS,
@@ -273,7 +325,7 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 
 def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [ThrottledExecutor, CheckerPool]
+    context.custom_execution_callback_classes = [ThrottledExecutor]
     # Ray Data does not change the sizes of pools by itself, above their smallest.
     context.autoscaling_config.actor_pool_util_upscaling_threshold = math.inf
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0

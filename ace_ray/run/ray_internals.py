@@ -59,9 +59,10 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 
 def lean_node(*, shows_output: bool) -> Any:
-    """Return a context in which a Ray that starts is one node that nobody looks at: without the
-    dashboard's server, whose start `ray.init` waits for even when it is told to include none,
-    without an autoscaler, and without the log monitor, unless workers' output is shown."""
+    """Return a context in which a Ray starts without helper processes.
+
+    These are the dashboard's server, whose start `ray.init` waits for even when it is told to
+    include none, the autoscaler, and the log monitor, unless workers' output is shown."""
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
@@ -86,14 +87,14 @@ class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no typ
 
 
 class _NoOpMethod:
-    """A method of an actor's handle that nobody answers."""
+    """A method of an actor's handle that does nothing."""
 
     def remote(self, *_: Any) -> None:
         pass
 
 
 class _NoTracker:
-    """In place of the actor that is told where the actors of pools are."""
+    """Takes the place of the actor that tracks the nodes of pool actors."""
 
     update_actor_location = _NoOpMethod()
 
@@ -205,55 +206,18 @@ def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None
         ray.wait(waitables, num_returns=1, timeout=at_most_s, fetch_local=False)
 
 
-class ActorPool:
-    """The actors of one step of a graph that runs: of the class named ``name``."""
-
-    def __init__(self, executor: Any, name: str) -> None:
-        topology = executor._topology
-        self._op = next(op for op in topology if name in op.name)
-        self._state = topology[self._op]
-        self._pool = self._op._actor_pool
-
-    @property
-    def queued(self) -> int:
-        """Blocks that wait before this step."""
-        return int(self._state.total_enqueued_input_blocks())
-
-    @property
-    def in_flight(self) -> int:
-        """Blocks that its actors have."""
-        return int(self._pool.num_tasks_in_flight())
-
-    @property
-    def starting(self) -> int:
-        return int(self._pool.num_pending_actors())
-
-    @property
-    def size(self) -> int:
-        """Actors, those that start included."""
-        return int(self._pool.current_size())
-
-    @property
-    def max_size(self) -> int:
-        return int(self._pool.max_size())
-
-    def grow(self, more: int, reason: str) -> None:
-        """Start ``more`` actors."""
-        self._pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason=reason))
-
-
 @dataclass
 class Task:
-    """A block that an actor has."""
+    """A block that an actor works on."""
 
     actor: Any
     inputs: RefBundle
     out: int = 0
-    """Rows that have come back."""
+    """Number of rows that have come back."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all rows have come back."""
+        """Return whether all rows have come back."""
         return self.out >= self.inputs.num_rows()
 
     def blocks(self) -> Iterator[pa.Table]:
@@ -261,12 +225,17 @@ class Task:
             yield ray.get(ref)
 
 
-class TrackedPool(ActorPool):
-    """A pool whose size Ray Data leaves alone, and whose tasks are known by actor. Make it before
-    the graph of ``executor`` starts. ``ended`` is told of each task whose actor has ended it."""
+class TrackedPool:
+    """The actors of the class named ``name`` in a graph: Ray Data leaves their number alone, and
+    their tasks are known by actor.
+
+    Make it before the graph of ``executor`` starts. ``ended`` is called with each task that ends.
+    """
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
-        super().__init__(executor, name)
+        self._op = next(op for op in executor._topology if name in op.name)
+        self._state = executor._topology[self._op]
+        self._pool = self._op._actor_pool
         self._tasks: dict[int, Task] = {}
         op, scaler, topology = self._op, executor._actor_autoscaler, executor._topology
         scaler._topology = {other: state for other, state in topology.items() if other is not op}
@@ -298,8 +267,18 @@ class TrackedPool(ActorPool):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether blocks wait for an actor."""
-        return bool(self.queued or self._op._bundle_queue.has_next())
+        """Return whether blocks wait for an actor."""
+        queued = self._state.total_enqueued_input_blocks()
+        return bool(queued or self._op._bundle_queue.has_next())
+
+    @property
+    def size(self) -> int:
+        """Number of actors, including starting ones."""
+        return int(self._pool.current_size())
+
+    def grow(self, more: int) -> None:
+        """Start ``more`` actors."""
+        self._pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason="room"))
 
     def schedule(self) -> None:
         """Hand queued blocks to actors that have room."""
@@ -307,11 +286,11 @@ class TrackedPool(ActorPool):
             self._op._try_schedule_tasks_internal()
 
     def running(self) -> dict[Any, str]:
-        """Actor that has started once -> its node, or its last one."""
+        """Return the actors that have started once, with their nodes."""
         return {a: state.actor_location for a, state in self._pool._running_actors.items()}
 
     def pending(self) -> list[Any]:
-        """Actors that have not started yet."""
+        """Return the actors that have not started yet."""
         return list(self._pool._pending_actors.values())
 
     def tasks_of(self, actor: Any) -> int:
@@ -342,7 +321,7 @@ class TrackedPool(ActorPool):
         self._op._metrics.on_input_queued(inputs, input_index=0)
 
     def release(self, actor: Any) -> None:
-        """Let an actor go that has no block."""
+        """Take an actor without blocks out of the pool."""
         self._pool._release_running_actor(actor)
 
     def withdraw(self, actor: Any) -> None:
@@ -356,13 +335,13 @@ class TrackedPool(ActorPool):
 
 
 def draining_nodes() -> Mapping[str, int]:
-    """Node that is drained -> its deadline (Unix time in ms; 0: none)."""
+    """Return the deadlines (Unix time in ms; 0: none) of the nodes that are drained."""
     nodes: Mapping[str, int] = ray._private.state.state.get_draining_nodes()
     return nodes
 
 
 def free_resources() -> Mapping[str, Mapping[str, float]]:
-    """Node -> resources that nobody holds."""
+    """Return the free resources by node."""
     free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
     return free
 
@@ -372,7 +351,7 @@ def is_alive(actor: Any) -> bool:
 
 
 def node_of(actor: Any) -> str | None:
-    """The node of an actor, where it may be starting; None: it waits for one."""
+    """Return the node of an actor; None while it waits for one."""
     node: str | None = ray._private.state.actors(id_of(actor)).get("Address", {}).get("NodeID")
     return node
 

@@ -36,7 +36,6 @@ from ace_ray.run.monitoring.timing import timing
 from ace_ray.run.open_run import OpenRun
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import Resources
-from ace_ray.run.planning.machine import slow_dtype
 from ace_ray.run.planning.plan import PlannedRows
 from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
@@ -139,7 +138,7 @@ class Session:
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
-        if pending and (slow := slow_dtype(self._config)):
+        if pending and (slow := cluster.slow_dtype(self._config)):
             self._say(log.warning(slow))
         while pending and not self._interrupts.asked:
             if aside:
@@ -333,7 +332,6 @@ class Session:
                         )
                         if self._resources.elastic
                         else None,
-                        block_check_s=lambda: monitor.latest.block_check_s,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):

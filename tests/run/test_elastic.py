@@ -16,7 +16,7 @@ class Pool:
 
     def __init__(self, running: list[str], starting: int = 0, waiting: bool = True) -> None:
         self._running = {f"actor {n}": node for n, node in enumerate(running)}
-        self.starting, self.is_waited_for = starting, waiting
+        self._starting, self.is_waited_for = starting, waiting
         self.size = len(running) + starting
         self.more = 0
 
@@ -24,9 +24,9 @@ class Pool:
         return self._running
 
     def pending(self) -> list[str]:
-        return [f"pending {n}" for n in range(self.starting)]
+        return [f"pending {n}" for n in range(self._starting)]
 
-    def grow(self, more: int, reason: str) -> None:
+    def grow(self, more: int) -> None:
         self.more += more
 
 

@@ -52,8 +52,8 @@ NAMES = {
     f"{_POOL}:_ActorPool._release_running_actor": ELASTIC,
     f"{_POOL}:_ActorPool._try_remove_pending_actor": ELASTIC,
     f"{_POOL}:_ActorPool.on_task_completed": ELASTIC,
-    f"{_POOL}:_ActorPool.num_tasks_in_flight": "checkers do not grow in number",
-    f"{_POOL}:_ActorPool.max_size": "checkers do not grow in number",
+    f"{_POOL}:_ActorPool.current_size": ELASTIC,
+    f"{_POOL}:_ActorPool.scale": ELASTIC,
 }
 IN_SOURCE = {
     f"{_POOL}:_ActorPool.__init__": ("self._running_actors", "self._pending_actors"),

@@ -11,13 +11,12 @@ import pyarrow as pa
 import ray
 
 from ace_ray.records import SCORE, Entry, Episode
-from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.coordinator import fetch_shared
 from ace_ray.run.actors.job import Job, report, start
-from ace_ray.run.actors.judging import judged, log_traceback
+from ace_ray.run.actors.judging import judged, log_traceback, report_bug
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
-from ace_ray.run.health.processes import WorkTime, this_process
+from ace_ray.run.health.processes import this_process
 from ace_ray.run.storage.rows import checked_schema, entry_columns, metrics_of
 
 CHECK_S = 300.0
@@ -36,7 +35,6 @@ class Checker:
         self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
         self._since: float | None = None
-        self._work = WorkTime()
         self._passed = False
         """Whether this process has judged anything."""
         ray.get(self._coordinator.ready.remote(self._process, {}))
@@ -77,7 +75,6 @@ class Checker:
                 )
                 for row in checked
             ],
-            self._work.taken_s(),
             self._process,
             _ids(at_work),
         )
@@ -85,8 +82,7 @@ class Checker:
 
     def _judged(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         self._since = time.monotonic()
-        with self._work.working():
-            checked = [self._check(row) for row in rows]
+        checked = [self._check(row) for row in rows]
         self._since, self._passed = None, self._passed or bool(rows)
         return checked
 

@@ -107,16 +107,13 @@ class Coordinator:
     def rows(
         self,
         rows: list[tuple[Any, ...]],
-        check_s: float = 0.0,
         process: ProcessInfo | None = None,
         ids: Sequence[str] = (),
     ) -> None:
-        """Count what a checker has judged of a block, and what it took. ``ids`` are the rows that
-        ``process`` has ended its work on by this."""
+        """Count what a checker has judged of a block. ``ids`` are rows that ``process`` works on no
+        more."""
         if process is not None:
             self.leave(process, ids)
-        self._tally.checked_blocks += 1
-        self._tally.check_s += check_s
         if rows:
             self._starts_since_progress.clear()
         self._tally.add(rows)

@@ -24,11 +24,10 @@ from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
 from ace_ray.run.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.candidate import Broken, Candidate
 from ace_ray.run.actors.coordinator import Start, fetch_shared
 from ace_ray.run.actors.job import Job, report, start
-from ace_ray.run.actors.judging import log_traceback
+from ace_ray.run.actors.judging import log_traceback, report_bug
 from ace_ray.run.actors.service import RunningService
 from ace_ray.run.health.causes import CrashFile, outside_cause
 from ace_ray.run.health.heartbeat import LONGEST_WHY, Heartbeat, die, end_children

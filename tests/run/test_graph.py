@@ -1,4 +1,4 @@
-"""Pauses of Ray Data's executor, and how many checkers there are."""
+"""Ray Data's executor looks less often while much is left, and at once at the end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ace_ray.run.executor import (
-    BEHIND_S,
-    MANY_TASKS,
-    NOTHING_S,
-    PAUSE_S,
-    ThrottledExecutor,
-    pause,
-    wanted,
-)
+from ace_ray.run.graph import MANY_TASKS, NOTHING_S, PAUSE_S, ThrottledExecutor, pause
 
 
 @pytest.mark.parametrize(
@@ -72,17 +64,3 @@ def test_a_graph_that_is_to_end_waits_for_nothing(
     monkeypatch.setattr(ThrottledExecutor, "stopping", staticmethod(lambda: True))
     ThrottledExecutor().on_execution_step(Executor(2))
     assert waits == [("pause", 0.07)]
-
-
-def test_one_that_keeps_up_stays_alone() -> None:
-    assert wanted(0, 1.0, 1, 8) == 1
-    assert wanted(16, BEHIND_S / 16, 1, 8) == 1
-    # However many wait, if they take no time.
-    assert wanted(10_000, 1e-4, 1, 8) == 1
-
-
-def test_as_many_as_their_speed_asks_for() -> None:
-    assert wanted(30, BEHIND_S / 10, 2, 8) == 3
-    assert wanted(300, BEHIND_S / 10, 2, 8) == 4, "twice as many at a time"
-    assert wanted(300, BEHIND_S / 10, 8, 12) == 12, "what the cluster holds"
-    assert wanted(0, BEHIND_S, 5, 12) == 5, "none ends"
