@@ -22,16 +22,13 @@ from ace_ray.config import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.options import (
     BENCHMARKS,
-    ENDPOINT_URL,
     FULL,
     IDS,
     LIMIT,
     MODEL,
     OUTPUT,
     OVERRIDES,
-    REGION,
     Group,
-    opener,
     placed,
 )
 from ace_ray.run.health.supervise import supervised
@@ -553,7 +550,7 @@ def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
 
 
 @cli.command()
-@click.argument("config", metavar="CONFIG|RUN")
+@click.argument("config")
 @click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
 @click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
 @OVERRIDES
@@ -561,13 +558,11 @@ def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
 @IDS
 @click.option(
     "--job",
-    type=click.Choice(["evaluate", "sweep", "score", "report"]),
+    type=click.Choice(["evaluate", "sweep"]),
     default="evaluate",
     show_default=True,
-    help="What to do with the config; score and report take a run or a sweep in its place.",
+    help="What to do with the config.",
 )
-@ENDPOINT_URL
-@REGION
 @click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
@@ -578,40 +573,21 @@ def submit(
     limit: int | None,
     ids: tuple[str, ...],
     job: str,
-    endpoint_url: str | None,
-    region: str | None,
     dry_run: bool,
     follow: bool,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
-    from ace_ray.run.submission import make_submission, submission_about
+    from ace_ray.run.submission import make_submission
     from ace_ray.run.submit import submit as send
 
-    if job in ("score", "report"):
-        if overrides or ids or limit is not None or (output is not None and job == "score"):
-            raise UserError(
-                "takes a run as it is",
-                where=f"submit --job {job}",
-                fix="leave out --set, --limit and --id, and --output of score",
-            )
-        opener(endpoint_url, region)  # refused here, not on the cluster
-        place = {"endpoint-url": endpoint_url, "region": region}
-        submission = submission_about(job, config, output=output, place=place)
-    elif endpoint_url is not None or region is not None:
-        raise UserError(
-            "a config names its own store",
-            where=f"submit --job {job}",
-            fix="write --set store.endpoint_url=... in place of --endpoint-url",
-        )
-    else:
-        submission = make_submission(
-            job, config, overrides=overrides, output=output, limit=limit, ids=ids
-        )
     if job == "sweep":
         from ace_ray.sweeps.config import load_sweep
 
         # Refused here, not on the cluster.
         load_sweep(config, overrides, _given(output, limit, ids=ids))
+    submission = make_submission(
+        job, config, overrides=overrides, output=output, limit=limit, ids=ids
+    )
     if dry_run:
         click.echo(submission.command(address))
         return

@@ -391,7 +391,7 @@ class RunConfig(Section):
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
     checkers: CountOrAuto = Field(
-        "auto", description="checker actors; auto: 1, and more while checks fall behind"
+        "auto", description="checker actors; auto: one per worker, as far as there are CPUs"
     )
     sandboxes: CountOrAuto = Field(
         "auto", description="sandbox actors, if there are episodes; auto: one per worker"

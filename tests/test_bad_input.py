@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,33 +44,6 @@ def both(here: Callable[..., Any], path: Path, *parts: str) -> None:
     """``ace-ray evaluate`` refuses the config, and doctor finds the same mistake."""
     refuses(here("evaluate", path), *parts)
     finds(here("doctor", path), *parts)
-
-
-@pytest.fixture
-def gguf_file(tmp_path: Path) -> Write:
-    """Makes a GGUF file without weights: a context of 4096, tokens of up to 8 characters."""
-
-    def text(value: str) -> bytes:
-        return struct.pack("<Q", len(value)) + value.encode()
-
-    def make(*, template: str | None = "{{ messages[0]['content'] }}") -> Path:
-        fields = [
-            text("general.architecture") + struct.pack("<I", 8) + text("llama"),
-            text("llama.context_length") + struct.pack("<II", 4, 4096),
-            text("tokenizer.ggml.model") + struct.pack("<I", 8) + text("gpt2"),
-            text("tokenizer.ggml.tokens")
-            + struct.pack("<IIQ", 9, 8, 2)
-            + text("</close>")
-            + text("the"),
-            text("tokenizer.ggml.eos_token_id") + struct.pack("<II", 4, 0),
-        ]
-        if template is not None:
-            fields.append(text("tokenizer.chat_template") + struct.pack("<I", 8) + text(template))
-        file = tmp_path / "model.gguf"
-        file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields)) + b"".join(fields))
-        return file
-
-    return make
 
 
 def nothing_written(tmp_path: Path) -> bool:
@@ -391,7 +363,6 @@ def test_no_prompt_fits_the_context(
         ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
         ({"max_model_len": "abc"}, ("'max_model_len' is 'abc'", "a whole number")),
         ({"dtype": "bfloat99"}, ("'dtype' is 'bfloat99'", "bfloat16")),
-        ({"max_model_len": 4097}, ("'max_model_len' is 4097", "set at most 4096")),
     ],
 )
 def test_a_bad_engine_argument_is_named(
@@ -400,68 +371,6 @@ def test_a_bad_engine_argument_is_named(
     source = str(model_folder())
     path = config_file(backend="vllm", model={"source": source}, engine=engine)
     both(here, path, *parts)
-
-
-@needs_vllm
-@pytest.mark.parametrize(
-    ("more", "fine"),
-    [
-        ({"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}, False),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, True),
-        ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2}}}, True),
-        ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, True),
-        ({"model_max_length": 8192}, True),
-    ],
-)
-def test_more_context_than_the_model_has(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    monkeypatch: pytest.MonkeyPatch,
-    more: Any,
-    fine: bool,
-) -> None:
-    folder = model_folder()
-    file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **more}))
-    engine = {"max_model_len": 8192}
-    path = config_file(backend="vllm", model={"source": str(folder)}, engine=engine)
-    if fine:
-        assert here("doctor", path).code == 0
-    else:
-        finds(here("doctor", path), "'max_model_len' is 8192", "set at most 4096")
-        monkeypatch.setenv("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1")
-        assert here("doctor", path).code == 0
-
-
-@needs_vllm
-def test_a_gguf_file_is_checked_before_it_is_converted(
-    here: Callable[..., Any], config_file: Write, gguf_file: Write, cache: Path
-) -> None:
-    def doctor(file: Path, **engine: Any) -> Any:
-        return here(
-            "doctor", config_file(backend="vllm", model={"source": f"{file}"}, engine=engine)
-        )
-
-    file = gguf_file()
-    ended = doctor(file)
-    assert ended.code == 0, ended.stdout
-    assert "lengths are a lower bound" in ended.stdout
-    named = config_file(
-        backend="vllm", model={"source": f"{file}", "reasoning_parser": "qwen3"}, engine={}
-    )
-    assert (
-        "not tried: parsers are made when the GGUF file is converted"
-        in here("doctor", named).stdout
-    )
-    finds(doctor(file, max_model_len=16), "no prompt fits", "at least", "the context holds 16")
-    finds(doctor(file, max_model_len=8192), "'max_model_len' is 8192", "set at most 4096")
-    finds(doctor(gguf_file(template=None)), "no chat template")
-    refusing = gguf_file(template="{{ raise_exception('no system role here') }}")
-    finds(doctor(refusing), "no system role here")
-    file.write_bytes(file.read_bytes()[:40])
-    finds(doctor(file), "metadata cannot be read")
-    assert not (cache / "models").exists()
 
 
 @needs_vllm

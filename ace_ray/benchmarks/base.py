@@ -112,7 +112,7 @@ class Benchmark(ABC):
         """The entry's episode, usually ``context.episode``; by default one call of the candidate.
 
         Raises `RowError` where it says nothing about the candidate, and never catches one."""
-        await context.answer(self.prompt(entry), self.tools(entry))
+        await context.answer(*(context.opening or self.opening(entry)))
         return context.episode
 
     def interactive(self, entry: Entry) -> bool:

@@ -113,6 +113,7 @@ class EpisodeContext:
             raises as `Model.chat` does.
         service: calls `Benchmark.service`, by method and arguments.
         attempt: the tries of the row, from 1.
+        opening: what `Benchmark.opening` gave when the run was planned; None where none was.
         replay_reasoning: the reasoning of earlier answers that the candidate is shown again: that
             of none, of the ``tool_steps`` since the last user's message, or of ``all``.
         episode: what is stored of it. A context that `dataclasses.replace` makes has a new one.
@@ -128,6 +129,7 @@ class EpisodeContext:
     service: Callable[..., Awaitable[Any]] | None = None
     attempt: int = 1
     replay_reasoning: str = "none"
+    opening: tuple[list[dict[str, Any]], list[dict[str, Any]] | None] | None = None
     episode: Episode = field(default_factory=Episode, init=False)
     _begun: bool = field(default=False, init=False, repr=False)
     """Whether a model has answered: before that there is nothing to score."""

@@ -1,14 +1,13 @@
-"""Joining Ray, or starting one.
+"""Join a Ray cluster, or start a local Ray.
 
-A local Ray that a run starts is its own: one node that ends with it. Whatever can be known about a
-Ray before it is joined is, for `ray.init` waits for minutes, or ends this process with a signal.
+A local Ray that a run starts is one node that ends with the run. An address is tried before it is
+joined: `ray.init` waits for minutes for an address without a server.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import pwd
 import socket
 import threading
 import time
@@ -25,19 +24,13 @@ from ace_ray.run.health.interrupts import RunFailed
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray's, of a driver that it starts as a job."""
 
-HEAD_S = 60.0
-"""For a head's first bytes. A busy one is slow; one that hangs sends none."""
 MOST_SAID = 600
 """Characters of what Ray says when it cannot be joined."""
 
-# What a client of HTTP/2 sends first: the preface, and a SETTINGS frame without settings.
-_HTTP2_SETTINGS, _HTTP2_FRAME = 4, 9
-_HTTP2_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(
-    [0, 0, 0, _HTTP2_SETTINGS, 0, 0, 0, 0, 0]
-)
-
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
+
+NOT_NAMED = "no RAY_ADDRESS is set, and {} names this Ray: set RAY_ADDRESS=local to run without it"
 
 
 def set_environment() -> None:
@@ -54,16 +47,17 @@ def set_environment() -> None:
     os.environ.setdefault("RAY_DATA_METADATA_PREFETCH_ON_THREAD", "0")
 
 
-def is_own() -> bool:
-    """Whether the Ray that this process is connected to was started by it."""
-    import ray
+_own = False
+"""Whether this process started the Ray that it is connected to."""
 
-    node = ray._private.worker._global_node
-    return node is not None and bool(node.head)
+
+def is_own() -> bool:
+    """Return whether the Ray that this process is connected to was started by it."""
+    return _own
 
 
 _connecting: Future[None] | None = None
-"""Of the thread that connects."""
+"""Result of the thread that connects."""
 
 
 @contextmanager
@@ -127,6 +121,7 @@ def connect() -> None:
 
 
 def _connect() -> None:
+    global _own
     set_environment()
     try:
         import ray
@@ -138,29 +133,17 @@ def _connect() -> None:
         ) from error
     if ray.is_initialized():
         return
+    _own = False
     address = running_cluster()
     if address == "local":
         _start_local()
         return
-    if "://" not in address and not _is_head(address):
-        raise UserError(
-            f"cannot join Ray: what listens there did not answer as a head of Ray does within "
-            f"{HEAD_S:g} s",
-            where=f"Ray at {address}",
-            fix=_otherwise(),
-        )
-    if owner := _owner(address):
-        raise UserError(
-            f"cannot join Ray: it is another user's ({owner}), who keeps its sockets",
-            where=f"Ray at {address}",
-            fix=_otherwise(),
-        )
     try:
         # Ray finds a running cluster, and the token it made for it, only when it is left to look.
         ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
         said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
-        fix = _otherwise()
+        fix = "check RAY_ADDRESS" if _named() else NOT_NAMED.format(_note())
         if not said.startswith("Version mismatch"):
             # Ray says no more than "failed to connect" when the token is missing.
             fix += (
@@ -168,16 +151,6 @@ def _connect() -> None:
                 "RAY_AUTH_MODE=token (docs/clusters.md)"
             )
         raise UserError(f"cannot join Ray: {said}", where=f"Ray at {address}", fix=fix) from error
-
-
-def _otherwise() -> str:
-    """What to do about a Ray that cannot be joined."""
-    if _named():
-        return "check RAY_ADDRESS"
-    return (
-        f"nobody named this Ray, it was found on this machine ({_note()} holds its address): "
-        "set RAY_ADDRESS=local to run without it"
-    )
 
 
 def _quiet() -> dict[str, Any]:
@@ -200,28 +173,11 @@ def _logging() -> dict[str, Any] | None:
     return {"env_vars": variables}
 
 
-@contextmanager
-def _without_helpers() -> Iterator[None]:
-    """A Ray that starts in this context is one node that nobody looks at: without the server of the
-    dashboard, whose start `ray.init` waits for even when it is told to include none, without an
-    autoscaler, and without what tells the driver of its workers' output, unless that is shown."""
-    from ray._private.node import Node
-
-    left_out = ["start_api_server", "start_monitor"]
-    if not _quiet()["log_to_driver"]:
-        left_out.append("start_log_monitor")
-    own = {name: getattr(Node, name) for name in left_out}
-    for name in own:
-        setattr(Node, name, lambda self, **_: None)
-    try:
-        yield
-    finally:
-        for name, method in own.items():
-            setattr(Node, name, method)
-
-
 def _start_local() -> None:
+    global _own
     import ray
+
+    from ace_ray.run.ray_internals import lean_node
 
     # Nobody reads its metrics or the events of its tasks: its agent would gather the former all the
     # time, and each process send the latter once a second, a quarter of its CPU while it waits.
@@ -229,8 +185,9 @@ def _start_local() -> None:
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
         try:
-            with _without_helpers():
+            with lean_node(shows_output=_quiet()["log_to_driver"]):
                 ray.init("local", **_quiet())
+            _own = True
             return
         except Exception as error:
             ray.shutdown()
@@ -250,8 +207,7 @@ def running_cluster() -> str:
     address behind.
 
     Raises:
-        UserError: ``RAY_ADDRESS`` does not answer, or it is unset and what Ray noted on this
-            machine may not be read.
+        UserError: ``RAY_ADDRESS`` does not answer.
     """
     if named := _named():
         if "://" not in named and not _answers(named):
@@ -265,13 +221,11 @@ def running_cluster() -> str:
         return "local"
     note = _note()
     try:
-        started = note.read_text(errors="replace").strip() if note.is_file() else ""
-    except OSError as error:
-        raise UserError(
-            f"the note of a Ray that was started on this machine cannot be read: {error.strerror}",
-            where=str(note),
-            fix="set RAY_ADDRESS=local to run without that Ray, or to the address of one to join",
-        ) from error
+        # One that another user started is joined only by its name: its sockets are not for us.
+        own = note.stat().st_uid == os.geteuid()
+        started = note.read_text(errors="replace").strip() if own else ""
+    except OSError:
+        return "local"
     return started if started and _answers(started) else "local"
 
 
@@ -282,56 +236,14 @@ def _named() -> str:
 
 
 def _note() -> Path:
-    """Where `ray start` leaves the address of the head it started on this machine, whoever did."""
+    """Return the file in which `ray start` notes the address of the head on this machine."""
     return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
 
 
 def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
     try:
-        with _connected(address, 10):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
             return True
     except (OSError, ValueError):
         return False
-
-
-def _connected(address: str, timeout_s: float) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    return socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
-
-
-def _owner(address: str) -> str:
-    """The user whose Ray this is, if it is on this machine and its sockets are not for others to
-    open, else "". Ray ends a driver that may not open them, with a signal."""
-    note = _note()
-    try:
-        uid = note.stat().st_uid
-        if uid == os.geteuid() or note.read_text(errors="replace").strip() != address:
-            return ""
-        sockets = [
-            path
-            for path in note.parent.glob("session_*/sockets/plasma_store*")
-            if path.stat().st_uid == uid
-        ]
-    except OSError:
-        return ""
-    if not sockets or any(os.access(path, os.W_OK, effective_ids=True) for path in sockets):
-        return ""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user id {uid}"
-
-
-def _is_head(address: str) -> bool:
-    """Whether gRPC is spoken there: `ray.init` waits for minutes for one that hangs, or for a
-    server of another kind, and then asks again."""
-    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
-        return True  # gRPC comes behind a handshake that is Ray's
-    try:
-        with _connected(address, HEAD_S) as head:
-            head.sendall(_HTTP2_HELLO)
-            answer = head.recv(_HTTP2_FRAME, socket.MSG_WAITALL)
-    except (OSError, ValueError):
-        return False
-    # Length, then the type: a server's first frame is SETTINGS (RFC 9113, 3.4).
-    return len(answer) == _HTTP2_FRAME and answer[3] == _HTTP2_SETTINGS

@@ -14,15 +14,21 @@ from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
-from ace_ray.models.format_probe import probe_format
-from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
+from ace_ray.models.sources import ModelRef
 from ace_ray.publishers import check_publishers
 from ace_ray.run.connection import connect
 from ace_ray.run.evaluate import plan_run
 from ace_ray.run.planning import preflight
-from ace_ray.run.planning.cluster import Nodes, fit, largest, nodes
+from ace_ray.run.planning.cluster import (
+    Nodes,
+    fit,
+    gpu_count,
+    is_local,
+    largest,
+    nodes,
+    slow_dtype,
+)
 from ace_ray.run.planning.formats import choice_line, facts_of
-from ace_ray.run.planning.machine import gpu_count, is_local, slow_dtype
 from ace_ray.run.planning.plan import Plan, identity_of, make_plan
 from ace_ray.run.roles import demand
 from ace_ray.run.storage.parts import stored_rows
@@ -91,17 +97,13 @@ def examine(
         yield _asked(plan)
     elif family is None:
         pass  # said above: nothing of the model's format can be read
-    elif names is not None and not tokenizer_is_near(model):
-        verdict, failure = tried(lambda: preflight.check_chat_of_gguf(plan))
-        yield Line("prompts", failure or str(verdict), bool(failure))
-        if _has_parsers(plan):
-            yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
         checked, failure = tried(lambda: preflight.check_chat(plan))
         fit = checked[1] if checked else None
         taken = fit or "not tried: vLLM writes this family's chats by code"
         yield Line("prompts", failure or str(taken), bool(failure))
-        yield from _format(plan, model)
+        if chosen := choice_line(config, plan.choice):
+            yield Line("format", chosen)
     _, failure = tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
@@ -141,23 +143,14 @@ def _named(model: ModelRef | None) -> str:
 
 
 def _asked(plan: Plan) -> Line:
-    """What the candidate's endpoint says to one question with tools. Where the run offers none, an
-    endpoint may refuse them, and is asked again without."""
-    native = preflight.is_native(plan)
-    refused = ""
+    """What the candidate's endpoint says to one question, with tools where the run offers any."""
     try:
-        try:
-            answer = ask_endpoint(plan.config, tools=True, patient=False)
-        except UserError as error:
-            if native:
-                raise
-            answer = ask_endpoint(plan.config, tools=False, patient=False)
-            refused = error.what
+        answer = ask_endpoint(plan.config, tools=preflight.is_native(plan), patient=False)
     except (UserError, RowError) as error:
         return Line("endpoint", str(error), problem=True)
     name, usage = answer["model"] or "a model without a name", answer["usage"]
     calls = answer.get("calls")
-    tools = f"takes no tools ({refused})" if calls is None else f"takes tools ({calls} called)"
+    tools = "was offered no tools" if calls is None else f"takes tools ({calls} called)"
     return Line(
         "endpoint",
         f"{name} answered {answer['text']!r:.60}; {tools}; "
@@ -199,22 +192,6 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
         text += ", each engine on several nodes" * need.spread
         text += f"; up to {need.limit} as nodes come" if need.elastic else ""
     yield Line("cluster", text, problem=bool(failure))
-
-
-def _has_parsers(plan: Plan) -> bool:
-    choice = plan.choice
-    named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
-    return plan.config.backend == "vllm" and bool(named)
-
-
-def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
-    """Parsers that were asked for, or chosen by the family, are made for real."""
-    if not _has_parsers(plan):
-        return
-    choice = plan.choice
-    engine = plan.config.engine
-    line, failure = tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
-    yield Line("format", failure or str(line), problem=bool(failure))
 
 
 def _nodes() -> Nodes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +22,7 @@ from ace_ray.early.units import Item, Unit, value_of
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
 from ace_ray.run.planning.plan import Plan
+from ace_ray.run.planning.preflight import differences
 from ace_ray.run.storage.lease import Lease
 from ace_ray.run.storage.parts import NOT_RETRYABLE, part_names, read_part
 from ace_ray.run.storage.rows import ResultRow, result_columns, result_rows, rows_schema
@@ -111,10 +111,6 @@ class Values:
         """By item: its rows; None for one that has no verdict and gets none."""
         self._known: dict[int, dict[str, Bounds]] = {}
         """By item whose rows are all settled: by rule set."""
-        self._stored_twice: set[int] = set()
-        """Items that got another verdict when all had one: the later one counts, as in a ledger."""
-        self._held: set[int] = set()
-        """Those of them whose rows are kept."""
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
@@ -126,50 +122,37 @@ class Values:
                             self._place[key] = (item, name)
 
     def read(self) -> None:
-        """Look at parts that were not there before."""
-        for name in part_names(self._store):
-            if name not in self._seen:
-                self._read(name, None)
-        while again := self._stored_twice - self._held:
-            self._held |= again
-            for item in again:
-                del self._known[item]
-            for name in part_names(self._store):
-                if name in self._seen:
-                    self._read(name, again)
-
-    def _read(self, name: str, only: AbstractSet[int] | None) -> None:
-        """Take the rows of a part, or ``only`` those of these items."""
+        """Look at parts that were not there before, the latest first: of two verdicts that are
+        there the later one counts, as in a ledger. A settled item takes no other."""
         columns = result_columns(self._rule_sets)
-        table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
-        # Where it cannot be read, the ledger says so, and its rows are pending.
-        for row in () if isinstance(table, str) else result_rows([table]):
-            self._take(row, only)
-        self._seen.add(name)
+        for name in sorted(part_names(self._store), reverse=True):
+            if name in self._seen:
+                continue
+            table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
+            # Where it cannot be read, the ledger says so, and its rows are pending.
+            for row in () if isinstance(table, str) else result_rows([table]):
+                self._take(row)
+            self._seen.add(name)
 
-    def _take(self, row: ResultRow, only: AbstractSet[int] | None) -> None:
+    def _take(self, row: ResultRow) -> None:
         key = (row.benchmark, row.language, row.category, row.id, row.sample)
         found = self._place.get(key)
         if row.repeat or found is None:
             return
         item, name = found
-        if only is not None and id(item) not in only:
-            return
         if id(item) in self._known and id(item) not in self._rows:
-            if row.status == "scored":
-                self._stored_twice.add(id(item))
             return
         retried = row.status == "infra_error" and row.error_class not in NOT_RETRYABLE
         if row.status != "scored" and retried and not self._final:
             return
         rows = self._rows.setdefault(id(item), {})
         place = (row.id, row.sample)
-        if row.status == "scored" or rows.get(place) is None:
+        if rows.get(place) is None:
             rows[place] = row if row.status == "scored" else None
         if len(rows) == len(item.entries) * self._samples:
             self._known[id(item)] = self._bounds(name, rows)
             # Where a verdict lacks, a later command may still give it.
-            if id(item) not in self._held and all(one is not None for one in rows.values()):
+            if all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
     def of(self, item: Item, rules: str) -> Bounds | None:
@@ -512,10 +495,9 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
             what = f"it is limited to {part.words} of {name}"
     if samples != plan.config.samples:
         what = f"it has {samples} samples an entry"
-    mine, other = (_asked(tree) for tree in (plan.identity, manifest.tree.get("identity") or {}))
-    if not what and mine != other:
-        keys = [key for key in mine if mine[key] != other.get(key)]
-        what = f"it was asked in another way ({keys[0] if keys else 'other benchmarks'} differs)"
+    mine, theirs_asked = _asked(plan.identity), _asked(manifest.tree.get("identity") or {})
+    if not what and (keys := differences(theirs_asked, mine)):
+        what = f"it was asked in another way ({keys[0]} differs)"
     if what:
         raise UserError(
             f"is no run to compare with: {what}",
@@ -529,19 +511,16 @@ _OF_THE_CANDIDATE = ("model", "revision", "adapter")
 
 
 def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Of an identity what must be the same for rows to be compared, as JSON has it."""
+    """Return what must be the same in two identities for their rows to be compared, as JSON has
+    it."""
     tree = json_tree(json.dumps(identity, default=vars))
-    found = {f"benchmarks.{name}": one for name, one in (tree.get("benchmarks") or {}).items()}
-    found |= {key: tree[key] for key in ("episode_timeout_s", "replay_reasoning") if tree.get(key)}
-    for name, roles in (tree.get("roles") or {}).items():
-        for role, part in roles.items():
-            own = _OF_THE_CANDIDATE if part.get("kind") == "same" else ()
-            found[f"{role} of {name}"] = {k: v for k, v in part.items() if k not in own}
-            found[f"{role} of {name}"].pop("sampling", None)
-            sampling = part.get("sampling") or {}
-            found[f"{role} of {name}, sampling"] = {
-                k: v for k, v in sampling.items() if k != "seed"
-            }
-    for number, one in enumerate(tree.get("sampling") or ()):
-        found |= {f"sampling.{number}.{key}": v for key, v in one.items() if key != "seed"}
-    return found
+    keys = ("benchmarks", "roles", "sampling", "episode_timeout_s", "replay_reasoning")
+    asked = {key: tree[key] for key in keys if tree.get(key)}
+    for roles in asked.get("roles", {}).values():
+        for part in roles.values():
+            for key in _OF_THE_CANDIDATE if part.get("kind") == "same" else ():
+                part.pop(key, None)
+            (part.get("sampling") or {}).pop("seed", None)
+    for sampling in asked.get("sampling", ()):
+        sampling.pop("seed", None)
+    return asked

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import ray
-from ray.data._internal.actor_autoscaler import ActorPoolScalingRequest
-from ray.data._internal.execution.interfaces import BlockEntry, RefBundle
-from ray.data.block import BlockAccessor
 
 from ace_ray import log
 from ace_ray.run.actors.job import why_gone_there
 from ace_ray.run.health.causes import NODE_GONE
 from ace_ray.run.planning.cluster import Nodes, Resources, free_room
+from ace_ray.run.ray_internals import (
+    Task,
+    TrackedPool,
+    draining_nodes,
+    free_resources,
+    id_of,
+    is_alive,
+    node_of,
+)
 
 LOOK_S = 1.0
 """Between two looks at the cluster."""
@@ -37,16 +41,6 @@ MARGIN_S = 5.0
 
 ASK_S = 60.0
 """For the coordinator to answer."""
-
-
-@dataclass
-class _Task:
-    """A block that an engine worker has."""
-
-    actor: Any
-    inputs: RefBundle
-    out: int = 0
-    """Rows that have come back."""
 
 
 class ElasticWorkers:
@@ -72,10 +66,8 @@ class ElasticWorkers:
     ) -> None:
         self._coordinator, self._need, self._room = coordinator, need, room
         self._grace_s, self._stopping, self._say = grace_s, stopping, say
-        self._op: Any = None
-        self._queue: Any = None
-        """What waits for a worker; Ray Data's."""
-        self._tasks: dict[int, _Task] = {}
+        self._pool: Any = None
+        """A `TrackedPool`."""
         self._unplaced: dict[Any, float] = {}
         """Actor without a node -> since when."""
         self._leaving: set[Any] = set()
@@ -86,183 +78,124 @@ class ElasticWorkers:
 
     def attach(self, executor: Any) -> None:
         """Take the workers over, before the graph of ``executor`` starts."""
-        topology = executor._topology
-        op = next(op for op in topology if "EngineWorker" in op.name)
-        self._op, self._queue = op, topology[op]
-        scaler = executor._actor_autoscaler
-        scaler._topology = {other: state for other, state in topology.items() if other is not op}
-        submit = op._submit_data_task
-
-        def submitted(gen: Any, inputs: RefBundle, done: partial[None]) -> None:
-            number = op._next_data_task_idx
-            task = self._tasks[number] = _Task(done.keywords["actor_to_return"], inputs)
-
-            def ended() -> None:
-                done()
-                del self._tasks[number]
-                if task.out < inputs.num_rows() and task.actor in self._leaving:
-                    self._take_back(inputs)
-
-            submit(gen, inputs, ended)
-            handed_on = op._data_tasks[number]._output_ready_callback
-
-            def came(output: RefBundle) -> None:
-                task.out += output.num_rows() or 0
-                handed_on(output)
-
-            op._data_tasks[number]._output_ready_callback = came
-
-        op._submit_data_task = submitted
+        self._pool = TrackedPool(executor, "EngineWorker", self._ended)
 
     def look(self) -> None:
         """Bring the workers into line with the nodes that are there, every `LOOK_S`."""
-        if time.monotonic() - self._looked_at < LOOK_S or self._op.has_execution_finished():
+        if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
             return
         self._looked_at = time.monotonic()
         nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-        draining: Mapping[str, int] = ray._private.state.state.get_draining_nodes()
-        pool = self._op._actor_pool
-        for actor, state in list(pool._running_actors.items()):
-            self._check(actor, state, nodes, draining)
-        for ready, actor in list(pool._pending_actors.items()):
+        draining = draining_nodes()
+        for actor, node in self._pool.running().items():
+            self._check(actor, node, nodes, draining)
+        for actor in self._pool.pending():
             if self._without_node_s(actor, nodes) > PLACE_S:
-                self._withdraw(ready, actor)
+                self._withdraw(actor)
         if not self._stopping():
             self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
-        if self._op._bundle_queue.has_next():
-            self._op._try_schedule_tasks_internal()
+        self._pool.schedule()
 
     def _check(
-        self, actor: Any, state: Any, nodes: Mapping[str, Any], draining: Mapping[str, int]
+        self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
     ) -> None:
-        """One that has started once."""
-        node, alive = state.actor_location, self._alive(actor)
+        """Look at a worker that has started once, on ``node``."""
+        alive = is_alive(actor)
         if actor in self._lost:
-            self._give_away(actor, state)
+            self._give_away(actor)
         elif alive and node in draining:
-            self._drain(actor, state, draining[node])
+            self._drain(actor, draining[node])
         elif alive:
             self._unplaced.pop(actor, None)
         elif node not in nodes:
-            self._lose(actor, state, node_gone=True)
+            self._lose(actor, node_gone=True)
         elif self._without_node_s(actor, nodes) > PLACE_S:
-            self._lose(actor, state, node_gone=False)
+            self._lose(actor, node_gone=False)
 
-    def _drain(self, actor: Any, state: Any, deadline_ms: int) -> None:
-        """Let one end what it works on; Ray Data brings it no more blocks."""
+    def _drain(self, actor: Any, deadline_ms: int) -> None:
+        """Let a worker end the rows it works on; Ray Data brings it no more blocks."""
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
-            self._coordinator.leave_node.remote(_id(actor), max(0.0, left))
+            self._coordinator.leave_node.remote(id_of(actor), max(0.0, left))
             line = f"a node is drained: its engine worker has {max(0.0, left):.0f} s to end rows"
             self._say(log.warning(line, event="worker_leaves"))
-        if not state.num_tasks_in_flight:
+        if not self._pool.tasks_of(actor):
             self._release(actor)
-            self._coordinator.left.remote(_id(actor))
+            self._coordinator.left.remote(id_of(actor))
             self._tell("an engine worker has left its node")
 
-    def _lose(self, actor: Any, state: Any, *, node_gone: bool) -> None:
-        """Give what ``actor`` held to others; it is not started again."""
-        process = ray.get(self._coordinator.process.remote(_id(actor)), timeout=ASK_S)
+    def _lose(self, actor: Any, *, node_gone: bool) -> None:
+        """Give the blocks of ``actor`` to others; it is not started again."""
+        name = id_of(actor)
+        process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
         gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
         left = actor in self._leaving
-        ray.get(
-            self._coordinator.lost.remote(_id(actor), *gone, node=node_gone or left), timeout=ASK_S
-        )
+        lost = self._coordinator.lost.remote(name, *gone, node=node_gone or left)
+        ray.get(lost, timeout=ASK_S)
         self._lost.add(actor)
-        held = state.num_tasks_in_flight
-        self._give_away(actor, state)
-        self._tell(f"an engine worker is lost ({gone[0]}), {held} blocks go to others")
+        blocks = self._pool.tasks_of(actor)
+        self._give_away(actor)
+        self._tell(f"an engine worker is lost ({gone[0]}), {blocks} blocks go to others")
 
-    def _give_away(self, actor: Any, state: Any) -> None:
-        """Take the blocks of a lost worker off the books, and queue those again of which nothing
-        has come back. One that is just coming back does so first."""
-        for number in [number for number, task in self._tasks.items() if task.actor == actor]:
-            if self._op._data_tasks[number].has_pending_emits():
-                continue
-            task = self._tasks.pop(number)
-            self._op._metrics.on_task_finished(number, RuntimeError("lost"), None, None)
-            del self._op._data_tasks[number]
-            self._op._output_queue.finalize(key=number)
-            self._op._actor_pool.on_task_completed(actor)
-            if not task.out:
-                self._queue_again(task.inputs)
-        if not state.num_tasks_in_flight:
+    def _give_away(self, actor: Any) -> None:
+        self._pool.give_away(actor)
+        if not self._pool.tasks_of(actor):
             self._release(actor)
             # It would start again when it finds a node, and work on what others have by then.
             ray.kill(actor)
 
-    def _take_back(self, inputs: RefBundle) -> None:
-        """What a worker that leaves has not begun or not ended of a block."""
-        for ref in inputs.block_refs:
-            block: pa.Table = ray.get(ref)
+    def _ended(self, task: Task) -> None:
+        """Queue the rows again that a leaving worker has not begun or not ended of a block."""
+        if task.is_whole or task.actor not in self._leaving:
+            return
+        for block in task.blocks():
             ids = block.column("row_id")
             given = ray.get(self._coordinator.given_back.remote(ids.to_pylist()), timeout=ASK_S)
             rest = block.filter(pc.is_in(ids, value_set=pa.array(given, ids.type)))
             if len(rest):
-                entry = BlockEntry(ray.put(rest), BlockAccessor.for_block(rest).get_metadata())
-                self._queue_again(RefBundle((entry,), schema=rest.schema, owns_blocks=False))
-
-    def _queue_again(self, inputs: RefBundle) -> None:
-        self._op._bundle_queue.add(inputs)
-        self._op._metrics.on_input_queued(inputs, input_index=0)
+                self._pool.queue(rest)
 
     def _release(self, actor: Any) -> None:
-        self._op._actor_pool._release_running_actor(actor)
+        self._pool.release(actor)
         self._unplaced.pop(actor, None)
         self._leaving.discard(actor)
         self._lost.discard(actor)
 
-    def _withdraw(self, ready: Any, actor: Any) -> None:
-        """Another job was faster: it would take the place of a worker that starts again."""
-        pool = self._op._actor_pool
-        if pool.current_size() <= self._need.fewest:
-            return
-        pool._pending_actors[ready] = pool._pending_actors.pop(ready)
-        while next(iter(pool._pending_actors)) is not ready:
-            first = next(iter(pool._pending_actors))
-            pool._pending_actors[first] = pool._pending_actors.pop(first)
-        pool._try_remove_pending_actor()
-        self._unplaced.pop(actor, None)
-        ray.kill(actor)
+    def _withdraw(self, actor: Any) -> None:
+        """Give up a worker that finds no node: another job was faster, and it would take the place
+        of a worker that starts again."""
+        if self._pool.size > self._need.fewest:
+            self._pool.withdraw(actor)
+            self._unplaced.pop(actor, None)
+            ray.kill(actor)
 
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
         """Start workers where there is room, if rows wait for one; never fewer than are asked for,
         so that an autoscaler brings nodes."""
-        waiting = self._queue.total_enqueued_input_blocks() or self._op._bundle_queue.has_next()
-        if not waiting:
+        if not self._pool.is_waited_for:
             return
-        pool = self._op._actor_pool
-        running = pool._running_actors.values()
-        size = sum(state.actor_location not in draining for state in running)
-        size += pool.num_pending_actors()
-        free = ray._private.state.available_resources_per_node()
+        size = sum(node not in draining for node in self._pool.running().values())
+        size += len(self._pool.pending())
+        free = free_resources()
         places = sum(free_room(free.get(node, {}), self._need) for node in nodes)
-        places -= sum(actor in self._unplaced for actor in pool._pending_actors.values())
+        places -= sum(actor in self._unplaced for actor in self._pool.pending())
         more = min(self._room([dict(has) for has in nodes.values()]) - size, places)
         more = max(more, self._need.fewest - size)
         if more > 0:
-            pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason="room"))
-            for actor in pool._pending_actors.values():
+            self._pool.grow(more)
+            for actor in self._pool.pending():
                 self._without_node_s(actor, nodes)
             self._tell(f"{more} more engine worker(s) start")
 
     def _tell(self, what: str) -> None:
-        size = self._op._actor_pool.current_size()
+        size = self._pool.size
         line = f"{what}: {size} of {self._need.fewest} to {self._need.limit}"
         self._say(log.warning(line, event="workers", workers=size))
 
-    def _alive(self, actor: Any) -> bool:
-        return bool(actor._get_local_state() == ray.core.generated.gcs_pb2.ActorTableData.ALIVE)
-
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
-        """For how long it has had none; 0: it has one, where it may be starting."""
-        where = ray._private.state.actors(_id(actor)).get("Address", {}).get("NodeID")
-        if where in nodes:
+        """Return for how long ``actor`` has had no node; 0: it has one."""
+        if node_of(actor) in nodes:
             self._unplaced.pop(actor, None)
             return 0.0
         return time.monotonic() - self._unplaced.setdefault(actor, time.monotonic())
-
-
-def _id(actor: Any) -> str:
-    return str(actor._actor_id.hex())

@@ -9,26 +9,30 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
-from ray.data._internal.execution.execution_callback import ExecutionCallback
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.run.actors.checker import Checker
 from ace_ray.run.actors.engine_worker import EngineWorker
 from ace_ray.run.actors.job import Job
 from ace_ray.run.actors.writer import Writer
-from ace_ray.run.checker_pool import CheckerPool, leave_pools_alone
 from ace_ray.run.elastic import ElasticWorkers
 from ace_ray.run.health.processes import give_back_memory
 from ace_ray.run.planning.cluster import CHECKER_CPUS, WRITER_CPUS, Resources
 from ace_ray.run.planning.plan import PlannedRows
-from ace_ray.run.ray_data import actors_hold_their_arguments, map_blocks
+from ace_ray.run.ray_internals import (
+    OFF,
+    ExecutionCallback,
+    arguments_as_values,
+    map_blocks,
+    wait_for_any,
+)
 from ace_ray.run.storage.rows import PLAN
 from ace_ray.store import LocalStore, Store
 
@@ -43,13 +47,13 @@ FEWEST_BLOCKS = 4
 them waits for a slow row."""
 
 PAUSE_S = 0.3
-"""Most between two looks of Ray Data's executor while there is something to see at each."""
+"""Maximum pause between two looks of Ray Data's executor while there is something to see."""
 
 NOTHING_S = 0.5
-"""Most until it looks again though there is nothing."""
+"""Maximum wait until it looks again though there is nothing."""
 
 MANY_TASKS = 256
-"""As many are not waited for: one of them ends soon anyway, and a wait is handed each of them."""
+"""Tasks in flight from which none is waited for."""
 
 DEFAULT_MAX_NUM_SEQS = 256
 """vLLM's own default, where the config names none."""
@@ -189,17 +193,17 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
     that needs all cores of a small machine loses 3 to 4 % by that. So it pauses, and then waits
     until a task has something to pass on.
+
+    The attributes are the class's, since Ray Data makes the object; a process has one graph at a
+    time.
     """
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)
-    """Seconds until the next look. The class's, since Ray Data makes the object; a process has one
-    graph at a time."""
-
+    """Seconds until the next look."""
     stopping: Callable[[], bool] = staticmethod(lambda: False)
     """Whether the graph is to end."""
-
     workers: ElasticWorkers | None = None
-    """Of a graph whose engine workers come and go."""
+    """Engine workers that come and go."""
 
     def before_execution_starts(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
@@ -208,26 +212,19 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     def on_execution_step(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
             workers.look()
+        if "throttle" in OFF:
+            return
         time.sleep(type(self).pause())
         if not type(self).stopping():
-            wait_for_any(executor, NOTHING_S)
-
-
-def wait_for_any(executor: Any, most_s: float) -> None:
-    """Wait until a task of the graph has ended or has something to pass on."""
-    # Were metadata read in a thread (`connection.set_environment`), no task would tell of them.
-    if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
-        return
-    tasks = (task for operator in executor._topology for task in operator.get_active_tasks())
-    waitables = [task.get_waitable() for task in islice(tasks, MANY_TASKS)]
-    if 0 < len(waitables) < MANY_TASKS:
-        ray.wait(waitables, num_returns=1, timeout=most_s, fetch_local=False)
+            wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
 
 
 def pause(left: int, *, stopping: bool) -> float:
-    """A row that is not stored is worth a millisecond: small runs hardly wait, larger ones less
-    than a second at their end. One that is to end does not: each look passes on only a few of the
-    blocks that no actor works on any more."""
+    """Return the seconds until the next look while ``left`` rows are not stored.
+
+    A row is worth a millisecond: small runs hardly wait, larger ones less than a second at their
+    end. A run that is to end does not wait: each look passes on only a few of the blocks that no
+    actor works on any more."""
     return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
@@ -240,21 +237,18 @@ def run_graph(
     *,
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
-    block_check_s: Callable[[], float] = lambda: 0.0,
 ) -> None:
     """Evaluate the rows of ``work``, run after run, and write them.
 
     ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
     end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`);
-    ``workers`` keeps those that come and go; ``block_check_s`` is what the checks of a block take
-    on average, 0 before there is one. Blocks until the last part is stored. Exceptions of Ray Data
-    pass through.
+    ``workers`` keeps those that come and go. Blocks until the last part is stored. Exceptions of
+    Ray Data pass through.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.workers = workers
-    CheckerPool.block_s = staticmethod(block_check_s)
     _quiet()
     # Runs come one after another: each is as large as if it were alone.
     largest = max(work, key=lambda one: len(one.rows)).rows
@@ -287,8 +281,7 @@ def run_graph(
         fn_constructor_args=(job,),
         # Ray's own 2 would keep a checker idle between two looks of the executor.
         compute=ActorPoolStrategy(
-            min_size=resources.checkers,
-            max_size=resources.most_checkers,
+            size=resources.checkers,
             max_tasks_in_flight_per_actor=CHECKER_TASKS,
         ),
         num_cpus=CHECKER_CPUS,
@@ -311,7 +304,7 @@ def run_graph(
         ray_remote_args_fn=_writer_place(job.runs[0].store),
     )
     try:
-        with actors_hold_their_arguments():
+        with arguments_as_values():
             for receipt in graph.iter_batches(batch_size=None, batch_format="pyarrow"):
                 for run, rows in zip(*receipt.to_pydict().values(), strict=True):
                     left -= rows
@@ -332,13 +325,16 @@ def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
 
 def _quiet() -> None:
     context = DataContext.get_current()
-    context.custom_execution_callback_classes = [ThrottledExecutor, CheckerPool]
-    leave_pools_alone(context)
+    context.custom_execution_callback_classes = [ThrottledExecutor]
+    # Ray Data does not change the sizes of pools by itself, above their smallest.
+    context.autoscaling_config.actor_pool_util_upscaling_threshold = math.inf
+    context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has
     # dozens of tasks and gigabytes.
-    context.memory_usage_poll_interval_s = None
+    if "no_memory_poll" not in OFF:
+        context.memory_usage_poll_interval_s = None
     # A guard of Ray Data's that ends a graph which passes nothing on for half an hour: an engine
     # may take longer to load, an episode to end. Our own deadlines hold each of the waits.
     context.execution_no_progress_timeout_s = -1

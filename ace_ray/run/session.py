@@ -23,6 +23,7 @@ from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.run import connection, roles
+from ace_ray.run.entries import entry_table
 from ace_ray.run.health.interrupts import Interrupts, RunFailed
 from ace_ray.run.health.isolation import IsolatedRow
 from ace_ray.run.health.monitor import HealthMonitor
@@ -35,11 +36,9 @@ from ace_ray.run.monitoring.timing import timing
 from ace_ray.run.open_run import OpenRun
 from ace_ray.run.planning import cluster
 from ace_ray.run.planning.cluster import Resources
-from ace_ray.run.planning.machine import slow_dtype
 from ace_ray.run.planning.plan import PlannedRows
 from ace_ray.run.planning.preflight import ask_candidate
 from ace_ray.run.storage.parts import new_session, part_names
-from ace_ray.run.storage.rows import entry_table
 from ace_ray.run.storage.stored import earlier_timing
 
 Pending = dict[int, PlannedRows]
@@ -139,7 +138,7 @@ class Session:
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
-        if pending and (slow := slow_dtype(self._config)):
+        if pending and (slow := cluster.slow_dtype(self._config)):
             self._say(log.warning(slow))
         while pending and not self._interrupts.asked:
             if aside:
@@ -219,7 +218,7 @@ class Session:
         from ace_ray.run.elastic import ElasticWorkers
         from ace_ray.run.graph import Work, run_graph
         from ace_ray.run.planning import placement
-        from ace_ray.run.ray_data import unheld, without_helpers
+        from ace_ray.run.ray_internals import lean_data, without_reference_count
         from ace_ray.sandbox.actor import start_actors
 
         plan, config = self._runs[0].plan, self._config
@@ -253,7 +252,7 @@ class Session:
             salt = os.urandom(3).hex()
             name = f"coordinator-{salt}"
             coordinator = start_coordinator(
-                entry_table(plan.entries),
+                entry_table(plan.entries, plan.openings),
                 plan.benchmarks,
                 self._isolated(),
                 had_success=had_success,
@@ -293,11 +292,13 @@ class Session:
                     ),
                     config=config,
                     engine=engine,
-                    coordinator=unheld(coordinator),
+                    coordinator=without_reference_count(coordinator),
                     bindings=bindings,
                     served=served,
-                    sandboxes=tuple(map(unheld, sandboxes)),
-                    services={name: unheld(service) for name, service in services.items()},
+                    sandboxes=tuple(map(without_reference_count, sandboxes)),
+                    services={
+                        name: without_reference_count(service) for name, service in services.items()
+                    },
                     choice=plan.choice,
                     replay=plan.replay,
                     decides=any(_decides(run.plan.config.early) for run in self._runs),
@@ -312,7 +313,7 @@ class Session:
                 self._reached.setdefault("actors", time.time())
                 with (
                     ProgressView(lambda: monitor.latest, _count(pending), self._console),
-                    without_helpers() if connection.is_own() else nullcontext(),
+                    lean_data() if connection.is_own() else nullcontext(),
                 ):
                     run_graph(
                         job,
@@ -331,7 +332,6 @@ class Session:
                         )
                         if self._resources.elastic
                         else None,
-                        block_check_s=lambda: monitor.latest.block_check_s,
                     )
                 self._interrupts.settle()
         except (RunFailed, UserError):

@@ -1,7 +1,7 @@
 """``ace-ray submit``: send a job to a Ray cluster, follow its log, end with its exit code.
 
-The job does not depend on its follower: whoever stops following, or loses the connection, may
-submit the same config again and follows the job that runs.
+The job does not depend on its follower. The same command follows a running job again, after Ctrl-C
+or a lost connection.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
@@ -27,30 +26,22 @@ RECONNECTS = 20
 RECONNECT_S = 3.0
 
 AGENT_S = 180.0
-"""How long the cluster's job agent, which starts after its dashboard, is waited for."""
-
-MAX_PAUSE_S = 10.0
+"""Wait for the cluster's job agent, which starts after its dashboard."""
 
 NO_AGENT = "No available agent to submit job"
-"""What Ray's job server says while the agent is not there; it has waited 10 s itself."""
+"""Error text of Ray's job server while the agent is not there."""
 
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""
 
 _ADDRESS = "RAY_API_SERVER_ADDRESS"
-_LOUD = (
-    "ray.dashboard.modules.dashboard_sdk",
-    "ray.dashboard.modules.job.sdk",
-    "ray._private.runtime_env.packaging",
-    "ray._private.runtime_env.working_dir",
-)
 
 
 def submit(
     submission: Submission, *, address: str | None, follow: bool, say: Callable[..., Any]
 ) -> int:
-    """Send ``submission``, unless an attempt of it runs, and follow it. Returns the exit code:
-    the job's own, 75 when it was stopped.
+    """Send ``submission``, unless an attempt of it runs, and follow it. Return the exit code: the
+    job's own, 75 when it was stopped.
 
     Args:
         address: of the cluster's dashboard; None: ``RAY_API_SERVER_ADDRESS``, ``RAY_ADDRESS``, or
@@ -62,9 +53,7 @@ def submit(
     """
     client = _client(address)
     try:
-        name, sent = _send(client, submission, say)
-    except UserError:
-        raise
+        name, sent = _send(client, submission)
     except Exception as error:
         raise _refused(error, client.get_address()) from error
     say(f"{'submitted' if sent else 'already running, not submitted again:'} {name}")
@@ -82,15 +71,11 @@ def submit(
 
 def _client(address: str | None) -> Any:
     set_environment()
-    try:
-        from ray.job_submission import JobSubmissionClient
-    except ImportError as error:
-        raise UserError(
-            "Ray is not installed",
-            where="this machine",
-            fix="install it: pip install 'ray[default]==2.60.0'",
-        ) from error
-    if address is None and not os.environ.get(_ADDRESS):
+    from ray.job_submission import JobSubmissionClient
+
+    if address is not None:
+        os.environ[_ADDRESS] = address  # it wins over what the client is given
+    elif not os.environ.get(_ADDRESS):
         address = running_cluster()
         if address == "local":
             raise UserError(
@@ -98,28 +83,11 @@ def _client(address: str | None) -> Any:
                 where="--address",
                 fix="pass the dashboard's address, e.g. --address http://HEAD:8265",
             )
-    for name in _LOUD:
-        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
-        with _named(address):
-            return JobSubmissionClient(address)
+        return JobSubmissionClient(address)
     except Exception as error:
         raise _refused(error, address or os.environ[_ADDRESS]) from error
-
-
-@contextmanager
-def _named(address: str | None) -> Iterator[None]:
-    """Ray lets its environment win over the address that a client is given."""
-    before = os.environ.get(_ADDRESS)
-    if address is not None:
-        os.environ[_ADDRESS] = address
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ[_ADDRESS] = before
-        elif address is not None:
-            del os.environ[_ADDRESS]
 
 
 def _refused(error: Exception, address: str) -> UserError:
@@ -131,15 +99,14 @@ def _refused(error: Exception, address: str) -> UserError:
     )
 
 
-def _send(client: Any, submission: Submission, say: Callable[..., Any]) -> tuple[str, bool]:
-    """(id of the job that runs, whether it was sent now)."""
+def _send(client: Any, submission: Submission) -> tuple[str, bool]:
+    """Return (id of the job that runs, whether it was sent now)."""
     attempt, running = _latest(client, submission)
     if running:
         return submission.id(attempt), False
     attempt += 1
     name = submission.id(attempt)
-    deadline, pause_s = time.monotonic() + AGENT_S, RECONNECT_S / 3
-    waiting = False
+    deadline = time.monotonic() + AGENT_S
     while True:
         try:
             client.submit_job(
@@ -152,26 +119,15 @@ def _send(client: Any, submission: Submission, say: Callable[..., Any]) -> tuple
             # Another submitter may have been first: ids are unique in a cluster.
             if _latest(client, submission)[0] >= attempt:
                 return name, False
-            if NO_AGENT not in str(error):
+            if NO_AGENT not in str(error) or time.monotonic() > deadline:
                 raise
-            if time.monotonic() >= deadline:
-                raise UserError(
-                    f"cannot submit: the cluster's job agent has not started in {AGENT_S:g} s",
-                    where=f"Ray at {client.get_address()}",
-                    fix="read dashboard_agent.log in the head's Ray session folder (by default "
-                    "/tmp/ray/session_latest/logs), then run the same command again",
-                ) from error
-            if not waiting:
-                say(f"the cluster's job agent is starting; waiting up to {AGENT_S:g} s for it")
-            waiting = True
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, MAX_PAUSE_S)
+            time.sleep(RECONNECT_S)
         else:
             return name, True
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
-    """The newest attempt that the cluster knows, 0 for none, and whether it has not ended."""
+    """Return the newest attempt that the cluster knows (0: none), and whether it still runs."""
     attempts = {0: False}
     for job in client.list_jobs():
         base, _, number = (job.submission_id or "").rpartition("-")
@@ -182,48 +138,36 @@ def _latest(client: Any, submission: Submission) -> tuple[int, bool]:
 
 
 def _follow(client: Any, name: str, say: Callable[..., Any]) -> int:
-    """Print the job's log until it ends; returns its exit code."""
-    log = _Log(client, name, say)
-    failures = 0
+    """Print the job's log until it ends, once however often the connection breaks; return its exit
+    code."""
+    shown = failures = 0
+
+    async def tail() -> None:
+        nonlocal shown
+        seen = 0  # Ray begins with the first line each time
+        async for text in client.tail_job_logs(name):
+            seen += len(text)
+            if seen > shown:
+                say(text[-(seen - shown) :], nl=False)
+                shown = seen
+
     while True:
-        before = log.shown
+        before = shown
         try:
-            asyncio.run(log.tail())
+            asyncio.run(tail())
             job = client.get_job_info(name)
             if job.status.is_terminal():
                 return _ended(job, name, say)
-            failures += 1
         # A proxy, a head that restarts, a network: the job is asked for again.
         except Exception as error:
-            failures += 1
-            if failures > RECONNECTS:
+            if failures == RECONNECTS:
                 raise UserError(
-                    f"the cluster has not answered {failures} times: {error}",
+                    f"the cluster has not answered {failures + 1} times: {error}",
                     where=name,
                     fix="the same command follows the job again, if it still runs",
                 ) from error
-        if log.shown > before:
-            failures = 0
-        time.sleep(RECONNECT_S if failures > 1 else RECONNECT_S / 10)
-
-
-class _Log:
-    """A job's log, printed once however often the connection breaks."""
-
-    def __init__(self, client: Any, name: str, say: Callable[..., Any]) -> None:
-        self._client, self._name, self._say = client, name, say
-        self.shown = 0
-        """Characters printed so far."""
-
-    async def tail(self) -> None:
-        """Print what is new until the job or the connection ends. Ray begins with the first line
-        each time."""
-        seen = 0
-        async for text in self._client.tail_job_logs(self._name):
-            seen += len(text)
-            if seen > self.shown:
-                self._say(text[-(seen - self.shown) :], nl=False)
-                self.shown = seen
+        failures = 0 if shown > before else failures + 1
+        time.sleep(RECONNECT_S if failures else RECONNECT_S / 10)
 
 
 def _ended(job: Any, name: str, say: Callable[..., Any]) -> int:

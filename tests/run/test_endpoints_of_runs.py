@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.errors import UserError
-from ace_ray.run.submission import submission_about
 from ace_ray.store import open_store
 from tests.run.hostile_folders import make_run
 
@@ -85,12 +83,3 @@ def test_an_address_with_a_secret_or_none_is_refused(url: str, here: Callable[..
     assert ended.code == 2
     assert "pw-1234567" not in ended.stderr
     assert "abc" not in ended.stderr
-
-
-@pytest.mark.nightly
-def test_a_job_is_told_too() -> None:
-    place = {"endpoint-url": "http://s3:9000", "region": None}
-    made = submission_about("score", "s3://b/p/run", place=place)
-    assert made.arguments == ("s3://b/p/run", "--endpoint-url=http://s3:9000")
-    with pytest.raises(UserError, match="user name or a password"):
-        submission_about("score", "s3://b/p/run", place={"endpoint-url": "http://a:b@s3"})

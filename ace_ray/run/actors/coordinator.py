@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,8 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.run.health.isolation import IsolatedRow, Isolation
+from ace_ray.run.entries import Entries
+from ace_ray.run.health.isolation import OPEN, IsolatedRow, Isolation
 from ace_ray.run.health.processes import KINDS, NAMES, Kind, ProcessInfo
 from ace_ray.run.monitoring.counts import Bug, Tally
 from ace_ray.run.monitoring.metrics import Metrics
@@ -42,6 +43,8 @@ class Start:
     """Whether it takes the place of another one, whose rows come again."""
     starts_since_progress: int = 0
     """Processes that have ended in this place one after another, while no row got further."""
+    isolated: bool = False
+    """Whether rows of the run are isolated."""
 
 
 @dataclass
@@ -94,17 +97,23 @@ class Coordinator:
         """By run; None: of all."""
 
     def shared(self) -> list[Any]:
-        """ObjectRefs: of the run's entry table (`rows.ENTRIES`), and of its benchmarks.
+        """ObjectRefs: of the run's entry table (`run.entries`), and of its benchmarks.
 
         Workers ask for them here, since refs among an actor's constructor arguments, or arguments
         so large that Ray makes them refs, would tie the actor's restarts to them.
         """
         return self._shared
 
-    def rows(self, rows: list[tuple[Any, ...]], check_s: float = 0.0) -> None:
-        """What a checker has judged of a block, and what it took."""
-        self._tally.checked_blocks += 1
-        self._tally.check_s += check_s
+    def rows(
+        self,
+        rows: list[tuple[Any, ...]],
+        process: ProcessInfo | None = None,
+        ids: Sequence[str] = (),
+    ) -> None:
+        """Count what a checker has judged of a block. ``ids`` are rows that ``process`` works on no
+        more."""
+        if process is not None:
+            self.leave(process, ids)
         if rows:
             self._starts_since_progress.clear()
         self._tally.add(rows)
@@ -114,6 +123,7 @@ class Coordinator:
     def stored(self, run: int, rows: int) -> None:
         self._deaths_since_write = 0
         self._starts_since_progress.clear()
+        self._tally.notice = ""
         counts = self._tally.of(run)
         counts.stored += rows
         counts.last_stored_at = time.time()
@@ -212,6 +222,7 @@ class Coordinator:
             run=self._runs.get(process.actor, first if self._run is None else self._run),
             replaces=last is not None,
             starts_since_progress=starts,
+            isolated=bool(self._isolation[process.kind].rows),
         )
 
     def phase(self, process: ProcessInfo, phase: str) -> None:
@@ -227,20 +238,41 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Those among ``ids``, of rows that have come to a process of ``kind`` and of what they
-        share."""
+        """Return the isolated ones of ``ids``, of rows that have come to a process of ``kind`` and
+        of what they share."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
-    def enter(self, process: ProcessInfo, ids: list[str]) -> None:
-        self._isolation[process.kind].enter(process.actor, ids)
+    def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
+        """`isolated`, of rows that have come to a checker; it works on the others from now on."""
+        isolated = self.isolated(process.kind, ids)
+        apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
+        self.enter(process, [row_id for row_id in ids if row_id not in apart])
+        return isolated
 
-    def leave(self, process: ProcessInfo, ids: list[str]) -> None:
+    def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
+        """``process`` works on ``ids`` from now on, unless no further rows of ``run`` are wanted.
+        Returns whether it may."""
+        if run in self._stopped:
+            return False
+        self._isolation[process.kind].enter(process.actor, ids)
+        return True
+
+    def leave(
+        self,
+        process: ProcessInfo,
+        ids: Sequence[str],
+        spent: tuple[int, dict[str, float]] | None = None,
+    ) -> None:
+        """``process`` has ended its work on ``ids``. ``spent`` is the run, and what the time of an
+        engine worker on it went into so far."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
+        if spent is not None:
+            self.spent(spent[0], process.name, spent[1])
 
     def prepared(self, process: ProcessInfo, shared: str) -> None:
         """What several rows share (`isolation.shared_id`) is done; it passes on to no checker."""
@@ -381,7 +413,7 @@ def named_coordinator(name: str) -> Any:
     return ray.get_actor(name)
 
 
-def fetch_shared(coordinator: Any) -> tuple[pa.Table, dict[str, Benchmark]]:
-    """The entry table, shared by all processes of this node, and the run's benchmarks by name."""
-    entries, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
-    return entries, benchmarks
+def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:
+    """Return the entries, shared by all processes of this node, and the benchmarks by name."""
+    table, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
+    return Entries(table), benchmarks

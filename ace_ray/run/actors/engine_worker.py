@@ -24,11 +24,10 @@ from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
 from ace_ray.records import Entry, Episode, Sampling
 from ace_ray.run.actors.admission import AdmissionControl, Group, Partition
-from ace_ray.run.actors.bugs import report_bug
 from ace_ray.run.actors.candidate import Broken, Candidate
 from ace_ray.run.actors.coordinator import Start, fetch_shared
 from ace_ray.run.actors.job import Job, report, start
-from ace_ray.run.actors.judging import log_traceback
+from ace_ray.run.actors.judging import log_traceback, report_bug
 from ace_ray.run.actors.service import RunningService
 from ace_ray.run.health.causes import CrashFile, outside_cause
 from ace_ray.run.health.heartbeat import LONGEST_WHY, Heartbeat, die, end_children
@@ -45,7 +44,7 @@ from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
 from ace_ray.run.planning.placement import placed
 from ace_ray.run.roles import RoleModels
-from ace_ray.run.storage.rows import EPISODES, clean, entry_at, episode_columns
+from ace_ray.run.storage.rows import EPISODES, clean, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
 
 DEADLINE_GRACE_S = 300.0
@@ -122,6 +121,9 @@ class EngineWorker:
             starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
         )
+        self._asks_isolated = (
+            begun.replaces or begun.isolated or job.config.worker_range is not None
+        )
         self._group_size = max(1, most // 8)
         self._ended: list[str] = []
         """Rows that the coordinator still takes for being worked on."""
@@ -161,9 +163,7 @@ class EngineWorker:
         if self._stopping:
             await self._give_back(planned, [])
             return EPISODES.empty_table()
-        ids = [row["row_id"] for row in planned]
-        ids += {shared_id(row) for row in planned if row["shares"] >= 0}
-        isolation = of_rows(planned, await self._coordinator.isolated.remote("engine", ids))
+        isolation = of_rows(planned, await self._isolated(planned))
         isolated = {row_id: isolated_row for row_id, (isolated_row, _) in isolation.items()}
         ended, groups = grouped(planned, isolated)
         shared: Shared = {}
@@ -183,6 +183,20 @@ class EngineWorker:
             await self._give_back(planned, done)
         return pa.Table.from_pylist(done, schema=EPISODES)
 
+    async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
+        """Ask which of these rows are isolated, and which of what they share.
+
+        A row that has not been at work anywhere cannot be: a worker that replaces none asks nobody.
+        """
+        shared = {shared_id(row) for row in planned if row["shares"] >= 0}
+        if not self._asks_isolated and not shared:
+            return {}
+        ids = [row["row_id"] for row in planned]
+        isolated: dict[str, IsolatedRow] = await self._coordinator.isolated.remote(
+            "engine", [*ids, *shared]
+        )
+        return isolated
+
     async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
         """Tell which rows of a block have not ended here, before the block passes on."""
         ended = {record["row_id"] for record in done}
@@ -200,7 +214,7 @@ class EngineWorker:
         """The records of rows that may be in the engine together; none for those given up."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
-        if await self._is_decided(run):
+        if run in self._decided:
             return []
         async with self._admission.entered(partition, len(rows), tried=tried) as group:
             # Those that waited longest come last: much may have been decided meanwhile.
@@ -217,7 +231,9 @@ class EngineWorker:
                 return []
             # Those that share something enter when that is done.
             alone = [row["row_id"] for row in rows if row["shares"] < 0]
-            await self._coordinator.enter.remote(self._process, alone)
+            if not await self._coordinator.enter.remote(self._process, alone, run):
+                self._decided.add(run)
+                return []
             for row in rows:
                 isolated_row = isolated.get(row["row_id"])
                 attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
@@ -226,16 +242,14 @@ class EngineWorker:
                 self._tasks[row["row_id"]] = task
             tasks = [self._tasks[row_id] for row_id in ids]
             await asyncio.wait(tasks)
-            self._leave()
-            self._coordinator.spent.remote(run, self._process.name, self._clock.read())
+            self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]
 
     async def _is_decided(self, run: int) -> bool:
-        """Whether no further rows of ``run`` are wanted. Those are left out and stay pending."""
-        if not self._job.decides:
-            return False
-        if run not in self._decided:
-            self._decided = await self._coordinator.stopped_runs.remote()
+        """Whether no further rows of ``run`` are wanted. They are left out and stay pending. Asked
+        before the engine takes other weights; of its own run, `Coordinator.enter` says so."""
+        if self._job.decides and run != self._candidate.run:
+            self._decided |= await self._coordinator.stopped_runs.remote()
         return run in self._decided
 
     async def _show_that_it_works(self) -> None:
@@ -273,14 +287,14 @@ class EngineWorker:
         if len(self._ended) == 1:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
-    def _leave(self) -> None:
+    def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
         """Tell the coordinator which rows have ended: a death from now on is none of theirs."""
-        if self._ended:
-            self._coordinator.leave.remote(self._process, self._ended)
+        if self._ended or spent:
+            self._coordinator.leave.remote(self._process, self._ended, spent)
             self._ended = []
 
     async def _row(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
-        entry = entry_at(self._entries, row["entry"])
+        entry = self._entries[row["entry"]]
         clock = time.perf_counter()
         record = self._blank(row, attempt)
         benchmark = self._benchmarks[entry.benchmark]
@@ -353,6 +367,7 @@ class EngineWorker:
             service=self._services.get(entry.benchmark),
             attempt=row["attempt"],
             replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
+            opening=self._entries.opening(row["entry"]),
         )
         # An interactive episode ends by itself at the deadline and keeps what it has reached.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0

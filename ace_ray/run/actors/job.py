@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -20,10 +19,11 @@ from ace_ray.run.actors.coordinator import (
     fetch_shared,
     named_coordinator,
 )
+from ace_ray.run.entries import Entries
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.run.health.processes import NAMES, ProcessInfo
 from ace_ray.run.roles import RoleBindings, Served
-from ace_ray.run.storage.rows import clean, entry_at
+from ace_ray.run.storage.rows import clean
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
 
@@ -45,8 +45,8 @@ class JobRun:
 @dataclass(frozen=True)
 class Job:
     """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
-    coordinator. Its handles keep no actor (`ray_data.unheld`), or restarts of those that are given
-    it would depend on the driver's node."""
+    coordinator. Its handles keep no actor (`ray_internals.without_reference_count`), or restarts of
+    actors that are given it would depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
     """They differ in the weights and in nothing else; several are a lane of a sweep."""
@@ -80,12 +80,12 @@ class Scenarios:
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator
         self._benchmarks: Mapping[str, Benchmark] = {}
-        self._entries: pa.Table | None = None
+        self._entries: Entries | None = None
 
     def __call__(self, index: int) -> Scenario:
         if self._entries is None:
             self._entries, self._benchmarks = fetch_shared(named_coordinator(self._coordinator))
-        entry = entry_at(self._entries, index)
+        entry = self._entries[index]
         return self._benchmarks[entry.benchmark].scenario(entry)
 
 

@@ -1,17 +1,26 @@
-"""A row's verdicts from its stored episode: the same for a run's checkers and for `rescore`."""
+"""A row's verdicts from its stored episode, the same for a run's checkers and for `rescore`; and
+what is done with exceptions of a benchmark's own code.
+
+One row that ends in an exception says little; the same exception in every row is a bug, and no
+other attempt helps."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import ace_ray
 from ace_ray import log
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.second_reading import second_reading
 from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
+
+MOST_CHARS = 4_000
+_MODELS = str(Path(ace_ray.__file__).parent / "models")
 
 
 def judged(
@@ -53,3 +62,21 @@ def log_traceback() -> None:
     """Of the exception that is being handled, in this process's log."""
     what = type(sys.exc_info()[1]).__name__
     log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))
+
+
+def report_bug(coordinator: Any, benchmark: str) -> None:
+    """Tell the coordinator of the exception that is being handled, unless it may pass: one that a
+    model, the machine or the cluster raised."""
+    from ray.exceptions import RayError, RayTaskError
+
+    error = sys.exc_info()[1]
+    if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
+        return
+    passes = isinstance(error, OSError | MemoryError)
+    passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
+    if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
+        return
+    place = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
+    # Escaped: a lone surrogate in a message would end the process in Ray's transport.
+    text = traceback.format_exc().encode("ascii", "backslashreplace").decode()[-MOST_CHARS:]
+    coordinator.bug.remote(benchmark, place, text)

@@ -139,7 +139,6 @@ class Writer:
                 )
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
-        self._job.coordinator.notice.remote("")
 
 
 def _by_run(table: pa.Table) -> list[tuple[int, pa.Table]]:

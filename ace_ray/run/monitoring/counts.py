@@ -92,9 +92,6 @@ class Tally:
         self.deaths: list[str] = []
         """Of engines, one line each."""
         self.other_deaths: Counter[str] = Counter()
-        self.checked_blocks = 0
-        self.check_s = 0.0
-        """Seconds of checkers (`processes.WorkTime`) that these blocks took."""
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
         self.silent: dict[ProcessInfo, float] = {}
         """Process that works -> seconds since it was last heard of."""
@@ -126,11 +123,6 @@ class Tally:
     @property
     def last_row_at(self) -> float | None:
         return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
-
-    @property
-    def block_check_s(self) -> float:
-        """Of a block, on average."""
-        return self.check_s / self.checked_blocks if self.checked_blocks else 0.0
 
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
         """By benchmark and language, in their order: accuracy by rule set."""

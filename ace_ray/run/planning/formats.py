@@ -19,7 +19,6 @@ from ace_ray.models.families import (
     choose_tool_parser,
     facts_of_model,
     reasoning_parser,
-    tool_parsers,
 )
 from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.models.sources import ModelRef
@@ -84,14 +83,10 @@ def choose_format(
     ):
         tool = "openai"
     if native is not None and tool is None and config.backend == "vllm":
-        hits = tool_parsers(facts)
-        fix = "name the vLLM tool parser of this model, e.g. hermes"
-        if len(hits) == 1:
-            fix = f"write {hits[0]}, the parser of this model's family, or auto"
         raise UserError(
             f"native tool calling of {native.name} needs a parser that reads the model's calls",
             where="model.tool_parser",
-            fix=fix + _instead(native),
+            fix="name the vLLM tool parser of this model, or write auto" + _instead(native),
         )
     told = _day(asked.start_date) if facts.reads_date else None
     choice = FormatChoice(

@@ -32,6 +32,7 @@ from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.records import Entry, canonical_json, digest
+from ace_ray.run.entries import ordered_json
 from ace_ray.run.planning.formats import choice_identity, choose_format, first_native, replayed
 from ace_ray.run.planning.selection import select
 from ace_ray.run.roles import RoleBindings, bind_roles
@@ -102,6 +103,8 @@ class Plan:
     benchmarks: dict[str, Benchmark]
     bindings: RoleBindings
     entries: list[Entry]
+    openings: list[str]
+    """By entry: the messages and tools that open its episodes, as JSON (`entries.Opening`)."""
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
@@ -184,10 +187,12 @@ def make_plan(
     ids = np.empty((len(entries), len(samplings)), dtype="S32")
     draws = [digest(one, sample) for sample, one in enumerate(samplings)]
     contents: list[str] = []
+    openings: list[str] = []
     shares, preparations = np.full(len(entries), -1, np.int32), dict[tuple[str, str], int]()
     for index, entry in enumerate(entries):
         benchmark = by_name[entry.benchmark]
         messages, tools = benchmark.opening(entry)
+        openings.append(ordered_json([messages, tools]))
         prompt = canonical_json(messages if tools is None else [messages, tools])
         sizes[index], together[index] = len(prompt), benchmark.interactive(entry)
         if together[index] and (preparation := benchmark.preparation(entry)):
@@ -238,6 +243,7 @@ def make_plan(
         benchmarks=by_name,
         bindings=bindings,
         entries=entries,
+        openings=openings,
         rows=rows,
         identity=identity,
         run_id=config.run_id or _run_id(list(by_name), model, digest(identity)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +21,11 @@ from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
-from ace_ray.models.gguf_header import read_header
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning import formats
-from ace_ray.run.planning.machine import unloadable
 from ace_ray.run.planning.plan import REPORTS, Plan
 from ace_ray.run.storage.lease import LEASE
 from ace_ray.run.storage.stored import MANIFEST, read_manifest
@@ -106,7 +103,7 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 where=where,
                 fix="use a vLLM that has it, or another model",
             )
-    _check_quantization(config, tree, where)
+    _check_quantization(tree, where)
 
 
 def _check_heads(config: RunConfig, model: ModelRef) -> None:
@@ -115,13 +112,9 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
     parts = config.engine.get("tensor_parallel_size", 1)
     if config.backend != "vllm" or type(parts) is not int or parts < 2:
         return
-    if model.kind == "gguf":
-        header = read_header(Path(model.location), keep=())
-        heads = header.get(f"{header.get('general.architecture')}.attention.head_count")
-    else:
-        tree = _model_config(tokenizer_folder(model))
-        text = tree.get("text_config")
-        heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
+    tree = _model_config(tokenizer_folder(model))
+    text = tree.get("text_config")
+    heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
     if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
         raise UserError(
             f"the model's {heads} attention heads cannot be shared among {parts} evenly",
@@ -130,9 +123,9 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
         )
 
 
-def _check_quantization(config: RunConfig, tree: Mapping[str, Any], where: str) -> None:
-    """Raise `UserError` when no engine here loads weights that are quantized as the model's
-    configuration ``tree`` says."""
+def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
+    """Raise `UserError` when vLLM loads no weights that are quantized as the model's configuration
+    ``tree`` says."""
     # As vLLM reads it (transformers_utils/model_arch_config_convertor.py).
     text = tree.get("text_config")
     places = [tree, text] if isinstance(text, dict) else [tree]
@@ -147,8 +140,6 @@ def _check_quantization(config: RunConfig, tree: Mapping[str, Any], where: str) 
             where=where,
             fix="use the model without it, or quantized in another way",
         )
-    if why := unloadable(config, stored):
-        raise UserError(why, where=where, fix="use the model without it, or a GPU")
 
 
 _OTHER_NAMES = {"auto-round"}
@@ -205,18 +196,13 @@ def check_engine(config: RunConfig) -> list[str]:
     for name in _SIZES:
         value = config.engine.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UserError(
-                f"{name!r} is {value!r}, it should be a whole number of at least 1",
-                where="engine",
-                fix="correct the value",
-            )
+            what = f"{name!r} is {value!r}, it should be a whole number of at least 1"
+            raise UserError(what, where="engine", fix="correct the value")
     for name in _NOT_PLANNED:
         if (value := config.engine.get(name)) not in (None, 1):
-            raise UserError(
-                f"{name!r} is {value!r}, and a worker holds one engine",
-                where="engine",
-                fix="leave it out; 'workers' says how many engines there are",
-            )
+            what = f"{name!r} is {value!r}, and a worker holds one engine"
+            fix = "leave it out; 'workers' says how many engines there are"
+            raise UserError(what, where="engine", fix=fix)
     if "reasoning_parser" in config.engine:
         raise UserError(
             "'reasoning_parser' is set elsewhere",
@@ -277,42 +263,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
     return {"chat_template_sha256": template}, _fit(plan, count, context)
 
 
-def check_chat_of_gguf(plan: Plan) -> str:
-    """Like `check_chat`, before the GGUF file is converted: its chat template on the prompts, and
-    a lower bound of their lengths. Returns what was found. Raises `UserError`.
-    """
-    from ace_ray.models.chat import Chat
-    from ace_ray.models.gguf_header import FewestTokens
-
-    where = plan.model.location
-    header = read_header(Path(where))
-    chat = Chat.of_gguf(
-        header,
-        plan.config.template_kwargs,
-        where=where,
-        template=plan.choice.chat_template,
-        date=plan.choice.start_date,
-    )
-    chat.check_template(plan.config.model.chat_template or plan.model.source)
-    arch = header.get("general.architecture")
-    scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
-    trained = header.get(f"{arch}.context_length")
-    _check_length(plan.config.engine, None if scaled else trained, where)
-    context = _asked(plan.config.engine, trained)
-    fewest = FewestTokens(header)
-    if is_native(plan):
-        chat.require_tools(plan.model.source, episodes=_interactive(plan))
-    _check_variables(plan, chat)
-    _check_template_probes(plan, chat)
-    _check_roles(plan, chat)
-
-    def count(messages: Messages, tools: Messages | None) -> int:
-        return fewest.count(chat.render(messages, tools), context or 1)
-
-    fit = _fit(plan, count, context, at_least=True)
-    return f"{fit}; lengths are a lower bound until the GGUF file is converted"
-
-
 def is_native(plan: Plan) -> bool:
     """Return whether the candidate is offered tools through its own template."""
     return formats.first_native(plan.benchmarks, plan.entries) is not None
@@ -348,30 +298,23 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
     entries = {(e.benchmark, e.category): e for e in plan.entries}
     for entry in entries.values():
         benchmark = plan.benchmarks[entry.benchmark]
-        if not benchmark.interactive(entry):
-            continue
-        messages = benchmark.template_probe(entry)
-        try:
-            chat.render(messages, benchmark.tools(entry))
-        except PromptRefused as error:
-            senders = ", ".join(dict.fromkeys(message["role"] for message in messages))
-            raise UserError(
-                f"{entry.category} sends messages of {senders}: {error}",
-                where=plan.model.source,
-                fix=benchmark.refused_fix,
-            ) from error
+        if benchmark.interactive(entry):
+            sent = benchmark.template_probe(entry), benchmark.tools(entry)
+            _check_taken(
+                chat, *sent, who=entry.category, where=plan.model.source, fix=benchmark.refused_fix
+            )
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
-    """Raise `UserError` when a model's template refuses the chats of a role that it plays; only its
-    provider knows that of an endpoint (``candidate`` None)."""
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays, or shows
+    no tools to a role that has some; only its provider knows that of an endpoint (``candidate``
+    None)."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
-            where = f"benchmarks.{name}.{role}"
-            another = "let another model or an endpoint play it"
+            where, fix = f"benchmarks.{name}.{role}", "let another model or an endpoint play it"
             if isinstance(binding.role, ServedRole):
                 assert binding.model is not None  # a served role has a model
                 chat = Chat.load(
@@ -380,19 +323,23 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
                     trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
                 )
                 if tools is not None:
-                    chat.require_tools(where, episodes=True, fix=another)
+                    chat.require_tools(where, episodes=True, fix=fix)
             elif binding.role != "same" or chat is None:
                 continue
             messages = plan.benchmarks[name].role_chat(role)
-            try:
-                chat.render(messages, tools)
-            except PromptRefused as error:
-                senders = ", ".join(message["role"] for message in messages)
-                raise UserError(
-                    f"a chat of {senders} is what this role is sent: {error}",
-                    where=where,
-                    fix=f"{another}, or change the benchmark's protocol",
-                ) from error
+            _check_taken(chat, messages, tools, who="this role", where=where, fix=fix)
+
+
+def _check_taken(
+    chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
+) -> None:
+    """Raise `UserError` when the template refuses ``messages``, which ``who`` sends or is sent."""
+    try:
+        chat.render(messages, tools)
+    except PromptRefused as error:
+        senders = ", ".join(message["role"] for message in messages)
+        what = f"messages of {senders} in {who}: {error}"
+        raise UserError(what, where=where, fix=fix) from error
 
 
 @dataclass(frozen=True)
@@ -404,9 +351,8 @@ class PromptsFit:
     fitting: int
     refused: int
     longest: int
-    """Tokens of the longest counted prompt; a lower bound with ``at_least``."""
+    """Tokens of the longest counted prompt."""
     context: int | None
-    at_least: bool
 
     @property
     def some_do_not(self) -> bool:
@@ -415,11 +361,10 @@ class PromptsFit:
     def __str__(self) -> str:
         if self.context is None:
             return "the chat template takes them; only vLLM can tell the context"
-        least = "at least " * self.at_least
         told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
         if self.counted < self.prompts:
             told += f" (a sample of all {self.prompts})"
-        told += f", the longest has {least}{self.longest}"
+        told += f", the longest has {self.longest}"
         if self.refused:
             told += f"; the chat template refuses {self.refused}"
         if self.some_do_not:
@@ -428,9 +373,9 @@ class PromptsFit:
         return told
 
 
-def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = False) -> PromptsFit:
+def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
     """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
-    shortest. ``at_least``: ``count`` gives lower bounds.
+    shortest.
 
     Raises `UserError` when the template refuses the shortest ones, or no prompt is below
     ``context`` tokens.
@@ -447,7 +392,7 @@ def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = Fals
         entry = plan.entries[number]
         benchmark = plan.benchmarks[entry.benchmark]
         try:
-            lengths.append(count(benchmark.prompt(entry), benchmark.tools(entry)))
+            lengths.append(count(*json.loads(plan.openings[number])))
         except PromptRefused as error:
             if not fitting:
                 raise UserError(
@@ -460,24 +405,23 @@ def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = Fals
             break
     if chosen and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {'at least ' * at_least}{min(lengths)} tokens, "
-            f"the context holds {context}",
+            f"no prompt fits: the shortest has {min(lengths)} tokens, the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
     longest = max(lengths, default=0)
-    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context, at_least)
+    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context)
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
-    """Tokens that the context holds; None where only vLLM can tell."""
+    """Return the tokens that the context holds; None where only vLLM can tell."""
     tree = _model_config(folder)
     text = tree.get("text_config")
-    tree = text if isinstance(text, dict) else tree
-    trained = tree.get("max_position_embeddings")
-    scaled = _is_scaled(tree)
-    _check_length(engine, None if scaled else trained, str(folder / "config.json"))
-    return _asked(engine, trained)
+    length = engine.get("max_model_len")
+    if length is None:
+        length = (text if isinstance(text, dict) else tree).get("max_position_embeddings")
+    # vLLM also takes -1 (find out).
+    return length if isinstance(length, int) and length > 0 else None
 
 
 def _model_config(folder: Path) -> dict[str, Any]:
@@ -494,38 +438,6 @@ def _model_config(folder: Path) -> dict[str, Any]:
             fix="name a complete model folder",
         ) from error
     return tree
-
-
-def _asked(engine: Mapping[str, Any], trained: Any) -> int | None:
-    length = engine.get("max_model_len")
-    length = trained if length is None else length
-    # vLLM also takes -1 (find out).
-    return length if isinstance(length, int) and length > 0 else None
-
-
-def _is_scaled(tree: Mapping[str, Any]) -> bool:
-    """Whether vLLM may allow more than ``max_position_embeddings``."""
-    if tree.get("model_max_length") is not None or tree.get("rope_scaling"):
-        return True
-    rope = tree.get("rope_parameters") or {}
-    # One mapping, or one for each type of layer.
-    nested = [value for value in rope.values() if isinstance(value, dict)] or [rope]
-    return any(one.get("rope_type", "default") != "default" or "factor" in one for one in nested)
-
-
-def _check_length(engine: Mapping[str, Any], trained: Any, where: str) -> None:
-    """Raise `UserError` when more context is asked for than the model was trained on, which vLLM
-    refuses unless told otherwise."""
-    length = engine.get("max_model_len")
-    if not isinstance(length, int) or not isinstance(trained, int) or length <= trained:
-        return
-    told = os.environ.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0").strip().lower()
-    if told in ("", "0", "false") and not engine.get("hf_overrides"):
-        raise UserError(
-            f"'max_model_len' is {length}, the model's context has {trained} positions ({where})",
-            where="engine",
-            fix=f"set at most {trained}",
-        )
 
 
 def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
@@ -601,20 +513,21 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
         ) from error
     mine = json_tree(json.dumps(plan.identity))
-    if theirs != mine:
+    if paths := differences(theirs, mine):
         raise UserError(
-            f"the folder holds a different run (they differ in {', '.join(_differ(theirs, mine))})",
+            f"the folder holds a different run (they differ in {', '.join(paths)})",
             where=plan.uri,
             fix="choose another run_id or --output, or replace it with --fresh",
         )
     return store, manifest
 
 
-def _differ(theirs: Any, mine: Any, path: str = "") -> list[str]:
+def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
+    """Return the paths at which two JSON values differ."""
     if isinstance(theirs, dict) and isinstance(mine, dict):
         paths = []
         for key in sorted({*theirs, *mine}):
-            paths += _differ(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
+            paths += differences(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
         # Row ids differ whenever anything does; say so only if nothing else explains it.
         return [p for p in paths if p != "rows"] or paths
     return [] if theirs == mine else [path]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.mistakes import closest_of
 from ace_ray.records import Entry
 
 _SHOWN = 3
@@ -99,48 +97,16 @@ def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], M
 
 
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
-    """Build the error about ``ids``, which name no entry of ``benchmarks``."""
+    """Return the error about ``ids``, which name no entry of ``benchmarks``."""
     if not benchmarks:
         what = "every benchmark has ids of its own, so these would choose nothing"
         return UserError(what, where=where, fix="leave one of them out")
-    several = len(ids) > 1
     quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
-    for benchmark in benchmarks:
-        if entry := next(_left_out(benchmark, ids), None):
-            keys = " and ".join(benchmark.choices) or "the options of the benchmark"
-            return UserError(
-                f"{benchmark.name} is asked for entry {entry.id!r} of {entry.language}/"
-                f"{entry.category}, and its {keys} leave that out",
-                where=where,
-                fix=f"widen {keys}, or leave the id out",
-            )
-    entries = [entry for benchmark in benchmarks for entry in benchmark.dataset()]
-    meant = [repr(near) for one in ids[:_SHOWN] if (near := _nearest(one, entries))]
     names = ", ".join(benchmark.name for benchmark in benchmarks)
-    example = entries[0].id if entries else ""
+    example = next((entry.id for one in benchmarks for entry in one.dataset()), "")
     return UserError(
-        f"{names} {'have' if len(benchmarks) > 1 else 'has'} no "
-        f"{'entries' if several else 'entry'} {quoted}{more}",
+        f"{names} {'have' if len(benchmarks) > 1 else 'has'} no entry {quoted}{more}",
         where=where,
-        fix=f"did you mean {', '.join(meant)}?" if meant else f"write an id such as {example!r}",
+        fix=f"write an id such as {example!r}, of an entry that the benchmark's options leave in",
     )
-
-
-def _nearest(asked: str, entries: Sequence[Entry]) -> str | None:
-    """Return the name of an entry that is most like ``asked``, in the same form."""
-    near = closest_of(asked.rpartition("/")[2], {entry.id for entry in entries}, 0.5)
-    form = min(asked.count("/"), 2)
-    return closest_of(asked, {_names(entry)[form] for entry in entries if entry.id == near}, 0.0)
-
-
-def _left_out(benchmark: Benchmark, ids: Sequence[str]) -> Iterator[Entry]:
-    """Yield the entries that ``ids`` name and the benchmark's options leave out."""
-    asked = set(ids)
-    entries = benchmark.output_entries()
-    for language in entries.languages:
-        for category in entries.categories:
-            of: Mapping[str, Entry] = {}
-            with suppress(UserError):  # data without the category has no such entry
-                of = entries.of(language, category)
-            yield from (entry for entry in of.values() if asked.intersection(_names(entry)))

@@ -47,10 +47,6 @@ PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("atte
 
 _NAMES = ("benchmark", "category", "language", "id", "group")
 """Where an entry stands."""
-_JSON = ("data", "gold", "prompt")
-ENTRIES = pa.schema(
-    [(name, pa.string()) for name in _NAMES] + [(name, pa.large_string()) for name in _JSON]
-)
 
 _EPISODE = [
     ("status", pa.string()),
@@ -135,22 +131,6 @@ def readable_json(value: Any) -> str:
     half characters, which UTF-8 has not."""
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
-
-
-def entry_table(entries: Sequence[Entry]) -> pa.Table:
-    columns = {name: [getattr(entry, name) for entry in entries] for name in ENTRIES.names}
-    texts = {name: [canonical_ordered(value) for value in columns[name]] for name in _JSON}
-    return pa.table({**columns, **texts}, schema=ENTRIES)
-
-
-def canonical_ordered(value: Any) -> str:
-    """JSON that keeps key order: prompts print entries in the order they were published."""
-    return json.dumps(value, ensure_ascii=True)
-
-
-def entry_at(table: pa.Table, index: int) -> Entry:
-    row = {name: table.column(name)[index].as_py() for name in ENTRIES.names}
-    return Entry(**row | {name: json.loads(row[name]) for name in _JSON})
 
 
 _AS_THEY_ARE = (

@@ -76,6 +76,8 @@ class Worker(EngineWorker):
             starts_since_progress=begun.starts_since_progress,
             arriving=begun.replaces,
         )
+        self._asks_isolated = begun.replaces or begun.isolated
+        self._decided = set()
         self._group_size = max(1, run.most // 8)
         self._job: Any = SimpleNamespace(decides=False)
         self._candidate: Any = SimpleNamespace(hold=hold)

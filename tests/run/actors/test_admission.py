@@ -93,17 +93,6 @@ def played(scene: Scene, most: int = 1000, **how: Any) -> Visitors:
     return asyncio.run(play())
 
 
-def test_rows_that_nothing_is_known_of_are_together() -> None:
-    async def scene(v: Visitors) -> None:
-        for name in "abc":
-            await v.come(name)
-        assert v.inside == ["a", "b", "c"]
-        await v.go("b")
-        assert v.inside == ["a", "c"]
-
-    played(scene)
-
-
 def test_a_group_has_the_engine_to_itself() -> None:
     async def scene(v: Visitors) -> None:
         await v.come("open")
@@ -116,24 +105,6 @@ def test_a_group_has_the_engine_to_itself() -> None:
         assert v.inside == ["isolated row"]
         await v.go("isolated row")
         assert v.inside == ["late", "later"]
-
-    played(scene)
-
-
-def test_members_of_a_group_enter_together() -> None:
-    async def scene(v: Visitors) -> None:
-        await v.come("first", 1)
-        await v.come("second", 1)
-        assert v.inside == ["first", "second"], "nobody else waits"
-        await v.come("other", 2)
-        await v.come("third", 1)
-        await v.come("other 2", 2)
-        await v.go("first")
-        assert v.inside == ["second"]
-        await v.go("second")
-        assert v.inside == ["other", "other 2"]
-        await v.go("other", "other 2")
-        assert v.inside == ["third"]
 
     played(scene)
 
@@ -320,22 +291,7 @@ def test_cancelled_in_the_step_in_which_it_is_let_in(when: str, others: int) -> 
     played(scene)
 
 
-def test_all_who_wait_are_cancelled() -> None:
-    async def scene(v: Visitors) -> None:
-        await v.come("inside")
-        for group in (1, 2, 3):
-            await v.come(str(group), group)
-        for group in (1, 2, 3):
-            v.cancel(str(group))
-        await v.go("inside")
-        assert v.inside == []
-        await v.come("new", 4)
-        assert v.inside == ["new"]
-
-    played(scene)
-
-
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_whatever_happens_groups_never_meet_and_all_get_through(seed: int) -> None:
     random_ = random.Random(seed)
     most = random_.choice([1, 3, 1000])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.models.size_names import parameters_named
-from ace_ray.run.actors.bugs import MOST_CHARS, report_bug
+from ace_ray.run.actors.judging import MOST_CHARS, report_bug
 
 
 def told(raises: Callable[[], Any]) -> list[tuple[str, str, str]]:

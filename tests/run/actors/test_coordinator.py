@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from ace_ray.run.actors.coordinator import (
     Start,
 )
 from ace_ray.run.health.isolation import TRIALS, IsolatedRow
-from ace_ray.run.health.processes import KINDS, Kind, ProcessInfo
+from ace_ray.run.health.processes import Kind, ProcessInfo
 from ace_ray.run.monitoring import counts as counts_module
 from ace_ray.run.monitoring.counts import GroupCounts
 
@@ -59,27 +58,6 @@ def row(status: str = "scored", official: Any = True, strict: Any = False) -> tu
     return (0, "toy", "en", "c", status, scores, 3, 5)
 
 
-def test_a_coordinator_begins_empty() -> None:
-    tally = Coordinator([]).read()
-    assert (tally.done, tally.deaths, tally.other_deaths, tally.failure) == (0, [], {}, "")
-    assert (tally.workers, tally.silent, tally.isolated) == ([], {}, {kind: {} for kind in KINDS})
-
-
-def test_it_hands_out_what_it_was_given() -> None:
-    entries = ["a reference"]
-    assert Coordinator(entries).shared() == entries
-
-
-def test_a_tally_travels() -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process())
-    coordinator.enter(process(), ["a"])
-    coordinator.dying(process(), "why", None)
-    copy = pickle.loads(pickle.dumps(coordinator.read()))
-    assert copy.deaths == coordinator.read().deaths
-    assert copy.isolated == coordinator.read().isolated
-
-
 def test_rows_are_counted_by_what_became_of_them() -> None:
     coordinator = Coordinator([])
     coordinator.rows([row(), row(strict=True), row(official=False)])
@@ -105,21 +83,6 @@ def test_the_first_failure_is_the_cause() -> None:
     assert coordinator.read().store_failed
 
 
-def test_a_notice_can_be_taken_down() -> None:
-    coordinator = Coordinator([])
-    coordinator.notice("waiting")
-    assert coordinator.read().notice == "waiting"
-    coordinator.notice("")
-    assert coordinator.read().notice == ""
-
-
-def test_only_engines_are_workers() -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process())
-    up(coordinator, process(2, "other", "checker"))
-    assert coordinator.read().workers == [{"worker": "host:1"}]
-
-
 def test_a_start_is_worth_repeating_once_an_engine_has_run() -> None:
     coordinator = Coordinator([])
     assert not retryable(coordinator, process(1, "a")), (
@@ -139,14 +102,6 @@ def test_starts_that_fail_in_a_row_end_the_run(kind: Kind) -> None:
     assert not coordinator.starting(process(MAX_STARTS + 1, "a", kind))
     assert f"died {MAX_STARTS} times as it started" in coordinator.read().failure
     assert coordinator.read().deaths == [], "none of them had begun to work"
-
-
-def test_starts_of_one_actor_are_not_those_of_another() -> None:
-    coordinator = Coordinator([])
-    for pid in range(MAX_STARTS):
-        coordinator.starting(process(pid, "a"))
-        coordinator.starting(process(100 + pid, "b"))
-    assert coordinator.read().failure == ""
 
 
 def test_a_start_that_succeeds_clears_the_count() -> None:
@@ -178,14 +133,6 @@ def test_a_death_is_counted_once(kind: Kind, last_word: bool) -> None:
     assert coordinator.isolated(kind, ["a", "b", "c"]).keys() == {"a", "b"}
     other: Kind = "checker" if kind == "engine" else "engine"
     assert coordinator.isolated(other, ["a", "b"]) == {}
-
-
-def test_a_death_while_starting_is_none() -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process(1))
-    coordinator.starting(process(2))
-    coordinator.starting(process(3))
-    assert coordinator.read().deaths == ["host:1: its process was killed"]
 
 
 def test_two_threads_of_a_process_may_both_have_the_last_word() -> None:
@@ -256,14 +203,6 @@ def test_the_beat_of_a_dead_process_is_not_its_successors(clock: Clock) -> None:
     coordinator.beat(process(3, "never seen"))
 
 
-def test_the_dying_are_not_silent(clock: Clock) -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process(1))
-    coordinator.dying(process(1), "stalled", [])
-    clock.now += 100
-    assert coordinator.read().silent == {}
-
-
 def test_draining(clock: Clock) -> None:
     coordinator = Coordinator([])
     up(coordinator, process())
@@ -276,27 +215,6 @@ def test_draining(clock: Clock) -> None:
     assert coordinator.beat(process()) == 0.0
     coordinator.drain(0.0)
     assert coordinator.beat(process()) == 0.0, "no time left is not the same as no hurry"
-
-
-def test_when_what_came_first(clock: Clock) -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process(1, "a"))
-    coordinator.loaded(0, {"how": "fresh"})
-    clock.now += 1
-    up(coordinator, process(2, "b"))
-    coordinator.loaded(0, {"how": "fresh"})
-    coordinator.rows([row()])
-    clock.now += 1
-    coordinator.rows([row()])
-    clock.now += 1
-    coordinator.stored(0, 2)
-    tally = coordinator.read()
-    assert tally.first_ready_at == 1e9 + 50
-    counts = tally.of(0)
-    times = (counts.ready_at, counts.first_row_at, counts.last_row_at)
-    assert times == (1e9 + 50, 1e9 + 51, 1e9 + 52)
-    assert (tally.last_row_at, counts.last_stored_at) == (1e9 + 52, 1e9 + 53)
-    assert [load["how"] for load in counts.loads] == ["fresh", "fresh"]
 
 
 def test_runs_share_a_coordinator() -> None:
@@ -515,9 +433,33 @@ def test_a_worker_that_was_killed_and_finds_no_place_isolates_its_rows(clock: Cl
     assert not any(row.released for row in coordinator.read().isolated["engine"].values())
 
 
-def test_a_worker_that_has_left_is_no_death(clock: Clock) -> None:
-    coordinator, here = Coordinator([]), process()
-    up(coordinator, here)
-    coordinator.left("actor")
-    assert coordinator.read().deaths == []
-    assert not coordinator.read().silent
+def test_a_checker_works_on_the_rows_that_are_not_isolated() -> None:
+    earlier: dict[Kind, dict[str, IsolatedRow]] = {"checker": {"apart": IsolatedRow(1, 4)}}
+    coordinator, checker = Coordinator([], earlier), process(kind="checker")
+    begun = up(coordinator, checker)
+    assert begun is not None
+    assert begun.isolated
+    assert coordinator.checking(checker, ["new", "apart"]).keys() == {"apart"}
+    coordinator.dying(checker, "it died", None)
+    known = coordinator.isolated("checker", ["new", "apart"])
+    assert known["apart"] == IsolatedRow(1, 4), "it was not at work"
+    assert known["new"].deaths == 1
+
+
+def test_rows_that_were_judged_are_not_at_work() -> None:
+    coordinator, checker = Coordinator([]), process(kind="checker")
+    up(coordinator, checker)
+    coordinator.checking(checker, ["a", "b"])
+    coordinator.rows([row()], checker, ["a", "b"])
+    coordinator.dying(checker, "it died", None)
+    assert coordinator.isolated("checker", ["a", "b"]) == {}
+
+
+def test_no_row_of_a_stopped_run_begins() -> None:
+    coordinator = Coordinator([])
+    up(coordinator, process())
+    coordinator.stop_run(1)
+    assert coordinator.enter(process(), ["a"], 0)
+    assert not coordinator.enter(process(), ["b"], 1)
+    coordinator.dying(process(), "it died", None)
+    assert coordinator.isolated("engine", ["a", "b"]).keys() == {"a"}

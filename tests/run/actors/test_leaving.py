@@ -20,7 +20,7 @@ def test_rows_that_ended_leave_soon_and_together(monkeypatch: pytest.MonkeyPatch
     told: list[list[str]] = []
     worker: Any = object.__new__(EngineWorker)
     worker._admission, worker._process, worker._ended = AdmissionControl(8), None, []
-    leave = SimpleNamespace(remote=lambda process, ids: told.append(ids))
+    leave = SimpleNamespace(remote=lambda process, ids, spent: told.append(ids))
     worker._coordinator = SimpleNamespace(leave=leave)
 
     async def work() -> None:

@@ -102,14 +102,6 @@ def test_a_core_that_lives_and_hangs(core: Any, monkeypatch: pytest.MonkeyPatch)
     assert causes.outside_cause([core], 0) == ""
 
 
-def test_an_engine_without_processes_of_its_own_tells_nothing() -> None:
-    assert causes.outside_cause([], 0) == ""
-
-
-def test_this_kernel_counts_kills() -> None:
-    assert causes.oom_kills() >= 0
-
-
 WORKER = """
 import os, signal, sys
 from ace_ray.run.health.processes import ProcessInfo

@@ -194,12 +194,6 @@ def test_an_abort_ends_one_pass_and_not_the_next() -> None:
         send(signal.SIGINT, lambda: interrupts.asked)
 
 
-def test_settling_nothing_is_nothing() -> None:
-    with Interrupts() as interrupts:
-        interrupts.settle()
-    interrupts.settle()
-
-
 def test_elsewhere_than_in_the_main_thread_signals_stay_as_they_are(
     handlers: dict[int, Any],
 ) -> None:
@@ -222,10 +216,3 @@ def test_elsewhere_than_in_the_main_thread_signals_stay_as_they_are(
     thread.join(10)
     assert found == {"handlers": handlers, "raised": "no engine", "asked": False}
     assert {n: signal.getsignal(n) for n in BOTH} == handlers
-
-
-def test_how_a_run_failed() -> None:
-    plain = RunFailed("why")
-    assert (str(plain), plain.resumable, plain.again) == ("why", False, False)
-    kind = RunFailed("why", resumable=True, again=True)
-    assert (kind.resumable, kind.again) == (True, True)

@@ -11,7 +11,6 @@ import ray.util.metrics
 from ace_ray.run.actors.coordinator import Coordinator
 from ace_ray.run.health.processes import ProcessInfo
 from ace_ray.run.monitoring import metrics
-from ace_ray.run.monitoring.counts import Tally
 from ace_ray.run.monitoring.metrics import PREFIX, RUN_TAGS, SPECS, Metrics
 
 Series = tuple[tuple[str, str], ...]
@@ -135,28 +134,6 @@ def test_rows_are_counted_by_their_end(coordinator: Coordinator, meters: dict[st
     assert value(meters, "tokens", benchmark="toy", kind="completion") == 25
 
 
-def test_a_step_of_nothing_is_left_out(coordinator: Coordinator, meters: dict[str, Meter]) -> None:
-    coordinator.rows([row(prompt=0)])
-    coordinator.stored(0, 0)
-    assert value(meters, "tokens", benchmark="toy", kind="completion") == 5
-    assert len(meters[f"{PREFIX}tokens"].values) == 1
-    assert meters[f"{PREFIX}rows_stored"].values == {}
-    coordinator.stored(0, 7)
-    coordinator.stored(0, 2)
-    assert value(meters, "rows_stored") == 9
-
-
-@pytest.mark.parametrize("kind", ["engine", "checker", "writer"])
-def test_deaths_are_counted_by_kind(
-    kind: Any, coordinator: Coordinator, meters: dict[str, Meter]
-) -> None:
-    coordinator.starting(process(kind))
-    coordinator.ready(process(kind), {})
-    coordinator.dying(process(kind), "dead", [])
-    coordinator.dying(process(kind), "still dead", [])
-    assert value(meters, "deaths", process=kind) == 1
-
-
 def test_gauges_follow_the_coordinator(coordinator: Coordinator, meters: dict[str, Meter]) -> None:
     coordinator.starting(process(actor="a"))
     coordinator.starting(process(actor="b"))
@@ -184,13 +161,6 @@ def test_gauges_follow_the_coordinator(coordinator: Coordinator, meters: dict[st
     assert value(meters, "engines") == 0
 
 
-def test_an_engine_that_was_let_go_counts_no_more(meters: dict[str, Meter]) -> None:
-    tally = Tally()
-    tally.silent = {process(actor="a"): 2.0, process(actor="b"): metrics.HEARD_S}
-    Metrics([("r", "m", 1)]).show(tally, in_flight=0)
-    assert value(meters, "engines") == 1
-
-
 def test_accuracy_is_of_scored_rows_only(
     coordinator: Coordinator, meters: dict[str, Meter]
 ) -> None:
@@ -202,11 +172,3 @@ def test_accuracy_is_of_scored_rows_only(
     assert value(meters, "accuracy", **english, rules="strict") == 0.0
     assert value(meters, "accuracy", benchmark="toy", language="zh", rules="official") == 0.0
     assert len(meters[f"{PREFIX}accuracy"].values) == 4
-
-
-def test_a_coordinator_without_metrics_makes_none(meters: dict[str, Meter]) -> None:
-    coordinator = Coordinator([])
-    coordinator.rows([row()])
-    coordinator.stored(0, 1)
-    coordinator.read()
-    assert meters == {}

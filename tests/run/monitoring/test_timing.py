@@ -67,33 +67,6 @@ def test_a_row_waits_for_tools_unless_the_engine_owes_it_an_answer(clock: Clock,
     assert spent(clock) == {"generation": 30, "tool": 3, "idle": 4}
 
 
-def test_one_call_among_many_rows_is_generation(clock: Clock, now: Now) -> None:
-    with clock.busy("row"), clock.busy("row"):
-        now.at += 1
-        with clock.busy("call"):
-            now.at += 2
-            with clock.busy("call"):
-                now.at += 4
-            now.at += 8
-        now.at += 16
-    assert spent(clock) == {"generation": 14, "tool": 17}
-
-
-def test_calls_without_a_row_are_generation(clock: Clock, now: Now) -> None:
-    with clock.busy("call"):
-        now.at += 7
-    assert spent(clock) == {"generation": 7}
-
-
-def test_loading_wins_over_rows_that_wait(clock: Clock, now: Now) -> None:
-    with clock.busy("row"), clock.busy("call"):
-        clock.preparing("load")
-        now.at += 3
-        clock.preparing(None)
-        now.at += 1
-    assert spent(clock) == {"load": 3, "generation": 1}
-
-
 def test_what_fails_is_over(clock: Clock, now: Now) -> None:
     def work() -> None:
         with clock.busy("row"):
@@ -132,13 +105,6 @@ def test_every_second_is_counted_once(clock: Clock, now: Now) -> None:
             now.at += 1
     now.at += 2
     assert sum(clock.read().values()) == pytest.approx(now.at - began)
-
-
-def test_readings_are_rounded_and_the_count_is_not(clock: Clock, now: Now) -> None:
-    for _ in range(10):
-        now.at += 0.0004
-        clock.read()
-    assert spent(clock) == {"idle": 0.004}
 
 
 @pytest.mark.parametrize(

@@ -64,18 +64,12 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
     "changes",
     [
         {"workers": 4},
-        {"concurrency": 3},
         {"checkers": 2},
         {"rows_per_block": 5},
-        {"rows_per_part": 5},
-        {"worker_cpus": 2.0},
         {"episode_timeout_s": 5.0},
         {"max_unscored": 0.5},
         {"max_attempts": 7},
-        {"grace_s": 1.0},
         {"stall_s": 77.0},
-        {"start_timeout_s": 77.0},
-        {"store_patience_s": 7.0},
         {"output": "elsewhere"},
     ],
     ids=str,
@@ -141,39 +135,12 @@ ROWS = [
 ]
 
 
-def test_planned_rows_are_a_sequence() -> None:
-    rows = in_columns(ROWS)
-    assert len(rows) == 3
-    assert list(rows) == ROWS
-    assert list(reversed(rows)) == ROWS[::-1]
-    assert (rows[0], rows[-1]) == (ROWS[0], ROWS[2])
-    assert list(rows[1:]) == ROWS[1:]
-    assert list(rows[::2]) == ROWS[::2]
-    assert ROWS[1] in rows
-    assert rows.index(ROWS[2]) == 2
-    with pytest.raises(IndexError):
-        rows[3]
-    kinds = {type(value) for value in dataclasses.astuple(rows[0])}
-    assert kinds == {str, int, bool}, "plain values, as in any other row"
-
-
 def test_planned_rows_are_chosen_by_a_mask() -> None:
     rows = in_columns(ROWS)
     assert list(rows.where(~rows.interactive)) == ROWS[1:]
     assert list(rows.where(np.zeros(3, bool))) == []
     assert list(in_columns([])) == []
     assert not in_columns([]).interactive.any()
-
-
-def test_what_travels_is_the_id_and_where_the_entry_is() -> None:
-    columns = in_columns(ROWS).columns()
-    assert {name: column.tolist() for name, column in columns.items()} == {
-        "row_id": [b"a" * 32, b"b" * 32, b"c" * 32],
-        "entry": [2, 0, 1],
-        "sample": [0, 1, 0],
-        "repeat": [0, 1, 0],
-        "shares": [5, -1, -1],
-    }
 
 
 def test_a_plan_of_many_rows_is_small() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.records import Entry
@@ -75,39 +74,15 @@ def test_a_benchmarks_own_limit_takes_the_place_of_the_runs() -> None:
 @pytest.mark.parametrize(
     ("section", "run", "words"),
     [
-        ({"ids": ["frist"]}, {}, "benchmarks.toy.ids: toy has no entry 'frist'; did you mean"),
-        (
-            {"ids": ["en/calls/frist"]},
-            {},
-            "no entry 'en/calls/frist'; did you mean 'en/calls/first'?",
-        ),
-        ({"ids": ["#", "first"]}, {}, "no entry '#'; write an id such as 'first'"),
-        ({}, {"ids": ["first", "o9"]}, "ids: toy, other have no entry 'o9'; did you mean"),
-        ({}, {"ids": ["?1", "?2", "?3", "?4"]}, "no entries '?1', '?2', '?3' and 1 more"),
+        ({"ids": ["#", "first"]}, {}, "benchmarks.toy.ids: toy has no entry '#'; write an id such"),
+        ({}, {"ids": ["first", "o9"]}, "ids: toy, other have no entry 'o9'"),
+        ({}, {"ids": ["?1", "?2", "?3", "?4"]}, "no entry '?1', '?2', '?3' and 1 more"),
     ],
 )
 def test_an_id_of_no_entry_is_a_mistake(section: Any, run: Any, words: str) -> None:
     with pytest.raises(UserError) as refused:
         select(config_of({"name": "toy", **section}, "other", **run), [Spoken(), Other()])
     assert words in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "one", "keys"),
-    [
-        ("acebench", {"categories": ["agent"]}, "normal_atom_bool_0", "categories and languages"),
-        ("acebench", {"languages": ["zh"]}, "en/special_irrelevant/special_irrelevant_0", "lang"),
-        ("bfcl", {"categories": ["live"]}, "multi_turn_base_0", "its categories leave that out"),
-    ],
-)
-def test_an_id_that_the_options_leave_out_is_a_mistake(
-    name: str, options: Any, one: str, keys: str
-) -> None:
-    made = make_benchmark(name, options)
-    with pytest.raises(UserError) as refused:
-        select(config_of({"name": name, **options, "ids": [one]}), [made])
-    assert keys in str(refused.value)
-    assert "leave the id out" in str(refused.value)
 
 
 def test_a_benchmark_with_none_of_the_ids_is_no_part_of_the_run() -> None:

@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from ace_ray.models.roles import ServedRole
-from ace_ray.models.sources import ModelRef
 from ace_ray.run.servers import server as module
 from ace_ray.run.servers.server import Server, ServerFailed, free_port
-from ace_ray.run.servers.serving import command, demand, endpoint, environment, flags, new_key
+from ace_ray.run.servers.serving import command, demand, environment, flags, new_key
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0
@@ -331,9 +330,3 @@ def test_the_demand_is_known_beforehand() -> None:
     assert demand(played, on_gpu=False) == (1.5, 0)
     piped = role(engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
     assert demand(piped, on_gpu=True) == (1.0, 6)
-
-
-def test_clients_of_a_served_model() -> None:
-    ref = ModelRef("/m/a.gguf", "gguf", "/m/a.gguf", "sha256:1")
-    config = endpoint(ref, "http://10.0.0.1:8123/v1")
-    assert (config.url, config.model, config.api_key_env) == ("http://10.0.0.1:8123/v1", "a", None)
