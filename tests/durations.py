@@ -9,7 +9,7 @@ from __future__ import annotations
 import fileinput
 import re
 import sys
-from collections import Counter
+from collections import defaultdict
 
 MOST_S = 3.0
 LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
@@ -17,11 +17,13 @@ LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
 
 def slow(lines: list[str]) -> list[tuple[str, float]]:
     """Sum set-up, call and teardown of each test; return the slow ones, slowest first."""
-    seconds = Counter[str]()
+    seconds = defaultdict[str, float](float)
     for line in lines:
         if found := LINE.match(line.strip()):
             seconds[found[2]] += float(found[1])
-    return [(test, took) for test, took in seconds.most_common() if took >= MOST_S]
+    return sorted(
+        ((test, took) for test, took in seconds.items() if took >= MOST_S), key=lambda one: -one[1]
+    )
 
 
 if __name__ == "__main__":

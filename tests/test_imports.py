@@ -44,7 +44,7 @@ DOORS = {
     "huggingface_hub": {"models"},
     "ray": {"run", "sandbox", "sweeps"},
     "aiohttp": {"models"},
-    "jinja2": {"reports", "models"},
+    "jinja2": {"models", "reports", "view"},
     "markupsafe": {"reports"},
     "scipy": {"reports"},
     "boto3": {"store"},

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ace_ray.benchmarks.acebench.episode.calls import agent_calls
-
 from ace_ray import calls
 from ace_ray.benchmarks.acebench import native
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable, read
@@ -62,9 +61,8 @@ def read_agent_message(text: str, number: int) -> None:
 
 
 def read_chain(text: str, number: int) -> None:
-    for rules in ("official", "fixed"):
-        for call in read_react(text, rules)[1]:
-            read_finish(call.arguments, OWN)
+    for call in read_react(text)[1]:
+        read_finish(call.arguments, OWN)
     read_finish(text, OWN)
 
 
@@ -84,7 +82,7 @@ READERS: dict[str, Reader] = {
     "calls": refusing(calls.parse_calls, calls.NotCalls),
     "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
     "plain calls": lambda text, number: plain_calls(text),
-    "JSON calls": refusing(lambda text: native.calls_of(native.load_json(text)), ValueError),
+    "JSON arguments": refusing(native.arguments_of, ValueError),
     "ACEBench, agent": read_agent_message,
     "BFCL, decode": decode_bfcl,
     "StableToolBench, ReAct and Finish": read_chain,

@@ -58,7 +58,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return page
 
 
-_MAY_BE_MORE = {("wbr", frozenset())}
+_MAY_BE_MORE: set[tuple[str, frozenset[str]]] = {("wbr", frozenset())}
 """Places for line breaks."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ace_ray.benchmarks.results import Curves, Estimate, StackedBars, Table
 from ace_ray.reports.content import _present_table, content_of
@@ -48,7 +49,7 @@ def test_runs_of_one_size_have_no_curve(tmp_path: Path) -> None:
 
 
 def test_columns_and_lines_without_a_number_are_left_out() -> None:
-    lines = [["x", SHARE, None, "text"], ["y", None, None, "text"]]
+    lines: list[list[Any]] = [["x", SHARE, None, "text"], ["y", None, None, "text"]]
     found = _present_table(Table("t", "Table", ["Model", "A", "B", "C"], lines, ["a note"]))
     assert list(found.header) == ["Model", "A", "C"]
     assert found.lines == [["x", SHARE, "text"]]

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from jinja2 import Environment
+
 from ace_ray.bounded import SHOWN_CHARS
-from ace_ray.reports.html.page import Environment, environment
+from ace_ray.reports.html.page import environment
 from ace_ray.reports.text import Shown, pretty, shown, visible
 from ace_ray.view.episode import MOST_CHANGES, EpisodeView
 from ace_ray.view.select import outcome

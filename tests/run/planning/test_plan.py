@@ -54,7 +54,7 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
     assert not ids(planned(ref=other)) & before
     reworded, regraded, revised = Toy(), Toy(), Toy()
     reworded.wording = "write: "
-    regraded.gold = "other gold"
+    regraded.answer = "other gold"
     revised.facts = {"variant": "standard", "protocol": {"mode": "other"}}
     for toy in (reworded, regraded, revised):
         assert not ids(planned(toy)) & before

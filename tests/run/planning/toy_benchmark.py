@@ -23,11 +23,11 @@ class Toy(Benchmark):
     def __init__(self, texts: Sequence[str] = ("short", "a longer text", "mid text")) -> None:
         self.sentences, self.wording = list(texts), "say: "
         self.facts: dict[str, Any] = {"variant": "standard"}
-        self.gold = "gold"
+        self.answer = "gold"
 
     def entries(self) -> Sequence[Entry]:
         return [
-            Entry("toy", "all", "en", str(i), {"text": text}, self.gold, str(i))
+            Entry("toy", "all", "en", str(i), {"text": text}, self.answer, str(i))
             for i, text in enumerate(self.sentences)
         ]
 
