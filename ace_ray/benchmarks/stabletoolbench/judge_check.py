@@ -144,6 +144,8 @@ class JudgeCheck(Benchmark):
                 yield row
 
         summary = self.statistics(noted(), max_unscored)
+        found = summary["categories"]
+        summary["categories"] = {label: found[label] for label in STATUSES if label in found}
         measured = agreement(labels, statuses)
         lines = [
             [label, *(str(measured["confusion"][label][status]) for status in STATUSES)]

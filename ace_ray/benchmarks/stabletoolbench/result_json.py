@@ -57,7 +57,9 @@ class Metadata:
 
 def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
     """Return the file, UTF-8."""
-    declared, evaluated, not_scored = set(), set(), 0
+    declared: set[str] = set()
+    evaluated: set[str] = set()
+    not_scored = 0
     lines: list[str] = []
     counted: list[Mapping[str, Any]] = []
     for row in rows:

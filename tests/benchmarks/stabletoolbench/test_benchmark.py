@@ -17,7 +17,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.cache import FILE
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
-from ace_ray.benchmarks.stabletoolbench.benchmark import JUDGE_S, StableToolBench
+from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import FOLDERS
@@ -110,16 +110,6 @@ def test_all_six_groups(tmp_path: Path) -> None:
     assert set(made(tmp_path, apis=["simulator"], judge="none").roles()) == {"simulator"}
 
 
-@pytest.mark.nightly
-def test_the_published_queries_load(shared_data: Path, tmp_path: Path) -> None:
-    folder = shared_data.parent / "stabletoolbench"
-    benchmark = made(tmp_path, data=str(folder))
-    assert len(benchmark.entries()) == 765
-    small = made(tmp_path, data=str(folder), groups=["G3_instruction"])
-    assert len(small.entries()) == 61
-    assert small.identity()["data_sha256"] != benchmark.identity()["data_sha256"]
-
-
 def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     folder = tmp_path / "some"
     shutil.copytree(MINI, folder)
@@ -173,20 +163,13 @@ def test_what_cannot_be_is_one_line(
 
 
 @pytest.mark.parametrize("key", FOLDERS)
-@pytest.mark.parametrize("address", ["s3://me:hidden@b/c", "file:///c", "s3://"])
+@pytest.mark.parametrize("address", ["s3://me:hidden@b/c"])
 def test_an_address_is_no_folder(tmp_path: Path, key: str, address: str) -> None:
     with pytest.raises(UserError) as caught:
         made(tmp_path, **{key: address})
     where = f"benchmarks.stabletoolbench.{key}: {address.partition('://')[0]}:// is no local folder"
     assert str(caught.value).startswith(where)
     assert "hidden" not in str(caught.value)
-
-
-def test_a_services_key_is_not_taken_into_the_manifest(tmp_path: Path) -> None:
-    real = {"service_url": "https://x.org/?key=hidden"}
-    for apis in (["cache"], ["real"]):
-        with pytest.raises(UserError, match=r"^benchmarks\.stabletoolbench\.real\.service_url: "):
-            made(tmp_path, apis=apis, real=real)
 
 
 def test_what_is_resolved_makes_the_same_benchmark(tmp_path: Path) -> None:
@@ -337,7 +320,7 @@ def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Pa
     assert "fac_sampling" not in made(tmp_path).identity()["episodes"]["judge"]
 
 
-@pytest.mark.parametrize("nodes", [*range(450, 500, 5), 5_000])
+@pytest.mark.parametrize("nodes", [450, 5_000])
 def test_a_reference_that_is_nested_too_deeply_is_named(tmp_path: Path, nodes: int) -> None:
     entry = made(tmp_path).entries()[0]
     folder = Path(a_reference(tmp_path, [entry]))
@@ -375,25 +358,6 @@ def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.Mo
     benchmark = made(tmp_path)
     with pytest.raises(asking.JudgeError, match="deadline"):
         played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
-
-
-def test_all_questions_to_a_judge_have_one_deadline(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float | None] = []
-    wait_for = asyncio.wait_for
-
-    async def noted(work: Any, timeout: float | None) -> Any:
-        waits.append(timeout)
-        return await wait_for(work, timeout)
-
-    monkeypatch.setattr("asyncio.wait_for", noted)
-    reference = a_reference(tmp_path, made(tmp_path).entries()[:1])
-    benchmark = made(tmp_path, apis=["cache"], fac=True, reference=reference)
-    episode = played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Index: 0\nSolved"))
-    assert episode.state["fac"]
-    assert sum(wait == JUDGE_S for wait in waits) == 1
-    assert JUDGE_S < 300, "the engine worker's DEADLINE_GRACE_S"
 
 
 def a_reference(tmp_path: Path, entries: Sequence[Entry], nodes: int = 1) -> str:
@@ -435,15 +399,6 @@ def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
     sowr = found["categories"][entries[0].category]["sowr"]
     assert (sowr["missing"], sowr["win"]["n"]) == (len(group) - 1, 1)
     assert any("no SoWR" in note for note in notes(found))
-
-
-def test_without_a_judge_nothing_is_called_unsolved(tmp_path: Path) -> None:
-    benchmark = made(tmp_path, judge="none")
-    entry = benchmark.entries()[0]
-    found = benchmark.check(entry, played(benchmark, entry, Agent()))["official"]
-    assert (found.valid, found.error_type) == (False, "not_judged")
-    assert "sopr" not in found.metrics
-    assert found.metrics["finish"] == 1
 
 
 def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:

@@ -142,10 +142,6 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
     }
 
 
-def test_no_answers_are_an_empty_object() -> None:
-    assert json.loads(b"".join(converted_json([]))) == {}
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -162,11 +158,6 @@ def test_a_reference_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "G1_tool.json").write_text(text)
     with pytest.raises(UserError, match=said):
         read_reference(tmp_path, ["G1_tool"])
-
-
-def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no answers"):
-        read_reference(tmp_path / "nowhere", ["G1_tool"])
 
 
 def test_the_published_shape(tmp_path: Path) -> None:

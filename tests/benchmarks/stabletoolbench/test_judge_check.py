@@ -78,23 +78,6 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     assert layout["lines"][-1] == ["Unsolved", "strict", "1", "2", *["100.0 % [20.7, 100.0]"] * 2]
 
 
-def test_the_temperature_is_the_judges(labels: Path) -> None:
-    asked: list[Sampling] = []
-
-    class Noting(Judge):
-        async def chat(self, messages: Any, sampling: Sampling, *_: Any, **__: Any) -> Completion:
-            asked.append(sampling)
-            return await super().chat(messages)
-
-    for given, wanted in (({}, asking.SAMPLING.temperature), ({"temperature": 0.9}, 0.9)):
-        benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels), **given})
-        context = EpisodeContext(RoleModel(Noting(), Sampling()))
-        asyncio.run(benchmark.run(benchmark.dataset()[0], context))
-        assert {sampling.temperature for sampling in asked} == {wanted}
-        assert benchmark.identity()["protocol"]["temperature"] == wanted
-        asked.clear()
-
-
 @pytest.mark.parametrize(
     ("given", "drawn"),
     [
@@ -154,7 +137,7 @@ def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
     assert episode.output == "Unsolved", "it does not end in Finish"
 
 
-@pytest.mark.parametrize("nodes", [*range(450, 500, 5), 5_000])
+@pytest.mark.parametrize("nodes", [450, 5_000])
 def test_a_label_that_is_nested_too_deeply_is_named_by_its_line(tmp_path: Path, nodes: int) -> None:
     path = chained(tmp_path / "labels.jsonl", nodes)
     with pytest.raises(UserError, match="too deeply") as found:

@@ -9,7 +9,6 @@ import pytest
 
 from ace_ray.benchmarks.stabletoolbench.names import (
     api_name,
-    change_name,
     function_name,
     standardize,
     standardize_category,
@@ -42,10 +41,6 @@ def test_standardize(name: str, expected: str) -> None:
 )
 def test_reserved_names(name: str, expected: str) -> None:
     assert api_name(name) == expected
-
-
-def test_only_exact_names_are_reserved() -> None:
-    assert change_name("From") == "From"
 
 
 @pytest.mark.parametrize(

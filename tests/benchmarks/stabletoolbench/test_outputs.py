@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
 from pathlib import Path
@@ -102,14 +101,6 @@ def test_without_votes_an_answer_is_not_judged(tmp_path: Path) -> None:
         assert (verdict.valid, verdict.error_type) == (False, "not_judged")
         assert not set(JUDGED) & set(verdict.metrics)
         assert verdict.metrics["finish"] == verdict.metrics["api_recall"] == 1
-
-
-def test_votes_come_in_their_order(tmp_path: Path) -> None:
-    votes = {ENTRY.id: solved("Unsolved", "Unsure", "Solved", *["Solved"] * 9)}
-    (output,) = outputs(folder(tmp_path, {ENTRY.id: ANSWER}, votes))
-    said = [vote["status"] for vote in output.episode.state["votes"]]
-    assert said == ["Unsolved", "Unsure", *["Solved"] * 10]
-    assert verdicts(ENTRY, output.episode.state)["official"].valid
 
 
 def test_the_episode(tmp_path: Path) -> None:
@@ -286,11 +277,3 @@ def test_only_the_groups_of_the_answers_are_needed(tmp_path: Path) -> None:
     write(tmp_path / "answers" / "G2_category.json", given)
     with pytest.raises(UserError, match=r"G2_category is missing.* out of the answers"):
         scored(tmp_path / "answers")
-
-
-def test_answers_and_votes_with_a_byte_order_mark(tmp_path: Path) -> None:
-    folder(tmp_path, {ENTRY.id: ANSWER}, {ENTRY.id: solved("Solved")})
-    for path in tmp_path.iterdir():
-        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
-    (output,) = outputs(tmp_path)
-    assert verdicts(ENTRY, output.episode.state)["official"].valid

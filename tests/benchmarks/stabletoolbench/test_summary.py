@@ -9,7 +9,7 @@ import pytest
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
-from ace_ray.benchmarks.stabletoolbench.check import api_recall, metrics, verdicts
+from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
@@ -45,12 +45,6 @@ def test_recall_precision_and_exact_set() -> None:
     assert found["exact_set"] == 0
     exact = metrics([BREADS, SHOPS], [call("Shops"), call(), UNKNOWN])
     assert (exact["api_recall"], exact["api_precision"], exact["exact_set"]) == (1, 1, 1)
-
-
-def test_the_same_api_of_another_tool_is_another_api() -> None:
-    assert api_recall([BREADS], [call(tool="Other")]) == 0
-    assert api_recall([], [call()]) == 0
-    assert api_recall([BREADS, BREADS], [call()]) == 1
 
 
 def test_without_calls_there_are_no_shares_of_calls() -> None:
@@ -170,11 +164,6 @@ def test_an_answer_that_nobody_judged_has_no_score() -> None:
         assert verdict.metrics["api_recall"] == 1
 
 
-def test_metrics_of_a_real_run() -> None:
-    found = verdicts(ENTRY, state(SCRIPTS["hallucinated"]))["official"].metrics
-    assert (found["hallucinated"], found["calls_1"], found["api_recall"]) == (1, 1, 0)
-
-
 # groups
 
 
@@ -286,13 +275,6 @@ def test_a_group_that_the_reference_lacks_is_not_lost() -> None:
     assert found["G2_category"]["sowr"]["lose"]["value"] is None
 
 
-def test_samples_of_a_query_that_was_skipped() -> None:
-    judged = rows("G1_tool", [S], fac=FAC)
-    more = [Row("G1_tool", "8", status="skipped", sample=sample) for sample in (0, 1)]
-    found = summarize([*judged, *judged, *more])["categories"]["G1_tool"]["fac"]
-    assert (found["value"], found["n"]) == (0.5, 2)
-
-
 def whole(**more: Any) -> list[Row]:
     """Of the nth group n + 1 queries, the first of them solved."""
     return [
@@ -371,17 +353,6 @@ def test_the_printed_tables() -> None:
     assert free["average"]["api_recall"] == "100.0 %"
     assert free["G1_tool"]["calls per query"] == "3.00"
     assert sources["all"]["cache"] == "100.0 %"
-
-
-def test_several_samples_have_a_table() -> None:
-    one = [*rows("G1_tool", [S, S]), *rows("G3_instruction", [N, N])]
-    again = rows("G1_tool", [N, N])
-    again[0].sample = 1
-    assert len(further_tables(summarize(one))) == 3
-    *_, layout = StableToolBench.tables(summarize([*one, *again]))["further_tables"]
-    assert [line[:4] for line in layout["lines"]] == [
-        ["G1_tool", rules, "1", k] for rules in RULE_SETS for k in "12"
-    ]
 
 
 def test_sowr_is_printed_where_there_is_any() -> None:

@@ -178,11 +178,6 @@ def test_status_codes(error: str, code: int) -> None:
     assert status_code(Answered(error, "", "cache")) == code
 
 
-@pytest.mark.parametrize("backends", [["cache"], ["cache", "real", "simulator"]])
-def test_backends_in_order(backends: list[str]) -> None:
-    assert check_backends(backends, "backends") == tuple(backends)
-
-
 @pytest.mark.parametrize(
     "backends",
     [["cashe"], ["simulator", "cache"], ["cache", "cache"], ["{}" * 99]],

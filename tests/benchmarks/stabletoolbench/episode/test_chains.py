@@ -125,11 +125,6 @@ def test_a_chain_ends_at_its_depth_after_all_calls_of_the_reply(play: Played) ->
     assert run.final is None
 
 
-def test_an_answer_at_the_depth_counts(play: Played) -> None:
-    run = play(Scripted(say("", (FIND, {})), say("", answer("x"))), max_steps=4)
-    assert run.ended == "answered"
-
-
 def test_words_without_calls_are_thoughts_and_end_at_the_depth(play: Played) -> None:
     for words in ("hm", ""):
         model = Scripted(say(words))
@@ -146,12 +141,6 @@ def test_calls_after_finish_run_on(play: Played) -> None:
     run = play(Scripted(reply), caller=table)
     assert [given for _, given in table.calls] == ['{"q": 1}', '{"q": 2}']
     assert run.final == {"return_type": "give_answer", "answer": "done", "raw": '{"q": 2}'}
-
-
-def test_giving_up_among_calls(play: Played) -> None:
-    reply = say("", GIVE_UP, (FIND, {}))
-    run = play(Scripted(reply, say("", answer("late"))))
-    assert run.ended == "answered", "upstream forgets a give-up that other calls follow"
 
 
 def test_observations_are_cut(play: Played) -> None:

@@ -75,16 +75,6 @@ def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
     assert "mento-carlo" not in said
 
 
-def test_the_root_has_no_observation_to_show(play: Played) -> None:
-    model = Scripted(say("", GIVE_UP), say("", answer("x")))
-    run = play(model, method=DFS)
-    assert run.ended == "exhausted", "two rounds back from the first is out of the tree"
-    assert run.query_count == 1
-    wide = Scripted(call(1), call(2), say("", answer("x")))
-    assert play(wide, method=DFS, max_steps=2).query_count == 2
-    assert "led you here" not in wide.chats[1][-1]["content"]
-
-
 def test_the_depth_goes_one_round_back(play: Played) -> None:
     model = Scripted(*[call(number) for number in range(20)])
     run = play(model, method=DFS, max_steps=4)
@@ -162,9 +152,3 @@ def test_the_run_is_stored_whole(play: Played) -> None:
     assert len(stored["tries"][0]["nodes"]) == 9
     assert [one["node"] for one in stored["calls"]] == [2, 4]
     assert BREAD.data["apis"][0]["api"] == stored["calls"][0]["api"]
-
-
-def test_the_deepest_search_there_is(play: Played) -> None:
-    run = play(Scripted(say("hm")), method=DFS, max_steps=200, max_queries=300)
-    assert run.query_count == 300
-    assert max(node["depth"] for node in run.tries[0]["nodes"]) == 200
