@@ -13,7 +13,7 @@ import pytest
 from ace_ray.benchmarks.acebench.check.decode import decode as decode_acebench
 from ace_ray.benchmarks.bfcl.decode import decode as decode_bfcl
 from ace_ray.calls import NotCalls
-from perf.fuzz import readers
+from tests.text_readers import READERS, checks_and_golds
 
 
 def results(file: Path) -> list[object]:
@@ -31,7 +31,7 @@ def test_no_reader_raises_on_what_real_models_wrote(
     native = [json.dumps(result) for result in results(real_outputs / "bfcl_native.jsonl")]
     texts = native + prompted
     assert len(texts) == 1_760
-    for name, read in readers("mini")[0].items():
+    for name, read in {**READERS, **checks_and_golds()[0]}.items():
         for number, text in enumerate(texts):
             try:
                 read(text, number)

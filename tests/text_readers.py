@@ -1,0 +1,129 @@
+"""Every reader of text that a model, a simulator or a judge writes, as a function of the text.
+
+A reader may refuse a text only by its documented errors, which are caught here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ace_ray import calls
+from ace_ray.benchmarks.acebench import native
+from ace_ray.benchmarks.acebench.episode.calls import agent_calls
+from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode import executable, read
+from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.benchmarks.bfcl.gold import gold_episodes
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench.apis import simulator, values
+from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
+from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN
+from ace_ray.calls.known import known_calls
+from ace_ray.calls.plain import plain_calls
+from ace_ray.models.reasoning import split_think
+from ace_ray.records import Entry, Episode, ToolCall
+
+Reader = Callable[[str, int], Any]
+"""Takes a text and its number, which chooses the entry that is judged or the form that is read."""
+
+FORMS = [Form(), Form("json"), Form("verbose_xml"), Form("concise_xml"), Form(tagged=True)]
+NUMBER = {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "number"}]}
+OFFERED = [
+    {"function": {"name": "f", "parameters": {"properties": {"a": NUMBER}, "$defs": {"A": {}}}}}
+]
+
+
+def refusing(call: Callable[[str], Any], *errors: type[Exception]) -> Reader:
+    def read_one(text: str, number: int) -> None:
+        with suppress(*errors):
+            call(text)
+
+    return read_one
+
+
+def decode_bfcl(text: str, number: int) -> None:
+    others: tuple[Any, ...] = ((Form(), "java"), (Form(), "javascript"))
+    for form, language in ((FORMS[number % len(FORMS)], "python"), *others):
+        with suppress(calls.NotCalls):
+            read(text, form, language)
+    executable(Answer(text))
+    executable(Answer("", (ToolCall("f", text), ToolCall(text, "{}"))))
+
+
+def read_agent_message(text: str, number: int) -> None:
+    for loop in ("multi_turn", "multi_step"):
+        for protocol in ("official", "fixed"):
+            agent_calls(text, loop=loop, protocol=protocol)
+
+
+def read_chain(text: str, number: int) -> None:
+    for rules in ("official", "fixed"):
+        for call in read_react(text, rules)[1]:
+            read_finish(call.arguments, OWN)
+    read_finish(text, OWN)
+
+
+def read_api_answer(text: str, number: int) -> None:
+    simulator.read_answer(text)
+    simulator.read_answer(text, loose=True)
+    with suppress(values.Unusable):
+        values.arguments_of(text)
+
+
+def read_judge(text: str, number: int) -> None:
+    for call in (judge.read_status, judge.read_complete, judge.read_fac, judge.read_index):
+        call(text)
+
+
+READERS: dict[str, Reader] = {
+    "calls": refusing(calls.parse_calls, calls.NotCalls),
+    "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
+    "plain calls": lambda text, number: plain_calls(text),
+    "JSON calls": refusing(lambda text: native.calls_of(native.load_json(text)), ValueError),
+    "ACEBench, agent": read_agent_message,
+    "BFCL, decode": decode_bfcl,
+    "StableToolBench, ReAct and Finish": read_chain,
+    "StableToolBench, API answers": read_api_answer,
+    "StableToolBench, judge": read_judge,
+    "reasoning": lambda text, number: (split_think(text), split_think(text, opened=True)),
+}
+
+
+def checks_and_golds() -> tuple[dict[str, Reader], list[str]]:
+    """The checks of the benchmarks' mini sets, and gold answers as texts."""
+    ace, bfcl = (make_benchmark(name, {"data": "mini"}) for name in ("acebench", "bfcl"))
+    of_ace = [entry for entry in ace.entries() if not entry.category.startswith("agent")]
+    of_bfcl = list(bfcl.entries())
+    single = [e for e in of_bfcl if not e.category.startswith(("multi_turn", "memory"))]
+    several = [entry for entry in of_bfcl if entry.category.startswith("multi_turn")]
+
+    def check_ace(text: str, number: int) -> None:
+        entry = of_ace[number % len(of_ace)]
+        for verdict in ace.verdicts(entry, Episode(output=text)).values():
+            assert len(verdict.error) < 10_000, "an error that is as long as the answer"
+
+    def check_bfcl(text: str, number: int) -> None:
+        bfcl.check(single[number % len(single)], Episode(output=text))
+
+    def check_conversation(text: str, number: int) -> None:
+        # A replay of a conversation takes milliseconds.
+        if number % 50 == 0 and several:
+            entry = several[number // 50 % len(several)]
+            turns = [[text, "Done."] for _ in entry.gold]
+            bfcl.check(entry, Episode(state={"turns": turns, "ended": ""}))
+
+    checks: dict[str, Reader] = {
+        "ACEBench, check": check_ace,
+        "BFCL, check": check_bfcl,
+        "BFCL, multi-turn check": check_conversation,
+    }
+    return checks, [*map(render_gold, of_ace), *filter(None, map(bfcl_gold, single))]
+
+
+def bfcl_gold(entry: Entry) -> str:
+    pair = gold_episodes(entry, {}) if entry.gold else None
+    return pair[0].output if pair else ""
