@@ -1,20 +1,26 @@
-"""A soak: evaluation while random parts of it are killed, against an undisturbed run.
+"""A soak: evaluation while random parts of it are killed, compared with an undisturbed run.
 
     python perf/chaos.py --minutes 20 --kills 30 --seed 1 [--store s3] [--engine vllm]
 
 One config runs undisturbed, then again and again, each time into a new folder, until the minutes
-and the kills are reached. Meanwhile faults are drawn from a deck that the seed shuffles: a process
-of the run is killed (engine worker, vLLM's engine core, checker, writer, sandbox, coordinator,
-raylet, gcs), an engine worker is stopped for good, the driver gets SIGKILL, SIGTERM or SIGINT, the
-store refuses for some seconds. With the fake engine a second node joins the run's cluster, which
-takes a third engine worker, and goes again: by SIGTERM, which drains it, or by SIGKILL. A driver
-that ends with anything but 0 is started again, as a job submitter would. The next fault comes some
-seconds after rows are stored again.
+and the faults are reached. The faults are drawn from a deck that the seed shuffles:
+
+- SIGKILL of an engine worker, checker, writer, sandbox, coordinator, raylet or gcs, and of vLLM's
+  engine core;
+- SIGSTOP of an engine worker;
+- SIGKILL, SIGTERM or SIGINT of the driver;
+- a store that refuses for 5 to 20 s (S3: 503 to every request; local: a file in place of a folder);
+- with the fake engine, a second node that joins, which takes a third engine worker, and goes again:
+  by SIGTERM, which drains it, or by SIGKILL.
+
+A driver that ends with anything but 0 is started again, as a job submitter would. The next fault
+comes some seconds after rows are stored again. Only processes below a driver of this command are
+touched. Sandboxes exist only while agent rows are pending, so their turn comes early in a round.
 
 At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
-sandbox state and verdicts, with vLLM, whose greedy text differs between batch shapes, its id and
-status. Exit code 1 on any difference. A row that loses a second engine while it is alone there is
-quarantined, as it should be; kills of engines keep apart, so that there are none.
+sandbox state and verdicts; with vLLM, whose greedy text differs between batch shapes, its id and
+status. Exit code 1 on any difference. A row that crashes two engines alone is quarantined; kills of
+engines keep apart, so that this does not happen.
 """
 
 from __future__ import annotations
@@ -40,11 +46,14 @@ from typing import Any
 
 import psutil
 import yaml
+from dummy_models import tiny_llama
+from fake_runs import RUN_ID, fake_config, mini_set
 from processes import end, family
+from runs import COMMAND, ENGINE, model_folder
 from s3_server import S3Server
 from same_rows import compare
-from soak_config import RUN_ID, fake_config, vllm_config
 
+from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.run.storage.parts import FOLDER, part_names
 from ace_ray.store import open_store
 
@@ -61,7 +70,7 @@ NODE = "node"
 DECK += [NODE] * 4
 
 WORKER_CPUS = ((os.cpu_count() or 1) - 0.8) / 2
-"""Of the fake engine: the first node holds two workers, beside all else."""
+"""CPUs of a worker of the fake engine: the first node holds two, beside all other actors."""
 ELASTIC = {"min": 1, "max": 3}
 DRAIN_S = 10
 """From SIGTERM to the end of a node."""
@@ -113,14 +122,14 @@ class SecondNode:
 
     @property
     def starting(self) -> bool:
-        """Whether it is there and has no engine worker yet, whose rows its end could hit."""
+        """True while it has no engine worker yet, whose rows its end could hit."""
         return self.there and not family(self._process.pid if self._process else 0).get("engine")
 
     def join(self, raylet: psutil.Process) -> None:
         self.end()
         address = re.findall(r"--gcs-address=(\S+)", " ".join(raylet.cmdline()))[0]
         self._number += 1
-        # Not the folder of the first node's: whoever starts a Ray looks there for a cluster.
+        # Another folder than the first node's: every Ray that starts looks there for a cluster.
         folder = f"/tmp/ace-ray-node-{os.getpid()}-{self._number}"
         ray = str(Path(sys.executable).parent / "ray")
         cpus = [f"--num-cpus={math.ceil(WORKER_CPUS)}", "--num-gpus=0"]
@@ -168,12 +177,11 @@ class Soak:
         self._node = SecondNode(scratch)
 
     def start(self, output: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ace_ray.cli", "evaluate"]
         self._engines = set()
         self._node.end()
         with (self.scratch / "drivers.log").open("ab") as log:
             self.driver = subprocess.Popen(
-                [*command, str(self.scratch / "config.yaml"), "--output", output],
+                [*COMMAND, "evaluate", str(self.scratch / "config.yaml"), "--output", output],
                 stdout=log,
                 stderr=log,
                 cwd=self.scratch,
@@ -282,7 +290,7 @@ class Soak:
             self.sweep()
 
     def last_word(self) -> str:
-        """What a driver that has just ended said of it last."""
+        """The last message of a driver that has just ended."""
         said = [line for line in self.tail().splitlines() if line.startswith("ace-ray:")]
         return said[-1] if said else "no word"
 
@@ -330,8 +338,22 @@ def soak(options: argparse.Namespace, scratch: Path, door: Any) -> int:
     return 1 if wrong else 0
 
 
+def vllm_config(rows: int, scratch: Path) -> dict[str, Any]:
+    """At least ``rows`` rows on a two-layer Llama with made-up weights, which babbles."""
+    small = {"load_format": "dummy", "max_num_seqs": 8, "kv_cache_memory_bytes": 256 << 20}
+    section = mini_set(["all"])
+    return {
+        "run_id": RUN_ID,
+        "model": {"source": str(tiny_llama(model_folder(), scratch / "tiny"))},
+        "benchmarks": [{"name": "acebench", **section}],
+        "engine": {**ENGINE, **small},
+        "sampling": {"max_tokens": 32},
+        "samples": math.ceil(rows / len(make_benchmark("acebench", section).dataset())),
+    }
+
+
 def title_of(process: psutil.Process) -> str:
-    """What it is, if it still runs, and since when."""
+    """Title, start and status of a process; empty if it has ended."""
     try:
         since = time.strftime("%H:%M:%S", time.localtime(process.create_time()))
         return f"{' '.join(process.cmdline())[:300]} (since {since}, {process.status()})"
@@ -346,7 +368,7 @@ def listed(counts: Counter[Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=20, help="of disturbed evaluation")
-    parser.add_argument("--kills", type=int, default=30, help="at least so many faults")
+    parser.add_argument("--kills", type=int, default=30, help="minimum number of faults")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", choices=("local", "s3"), default="local")
     parser.add_argument("--engine", choices=("fake", "vllm"), default="fake")

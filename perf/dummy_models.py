@@ -1,12 +1,20 @@
-"""Models of a given shape without a download: a tokenizer made here, random weights, adapters."""
+"""Models without a download: made of a shape, or of another model; random weights, adapters.
+
+    python perf/dummy_models.py MODEL FOLDER NOISE
+
+writes a `perturbed` copy of MODEL, which is whatever ``model.source`` takes.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = (
@@ -15,7 +23,7 @@ TEMPLATE = (
 )
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TOKENS = 16_384
-"""Of the tokenizer. Models have `Shape.vocabulary`, as Qwen's have more than their tokenizer."""
+"""Size of the tokenizer. Models have a larger `Shape.vocabulary`, as Qwen's do."""
 SHARD_BYTES = 2 << 30
 SPREAD = 0.02
 """Standard deviation of the weights, as training begins."""
@@ -138,7 +146,7 @@ def write_weights(folder: Path, shape: Shape, seed: int, shard_bytes: int = SHAR
     generator = torch.Generator().manual_seed(seed)
     pool = (torch.randn(1 << 24, generator=generator) * SPREAD).to(torch.bfloat16)
     shards = list(_shards(shape, shard_bytes))
-    placed = {}
+    placed: dict[str, str] = {}
     for number, names in enumerate(shards, 1):
         file = f"model-{number:05}-of-{len(shards):05}.safetensors"
         tensors = {}
@@ -197,3 +205,48 @@ def make_adapter(folder: Path, base: Path, shape: Shape, seed: int, rank: int = 
     }
     (folder / "adapter_config.json").write_text(json.dumps(config))
     return folder
+
+
+def tiny_llama(real: Path, folder: Path, layers: int = 2) -> Path:
+    """A 64-wide Llama with the tokenizer of ``real``, without weights: ``load_format: dummy``."""
+    folder.mkdir()
+    for file in real.iterdir():
+        if file.suffix in (".json", ".jinja") and not file.name.startswith("model"):
+            shutil.copy(file, folder)
+    config = json.loads((real / "config.json").read_text())
+    config.update(hidden_size=64, intermediate_size=128, num_hidden_layers=layers)
+    config.update(num_attention_heads=2, num_key_value_heads=2, head_dim=32)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def perturbed(source: Path, folder: Path, noise: float, seed: int = 0) -> Path:
+    """A copy of the model ``source`` with normal noise in each matrix.
+
+    ``noise`` is its share of the matrix's own standard deviation; vectors (norms, biases) stay. One
+    seed draws the same noise whatever its size.
+    """
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(source, folder)
+    generator = torch.Generator().manual_seed(seed)
+
+    def noisy(tensor: Any) -> Any:
+        if tensor.dim() < 2:
+            return tensor
+        values = tensor.float()
+        drawn = torch.randn(values.shape, generator=generator)
+        return (values + drawn * (noise * values.std())).to(tensor.dtype)
+
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors = {name: noisy(tensor) for name, tensor in sorted(load_file(file).items())}
+        save_file(tensors, file, metadata={"format": "pt"})
+    return folder
+
+
+if __name__ == "__main__":
+    from ace_ray.models.sources import materialize, resolve
+
+    model, target, size = sys.argv[1:]
+    perturbed(materialize(resolve(model, None)), Path(target), float(size))

@@ -1,4 +1,4 @@
-"""All that this project says about speed, measured on the machine at hand, in one table.
+"""Overhead, first row, swaps, episodes and LoRA, measured on this machine, in one table.
 
     python perf/gpu.py                         # a GPU: Qwen2.5-7B's shape, at most 25 minutes
     python perf/gpu.py --shape tiny            # what happens without a GPU
@@ -22,6 +22,7 @@ Exit code 1 when a part failed; its log's end is printed. Ray is one of its own.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import platform
@@ -34,25 +35,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 import yaml
-from agent_concurrency import (
-    MAX_MESSAGES,
-    MAX_TOKENS,
-    bare_run,
-    chains_of,
-    evaluated,
-    install_brief_user,
-)
+from agent_episodes import BRIEF_AGENTS, MAX_TOKENS, bare_calls, chains_of, install_brief_user
+from bare_engine import BareEngine
 from dummy_models import SHAPES, TOKENS, Shape, make_adapter, make_model, write_weights
-from pipeline_overhead import ENGINE as CPU_ENGINE
-from pipeline_overhead import ask, bare_engine, planned_messages
-from sweep_cost import command
+from runs import ENGINE as CPU_ENGINE
+from runs import ace_ray, planned_messages, stored_columns, summary_of
 
 GPU_ENGINE = {
     "dtype": "bfloat16",
@@ -82,7 +76,7 @@ class TimeIsUp(Exception):
 
 @dataclass(frozen=True)
 class Line:
-    """One of the table; ``ours`` and ``other`` are the seconds of both sides."""
+    """A line of the table; ``ours`` and ``other`` are the seconds of both sides."""
 
     what: str
     value: str
@@ -100,62 +94,41 @@ class Part:
     run: Callable[[], Sequence[Line]]
 
 
-@dataclass
-class Budget:
-    """Minutes left, and how much slower than expected the parts so far were."""
+def run_parts(
+    parts: Sequence[Part], minutes: float, now: Callable[[], float] = time.monotonic
+) -> list[Line]:
+    """Run the parts that fit into the time. Returns the lines of all, the last of each name.
 
-    minutes: float
-    now: Callable[[], float] = time.monotonic
-    slower: float = 1.0
-    began: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.began = self.now()
-
-    @property
-    def left(self) -> float:
-        return self.minutes - (self.now() - self.began) / 60
-
-    def fits(self, part: Part) -> bool:
-        return part.minutes * self.slower <= self.left
-
-    def took(self, part: Part, minutes: float) -> None:
-        # The slowest counts; parts that were faster do not make later ones so.
-        self.slower = max(self.slower, minutes / part.minutes)
-
-
-def run_parts(parts: Sequence[Part], budget: Budget, say: Callable[[str], None]) -> list[Line]:
-    """The lines of all parts; of those that did not run or failed one that says so."""
-    lines: list[Line] = []
+    A machine on which a part was slower than expected is expected to stay so.
+    """
+    lines: dict[str, Line] = {}
+    began, slower = now(), 1.0
     for part in parts:
-        if not budget.fits(part):
-            expected = part.minutes * budget.slower
-            lines.append(
-                Line(
-                    part.name,
-                    "not run",
-                    note=f"it takes about {expected:.1f} minutes, {max(0.0, budget.left):.1f} left",
-                )
-            )
+        before = (now() - began) / 60
+        expected, left = part.minutes * slower, minutes - before
+        if expected > left:
+            note = f"it takes about {expected:.1f} minutes, {max(0.0, left):.1f} left"
+            lines[part.name] = Line(part.name, "not run", note=note)
             continue
-        say(f"{part.name} ...")
-        before = budget.left
-        try:
-            lines += part.run()
-        except NotRun as reason:
-            lines.append(Line(part.name, "not run", note=str(reason)))
-            continue
-        except TimeIsUp:
-            lines.append(Line(part.name, "not run", note="the time was up in the middle of it"))
-        # A part that fails is told, and the others are measured.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
-            say(f"{part.name} failed: {error}")
-            first = next(filter(None, str(error).splitlines()), type(error).__name__)
-            lines.append(Line(part.name, "FAILED", note=first[:200]))
-        else:
-            budget.took(part, before - budget.left)
-            say(f"{part.name}: {before - budget.left:.1f} minutes")
-    return lines
+        print(f"[{before:5.1f} min] {part.name} ...", flush=True)
+        lines |= {line.what: line for line in lines_of(part)}
+        slower = max(slower, ((now() - began) / 60 - before) / part.minutes)
+    return list(lines.values())
+
+
+def lines_of(part: Part) -> Sequence[Line]:
+    """Run a part. Returns its lines, or one line that says why it did not run."""
+    try:
+        return part.run()
+    except NotRun as reason:
+        return [Line(part.name, "not run", note=str(reason))]
+    except TimeIsUp:
+        return [Line(part.name, "not run", note="the time was up in the middle of it")]
+    # The other parts are measured all the same.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        print(f"{part.name} failed: {error}", flush=True)
+        first = next(filter(None, str(error).splitlines()), type(error).__name__)
+        return [Line(part.name, "FAILED", note=first[:200])]
 
 
 def table(lines: Sequence[Line], machine: Sequence[str]) -> str:
@@ -180,11 +153,11 @@ class Measurements:
         self._samples, self._on_gpu = samples, on_gpu
         self._rounds: list[dict[str, float]] = []
         self._compile_s: float | None = None
-        """Of the first start, in which vLLM compiles; None where it does not."""
+        """Seconds of the first start, in which vLLM compiles; None without a GPU."""
         self.model = make_model(scratch / "model", shape)
 
     def overhead(self) -> list[Line]:
-        """One more round; the lines are those of all rounds so far."""
+        """Measure one more round. Returns the lines of all rounds so far."""
         folder = self._folder(f"overhead-{len(self._rounds) + 1}")
         engine = {**self._dummy, "enable_prefix_caching": False}
         config = self._config(
@@ -202,8 +175,7 @@ class Measurements:
             # vLLM compiles the model for this machine, once: neither side is to wait for that.
             self._compile_s = self._bare(folder, 1)[0]
         first_s, found = self._bare(folder, len(messages))
-        command("evaluate", config, folder / "runs")
-        timing = summary_of(folder / "runs")["timing"]
+        timing = self._evaluate(folder, config)["timing"]
         phases = timing["workers"][0]["start_s"]
         self._rounds.append(
             {
@@ -220,20 +192,22 @@ class Measurements:
     def _bare(self, folder: Path, rows: int) -> tuple[float, dict[str, float]]:
         """Seconds from the command to bare vLLM's first text, and what ``rows`` prompts took."""
         began = time.time()
-        try:
-            with bare_engine(folder) as bare:
-                family = psutil.Process(bare.pid).children(recursive=True)
-                ask(bare, 1)
-                first_s = time.time() - began
-                found = ask(bare, rows)
-        except SystemExit as error:
-            said = (folder / "bare.log").read_text(errors="replace")[-2000:]
-            raise SystemExit(f"{error}\n{said}") from error
+        with BareEngine(folder) as bare:
+            family = psutil.Process(bare.process.pid).children(recursive=True)
+            bare.ask(1)
+            first_s = time.time() - began
+            found = bare.ask(rows)
         # Its engine core holds the GPU's memory, and may end after its parent.
         _, alive = psutil.wait_procs(family, timeout=60)
         if alive:
             raise SystemExit(f"processes of the bare engine do not end: {alive}")
         return first_s, found
+
+    def _evaluate(self, folder: Path, config: Path, *options: str) -> dict[str, Any]:
+        """Evaluate ``config`` into ``folder/runs``. Returns the summary."""
+        asked = ["evaluate", str(config), "--output", str(folder / "runs"), *options]
+        ace_ray(*asked, scratch=folder)
+        return summary_of(folder / "runs")
 
     def swap(self) -> list[Line]:
         needed, free = 2 * self._shape.bytes + SPARE_BYTES, shutil.disk_usage(self._scratch).free
@@ -276,29 +250,22 @@ class Measurements:
     def episodes(self) -> list[Line]:
         folder = self._folder("episodes")
         install_brief_user(folder / "plugins")
-        benchmark = {
-            "name": "acebench_brief",
-            "data": "mini",
-            "languages": ["en"],
-            "categories": ["agent"],
-            "max_messages": MAX_MESSAGES,
-        }
-        engine = {**self._dummy, "max_num_seqs": EPISODES}
-        self._config(
+        config = self._config(
             folder,
-            engine,
+            {**self._dummy, "max_num_seqs": EPISODES},
             model={"source": str(self.model)},
-            benchmarks=[benchmark],
+            benchmarks=[BRIEF_AGENTS],
             samples=EPISODES // AGENT_ENTRIES,
-            output=str(folder / "runs"),
         )
-        run = evaluated(folder, concurrency=str(EPISODES))
-        chains = chains_of(run)
-        bare = bare_run(folder, run, chains)
-        calls, seconds = sum(map(len, chains)), run["until_stored_s"]
+        timing = self._evaluate(folder, config, "--set", f"concurrency={EPISODES}")["timing"]
+        (run,) = (folder / "runs").iterdir()
+        rows = stored_columns(str(run)).to_pylist()
+        chains = asyncio.run(chains_of(run, rows))
+        bare = bare_calls(folder, run, chains)
+        calls, seconds = sum(map(len, chains)), timing["until_stored_s"]
         return [
             Line(
-                f"{len(run['rows'])} episodes at once, against their calls on bare AsyncLLM",
+                f"{len(rows)} episodes at once, against their calls on bare AsyncLLM",
                 f"{bare['seconds'] / seconds:.3f} of bare",
                 seconds,
                 bare["seconds"],
@@ -309,7 +276,7 @@ class Measurements:
 
     def _folder(self, name: str) -> Path:
         folder = self._scratch / name
-        # What is left of a try before.
+        # Files of an earlier try.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         return folder
@@ -331,7 +298,7 @@ class Measurements:
     ) -> list[dict[str, Any]]:
         """How the weights of each checkpoint came into the engine, in their order."""
         config = self._config(folder, engine, sweep_id="sweep", **changes)
-        command("sweep", config, folder / "swept")
+        ace_ray("sweep", str(config), "--output", str(folder / "swept"), scratch=folder)
         sweep = folder / "swept" / "sweep"
         runs = json.loads((sweep / "ledger.json").read_text())["runs"]
         summaries = [json.loads((sweep / r["run_id"] / "summary.json").read_text()) for r in runs]
@@ -370,8 +337,8 @@ def overhead_lines(
 
 
 def swap_line(what: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
-    """Of the first engine's start, and of what followed. Raises `SystemExit`: nothing was
-    swapped."""
+    """Compare the swaps of weights with the first engine's start. Raises `SystemExit` without a
+    swap."""
     fresh = [load["load_s"] for load in loads if load["how"] == "fresh"]
     swapped = [load["load_s"] for load in loads if load["how"] == "swapped"]
     if not fresh or not swapped:
@@ -382,14 +349,8 @@ def swap_line(what: str, loads: Sequence[Mapping[str, Any]], note: str) -> Line:
     return Line(what, times, seconds, fresh[0], "; ".join(filter(None, [note, each])))
 
 
-def summary_of(output: Path) -> dict[str, Any]:
-    (path,) = output.glob("*/summary.json")
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
 def machine_lines(shape: Shape, name: str) -> list[str]:
-    """The model's sizes and the machine, without which no figure means anything."""
+    """Describe the model and the machine."""
     gpu = "no GPU"
     with suppress(OSError, subprocess.SubprocessError):
         query = [
@@ -416,7 +377,7 @@ def machine_lines(shape: Shape, name: str) -> list[str]:
 
 
 def end_children() -> None:
-    """All processes below this one: drivers drain, what remains is killed."""
+    """End all processes below this one: drivers drain, and the rest is killed."""
     family = psutil.Process().children(recursive=True)
     for process in family:
         with suppress(psutil.Error):
@@ -449,11 +410,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="of the overhead, at most")
     parser.add_argument("--scratch", help="a folder for weights and runs; default: the temporary")
     args = parser.parse_args()
-    # Somebody's Ray would share the GPU, and nothing here may wait for a network.
+    # Another Ray would share the GPU, and nothing here may wait for a network.
     os.environ |= {"RAY_ADDRESS": "local", "HF_HUB_OFFLINE": "1"}
     # With several, a sweep would take one for each checkpoint, and swap nothing.
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-    budget = Budget(args.minutes)
     on_gpu = usable_gpu()
     name = args.shape or ("7b" if on_gpu else "tiny")
     if not on_gpu and not args.shape:
@@ -464,7 +424,9 @@ def main() -> int:
     signal.signal(signal.SIGALRM, on_alarm)
     signal.setitimer(signal.ITIMER_REAL, max(1.0, args.minutes * 60 - END_S))
     try:
-        lines = measured(name, scratch, budget, on_gpu=on_gpu, options=args)
+        samples = args.samples or (8 if name == "7b" else 2)
+        measured = Measurements(SHAPES[name], scratch, on_gpu=on_gpu, samples=samples)
+        lines = run_parts(parts_of(measured, args.rounds), args.minutes)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -472,33 +434,19 @@ def main() -> int:
     return int(any(line.value == "FAILED" for line in lines))
 
 
-def measured(
-    name: str, scratch: Path, budget: Budget, *, on_gpu: bool, options: argparse.Namespace
-) -> list[Line]:
+def parts_of(measured: Measurements, rounds: int) -> list[Part]:
     """All parts, in the order of their value."""
-
-    def say(text: str) -> None:
-        print(f"[{budget.minutes - budget.left:5.1f} min] {text}", flush=True)
-
-    samples = options.samples or (8 if name == "7b" else 2)
-    all_of = Measurements(SHAPES[name], scratch, on_gpu=on_gpu, samples=samples)
-    parts = [
-        Part("overhead and first row", 7.0, all_of.overhead),
-        Part("swap of weights", 5.0, all_of.swap),
-        Part(f"{EPISODES} episodes at once", 4.0, all_of.episodes),
-        Part("swap of LoRA adapters", 4.0, all_of.lora),
+    return [
+        Part("overhead and first row", 7.0, measured.overhead),
+        Part("swap of weights", 5.0, measured.swap),
+        Part(f"{EPISODES} episodes at once", 4.0, measured.episodes),
+        Part("swap of LoRA adapters", 4.0, measured.lora),
+        # Each round of the overhead replaces the lines of the rounds before.
+        *(
+            Part(f"overhead, round {number}", 4.0, measured.overhead)
+            for number in range(2, rounds + 1)
+        ),
     ]
-    lines = run_parts(parts, budget, say)
-    more: list[Line] = []
-    for number in range(2, options.rounds + 1):
-        again = Part(f"overhead, round {number}", 4.0, all_of.overhead)
-        found = run_parts([again], budget, say)
-        if found[0].what == again.name:
-            more += found
-        else:
-            # They hold the rounds before, too.
-            lines = found + [line for line in lines if line.what not in {f.what for f in found}]
-    return lines + more
 
 
 if __name__ == "__main__":

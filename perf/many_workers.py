@@ -14,11 +14,14 @@ On two cores 64 workers load one after another, for more than a minute, and on n
 all at once: here engines are ready when all have loaded. The first 5 % of the rows are to fill all
 slots: rows are 20 times all slots, or more.
 
-It prints how busy the workers were from the first to the last 5 % of the rows (the share of their
-slots in which an answer was being made, its nominal time counted, so that too small a machine
-shows), what a row costs each kind of process in CPU time between them, how large the processes
-became and whether that grows, and the seconds from the last row to ``_SUCCESS``. Exit code 1 if the
-workers were less than 95 % busy or the end took more than 60 s.
+It prints, between the first and the last 5 % of the rows:
+
+- how busy the workers were: the share of their slots in which an answer was being made. The nominal
+  time of an answer counts, so that too small a machine shows;
+- CPU time of a row and memory, by kind of process;
+
+and the seconds from the last row to ``_SUCCESS``. Exit code 1 if the workers were less than 95 %
+busy or the end took more than 60 s.
 
 A million rows: --rows 1000000 --workers 16 --slots 96 --delay 2.5 (bound 415 rows/s, more than two
 cores carry; about an hour and a quarter).
@@ -27,42 +30,28 @@ cores carry; about an hour and a quarter).
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import psutil
-import pyarrow as pa
-from large_run import COMMAND, MIB, size_of
-from processes import family
-from soak_config import RUN_ID, fake_config
-
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.store import open_store
+from fake_runs import EDGE, RUN_ID, Ran, fake_config, watched
+from processes import Watch
+from runs import ROOT, of_tree
 
 SLOW = {"share": 0.03, "times": 17.0}
 SIZES = 40
-EDGE = 0.05
-"""Of the rows, at each end of a run."""
-SAMPLE_S = 5.0
 CPUS = 0.04
 """Logical CPUs of a worker."""
 IDLE = 1.0
 """CPU seconds a second that all engines take together, at most, while they wait for each other."""
 BUSY, END_S = 0.95, 60.0
-COLUMNS = ["worker", "started_at", "generation_s", "duration_s"]
 
 
 @contextmanager
@@ -89,67 +78,6 @@ def cluster(raylets: int, workers: int) -> Iterator[str]:
         nodes.shutdown()
 
 
-class Watch:
-    """CPU time and memory of this script's descendants, sampled."""
-
-    def __init__(self, driver: subprocess.Popen[bytes]) -> None:
-        self._driver = driver
-        self._cpu: dict[tuple[int, float], tuple[str, float]] = {}
-        """Process -> its kind and seconds; those that have ended count on."""
-        self.at: list[float] = []
-        self.seconds: list[defaultdict[str, float]] = []
-        """By kind, of all its processes together."""
-        self.private: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
-        """By kind: (time, bytes of the largest process)."""
-        self.processes: Counter[str] = Counter()
-        """Most of a kind at a time."""
-
-    def sample(self) -> None:
-        now, found = time.time(), family(os.getpid())
-        driver = psutil.Process(self._driver.pid)
-        drivers = [driver, *driver.children()[:1]]
-        found["driver"] = drivers
-        ours = {process.pid for process in drivers}
-        for kind, group in found.items():
-            alive = [p for p in group if kind == "driver" or p.pid not in ours]
-            sizes = []
-            for process in alive:
-                try:
-                    times = process.cpu_times()
-                    key = (process.pid, process.create_time())
-                    self._cpu[key] = (kind, times.user + times.system)
-                except psutil.Error:
-                    continue
-                if (size := size_of(process)) is not None:
-                    sizes.append(size[1])
-            if sizes:
-                self.private[kind].append((now, max(sizes)))
-                self.processes[kind] = max(self.processes[kind], len(sizes))
-        total: defaultdict[str, float] = defaultdict(float)
-        for kind, seconds in self._cpu.values():
-            total[kind] += seconds
-        self.at.append(now)
-        self.seconds.append(total)
-
-    def cores(self, kind: str) -> float:
-        """CPU seconds of a kind in a second, since the sample before the last."""
-        if len(self.at) < 3:
-            return math.inf
-        spent = self.seconds[-1][kind] - self.seconds[-3][kind]
-        return float(spent / (self.at[-1] - self.at[-3]))
-
-    def spent(self, kind: str, began: float, ended: float) -> float:
-        """CPU seconds of a kind between two times."""
-        seconds = [total[kind] for total in self.seconds]
-        first, last = np.interp([began, ended], self.at, seconds)
-        return float(last - first)
-
-    def largest(self, kind: str, began: float, ended: float) -> float:
-        """MiB, 0 where there was none."""
-        sizes = [size for at, size in self.private[kind] if began <= at <= ended]
-        return float(max(sizes, default=0)) / MIB
-
-
 def run(options: argparse.Namespace, scratch: Path) -> bool:
     config = {
         **fake_config(options.rows, options.delay, ["normal", "special"], sizes=SIZES),
@@ -162,78 +90,55 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
     }
     gate = scratch / "loaded"
     config["engine"] |= {"exponential": True, "slow": SLOW, "ready_file": str(gate)}
-    (scratch / "config.yaml").write_text(json.dumps(config))
-    log = scratch / "driver.log"
-    with cluster(options.raylets, options.workers) as address, log.open("wb") as out:
-        driver = subprocess.Popen(
-            [*COMMAND, str(scratch / "config.yaml"), "--output", str(scratch)],
-            stdout=out,
-            stderr=out,
-            cwd=scratch,
-            env={**os.environ, "RAY_ADDRESS": address},
+
+    def open_gate(watch: Watch) -> None:
+        # Engines that have loaded wait without work.
+        if watch.most["engine"] >= options.workers and watch.cores("engine") < IDLE:
+            gate.touch()
+
+    with cluster(options.raylets, options.workers) as address:
+        watch = watched(
+            config,
+            str(scratch),
+            scratch,
+            {**of_tree(ROOT), "RAY_ADDRESS": address},
+            every_s=5.0,
+            with_siblings=True,
+            each_sample=open_gate,
         )
-        watch = Watch(driver)
-        try:
-            while driver.poll() is None:
-                watch.sample()
-                # Engines that have loaded wait without work.
-                if watch.processes["engine"] >= options.workers and watch.cores("engine") < IDLE:
-                    gate.touch()
-                time.sleep(SAMPLE_S)
-        finally:
-            driver.terminate()
-            driver.wait()
-    if driver.returncode:
-        raise SystemExit(f"the run ended with {driver.returncode}:\n{log.read_text()[-3000:]}")
     return report(options, scratch / RUN_ID, watch)
 
 
 def report(options: argparse.Namespace, folder: Path, watch: Watch) -> bool:
-    """Prints it; whether the workers were busy, and the end short, enough."""
-    store = open_store(str(folder))
-    summary: dict[str, Any] = json.loads(store.get("summary.json") or b"{}")
-    rows = pa.concat_tables(read_ledger(store).tables(COLUMNS))
-    started = rows.column("started_at").cast(pa.int64()).to_numpy() / 1e6
-    generation, held = (rows.column(n).to_numpy() for n in ("generation_s", "duration_s"))
-    ended = np.sort(started + held)
-    edge = max(1, int(len(ended) * EDGE))
-    began_at, ended_at = np.sort(started)[edge], np.sort(started)[-edge]
-    overlap = np.minimum(started + generation, ended_at) - np.maximum(started, began_at)
-    names, index = np.unique(rows.column("worker").to_pylist(), return_inverse=True)
+    """Print the figures; True where the workers were busy enough, and the end short enough."""
+    ran = Ran(str(folder))
+    started, generation = np.sort(ran.started), ran.generation
+    edge = max(1, int(len(started) * EDGE))
+    began_at, ended_at = started[edge], started[-edge]
+    overlap = np.minimum(ran.started + generation, ended_at) - np.maximum(ran.started, began_at)
+    names, index = np.unique(ran.workers, return_inverse=True)
     made = np.bincount(index, weights=np.maximum(overlap, 0.0), minlength=len(names))
     busy = made / (options.slots * (ended_at - began_at))
-    end_s = (folder / "_SUCCESS").stat().st_mtime - ended[-1]
+    end_s = (folder / "_SUCCESS").stat().st_mtime - ran.ended[-1]
     bound = options.workers * options.slots / generation.mean()
-    first, last = ended[edge], ended[-edge]
-    count = int(((ended > first) & (ended <= last)).sum())
     print(
-        f"{summary['declared']} rows, {summary['scored']} scored, {summary['missing']} missing; "
+        f"{ran.summary['declared']} rows, {ran.summary['scored']} scored, "
+        f"{ran.summary['missing']} missing; "
         f"{len(names)} workers of {options.slots} slots on {options.raylets} raylets, answers of "
         f"{generation.mean():.1f} s on average, the longest {generation.max():.0f} s; bound "
-        f"{bound:.0f} rows/s, carried {count / (last - first):.0f} rows/s"
+        f"{bound:.0f} rows/s, carried {ran.count / (ran.last - ran.first):.0f} rows/s"
     )
     print(
         f"busy from the first to the last {EDGE:.0%} of the rows ({ended_at - began_at:.0f} s): "
         f"{busy.mean():.3f} of all slots, the idlest worker {busy.min():.3f}; outside the engine "
-        f"{1 - generation.sum() / held.sum():.3f} of the time that rows spent on workers"
+        f"{1 - generation.sum() / ran.held.sum():.3f} of the time that rows spent on workers"
     )
+    timing = ran.summary["timing"]
     print(
-        f"from the last row to _SUCCESS {end_s:.1f} s; at most {watch.processes['checker']} "
-        f"checker(s); plan {summary['timing']['plan_s']:.1f} s, engines up in "
-        f"{summary['timing']['engine_start_s']:.0f} s"
+        f"from the last row to _SUCCESS {end_s:.1f} s; at most {watch.most['checker']} "
+        f"checker(s); plan {timing['plan_s']:.1f} s, engines up in {timing['engine_start_s']:.0f} s"
     )
-    print("| process | at most | CPU ms a row | private MiB, second quarter | last | at most |")
-    print("|---|---|---|---|---|---|")
-    span = (last - first) / 4
-    for kind in sorted(watch.processes, key=lambda kind: -watch.spent(kind, first, last)):
-        print(
-            f"| {kind} | {watch.processes[kind]} "
-            f"| {1000 * watch.spent(kind, first, last) / count:.2f} "
-            f"| {watch.largest(kind, first + span, first + 2 * span):.0f} "
-            f"| {watch.largest(kind, last - span, last):.0f} "
-            f"| {watch.largest(kind, 0.0, math.inf):.0f} |",
-            flush=True,
-        )
+    print(*watch.table(ran.first, ran.last, ran.count), sep="\n", flush=True)
     return bool(busy.mean() >= BUSY and end_s <= END_S)
 
 

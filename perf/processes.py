@@ -1,9 +1,17 @@
-"""The processes of a running driver, by what they do: found among its descendants only."""
+"""Processes of a running driver by kind, their CPU time and their memory."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from time import time
+
+import numpy as np
 import psutil
 
+MIB = 1 << 20
 TITLES = {
     "engine": "(EngineWorker)",
     "checker": "(Checker)",
@@ -20,7 +28,7 @@ _NAMES = {"raylet": "raylet", "gcs_server": "gcs"}
 
 
 def family(pid: int) -> dict[str, list[psutil.Process]]:
-    """Kind -> processes, oldest first; those of no kind are ``other``."""
+    """Kind -> the descendants of ``pid``, oldest first; all other processes are ``other``."""
     found: dict[str, list[psutil.Process]] = {}
     try:
         children = psutil.Process(pid).children(recursive=True)
@@ -52,3 +60,102 @@ def end(process: psutil.Process) -> bool:
     except psutil.Error:
         pass
     return False
+
+
+class Watch:
+    """CPU time and memory of the descendants of ``root``, sampled, by kind.
+
+    ``command`` is the process of an ``ace-ray`` command: with its first child it is the driver.
+    """
+
+    def __init__(self, root: int, command: int) -> None:
+        self._root, self._command = root, command
+        self._cpu: dict[tuple[int, float], tuple[str, float]] = {}
+        """Process -> its kind and seconds; those that have ended count on."""
+        self._at: list[float] = []
+        self._seconds: list[defaultdict[str, float]] = []
+        self._private: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        """Kind -> (time, bytes of its largest process that no other process shares)."""
+        self.most: Counter[str] = Counter()
+        """Kind -> most processes at a time."""
+
+    def sample(self) -> None:
+        now = time()
+        for name, group in self._processes().items():
+            sizes = []
+            for process in group:
+                try:
+                    times, memory = process.cpu_times(), process.memory_info()
+                    key = (process.pid, process.create_time())
+                except psutil.Error:
+                    continue
+                self._cpu[key] = (name, times.user + times.system)
+                sizes.append(memory.rss - memory.shared)
+            self._private[name].append((now, max(sizes, default=0)))
+            self.most[name] = max(self.most[name], len(sizes))
+        total: defaultdict[str, float] = defaultdict(float)
+        for name, seconds in self._cpu.values():
+            total[name] += seconds
+        self._at.append(now)
+        self._seconds.append(total)
+
+    def _processes(self) -> dict[str, list[psutil.Process]]:
+        found = family(self._root)
+        try:
+            command = psutil.Process(self._command)
+            found["driver"] = [command, *command.children()[:1]]
+        except psutil.Error:
+            found["driver"] = []
+        ours = {process.pid for process in found["driver"]}
+        others = [process for process in found.get("other", []) if process.pid not in ours]
+        return {**found, "other": others}
+
+    def cores(self, name: str) -> float:
+        """CPU seconds of a kind in a second, since the sample before the last."""
+        if len(self._at) < 3:
+            return math.inf
+        spent = self._seconds[-1][name] - self._seconds[-3][name]
+        return float(spent / (self._at[-1] - self._at[-3]))
+
+    def spent(self, name: str, began: float, ended: float) -> float:
+        """CPU seconds of a kind between two times."""
+        seconds = [total[name] for total in self._seconds]
+        first, last = np.interp([began, ended], self._at, seconds)
+        return float(last - first)
+
+    def largest(self, name: str, began: float, ended: float) -> float:
+        """MiB of the largest process of a kind between two times; 0 without one."""
+        sizes = [size for at, size in self._private[name] if began <= at <= ended]
+        return float(max(sizes, default=0)) / MIB
+
+    def table(self, began: float, ended: float, rows: int) -> Iterator[str]:
+        """A line for each kind: what ``rows`` rows between two times took, and whether it grew."""
+        yield "| process | at most | CPU ms a row | private MiB, second quarter | last | at most |"
+        yield "|---|---|---|---|---|---|"
+        quarter = (ended - began) / 4
+        for name in sorted(self.most, key=lambda name: -self.spent(name, began, ended)):
+            yield (
+                f"| {name} | {self.most[name]} "
+                f"| {1000 * self.spent(name, began, ended) / rows:.2f} "
+                f"| {self.largest(name, began + quarter, began + 2 * quarter):.0f} "
+                f"| {self.largest(name, ended - quarter, ended):.0f} "
+                f"| {self.largest(name, 0.0, math.inf):.0f} |"
+            )
+
+
+class Stolen:
+    """Context; the share of all cores that the host took away while it was open."""
+
+    def __enter__(self) -> Stolen:
+        self._before = _ticks()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        stolen, all_of_them = (b - a for a, b in zip(self._before, _ticks(), strict=True))
+        self.share = stolen / max(1, all_of_them)
+
+
+def _ticks() -> tuple[int, int]:
+    """Stolen, and all (proc(5), /proc/stat; guest time is part of user time)."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return fields[7], sum(fields)

