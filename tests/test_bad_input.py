@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,33 +44,6 @@ def both(here: Callable[..., Any], path: Path, *parts: str) -> None:
     finds(here("doctor", path), *parts)
 
 
-@pytest.fixture
-def gguf_file(tmp_path: Path) -> Write:
-    """Makes a GGUF file without weights: a context of 4096, tokens of up to 8 characters."""
-
-    def text(value: str) -> bytes:
-        return struct.pack("<Q", len(value)) + value.encode()
-
-    def make(*, template: str | None = "{{ messages[0]['content'] }}") -> Path:
-        fields = [
-            text("general.architecture") + struct.pack("<I", 8) + text("llama"),
-            text("llama.context_length") + struct.pack("<II", 4, 4096),
-            text("tokenizer.ggml.model") + struct.pack("<I", 8) + text("gpt2"),
-            text("tokenizer.ggml.tokens")
-            + struct.pack("<IIQ", 9, 8, 2)
-            + text("</close>")
-            + text("the"),
-            text("tokenizer.ggml.eos_token_id") + struct.pack("<II", 4, 0),
-        ]
-        if template is not None:
-            fields.append(text("tokenizer.chat_template") + struct.pack("<I", 8) + text(template))
-        file = tmp_path / "model.gguf"
-        file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 0, len(fields)) + b"".join(fields))
-        return file
-
-    return make
-
-
 def nothing_written(tmp_path: Path) -> bool:
     return not (tmp_path / "out").exists()
 
@@ -83,15 +55,15 @@ def nothing_written(tmp_path: Path) -> bool:
         ("modle.source=x", ("'modle'", "did you mean 'model'?")),
         ("benchmarks.0.dta=mini", ("dta'", "did you mean 'data'?")),
         ("engine.defualt=x", ("defualt'", "did you mean 'default'?")),
-        ("samples=two", ("'samples' is 'two'", "an integer")),
-        ("workers=0", ("'workers' is 0", "1 or 'auto' or a mapping")),
-        ("workers=many", ("'workers' is 'many'", "an integer or 'auto' or a mapping")),
+        ("samples=two", ("'samples' is 'two'", "a valid integer")),
+        ("workers=0", ("'workers' is 0", "1 or be 'auto' or be a mapping")),
+        ("workers=many", ("'workers' is 'many'", "a valid integer or be 'auto'")),
         ("workers={min: 3, max: 2}", ("'workers' is ", "{min: A, max: B} with 1 <= A <= B")),
         ("workers={min: 0, max: 2}", ("'workers' is ", "{min: A, max: B} with 1 <= A <= B")),
         ("workers={min: 2}", ("'workers' is ", "{min: A, max: B} with 1 <= A <= B")),
         ("workers={max: 2, mn: 1}", ("'workers' is ", "{min: A, max: B} with 1 <= A <= B")),
         ("model=x", ("'model' is 'x'", "a mapping")),
-        ("model.revision=1234567", ("'model.revision'", "put it in quotes")),
+        ("model.revision=1234567", ("'model.revision'", "a valid string")),
         ("output=", ("'output' is None",)),
         ("output=s3://", ("s3://", "names no bucket")),
         ("output=gs://b/x", ("'gs'", "s3://bucket/prefix")),
@@ -387,8 +359,6 @@ def test_no_prompt_fits_the_context(
         ({"model": "x"}, ("engine.model", "use model.source")),
         ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
         ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
-        ({"max_model_len": "abc"}, ("'max_model_len' is 'abc'", "a whole number")),
-        ({"dtype": "bfloat99"}, ("'dtype' is 'bfloat99'", "bfloat16")),
         ({"max_model_len": 4097}, ("'max_model_len' is 4097", "set at most 4096")),
     ],
 )
@@ -433,36 +403,6 @@ def test_more_context_than_the_model_has(
 
 
 @needs_vllm
-def test_a_gguf_file_is_checked_before_it_is_converted(
-    here: Callable[..., Any], config_file: Write, gguf_file: Write, cache: Path
-) -> None:
-    def doctor(file: Path, **engine: Any) -> Any:
-        return here(
-            "doctor", config_file(backend="vllm", model={"source": f"{file}"}, engine=engine)
-        )
-
-    file = gguf_file()
-    ended = doctor(file)
-    assert ended.code == 0, ended.stdout
-    assert "lengths are a lower bound" in ended.stdout
-    named = config_file(
-        backend="vllm", model={"source": f"{file}", "reasoning_parser": "qwen3"}, engine={}
-    )
-    assert (
-        "not tried: parsers are made when the GGUF file is converted"
-        in here("doctor", named).stdout
-    )
-    finds(doctor(file, max_model_len=16), "no prompt fits", "at least", "the context holds 16")
-    finds(doctor(file, max_model_len=8192), "'max_model_len' is 8192", "set at most 4096")
-    finds(doctor(gguf_file(template=None)), "no chat template")
-    refusing = gguf_file(template="{{ raise_exception('no system role here') }}")
-    finds(doctor(refusing), "no system role here")
-    file.write_bytes(file.read_bytes()[:40])
-    finds(doctor(file), "metadata cannot be read")
-    assert not (cache / "models").exists()
-
-
-@needs_vllm
 @pytest.mark.parametrize(
     ("engine", "parts"),
     [
@@ -499,22 +439,17 @@ def test_a_chat_template_that_does_not_compile(
     source = {"source": str(model_folder()), "chat_template": str(template)}
     path = config_file(backend="vllm", model=source)
     refuses(here("evaluate", path), "mine.jinja", "cannot be read")
-    for text, words in (
-        ("{% for m in messages %}", "does not compile"),
-        ("{{ 'x' * 3000000000 }}", "memory"),
-        ("{% set a = messages %}{% set b = a %}{% set a = b %}", "in a circle"),
-    ):
-        template.write_text(text)
-        refuses(here("evaluate", path), "mine.jinja: the chat template does not compile", words)
+    template.write_text("{% for m in messages %}")
+    refuses(here("evaluate", path), "the chat template refuses these messages", "endfor")
     assert nothing_written(tmp_path)
 
 
 @needs_vllm
 def test_a_variable_that_the_chat_template_does_not_have(
-    here: Callable[..., Any], config_file: Write, gguf_file: Write
+    here: Callable[..., Any], config_file: Write, model_folder: Write
 ) -> None:
     template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
-    file = gguf_file(template=template)
+    file = model_folder(template=template)
 
     def asked(**changes: Any) -> Path:
         variables = {"chat_template_kwargs": changes.pop("variables", {})}
@@ -524,16 +459,14 @@ def test_a_variable_that_the_chat_template_does_not_have(
         here("doctor", asked(variables={"enable_thinkng": False})),
         "model.chat_template_kwargs.enable_thinkng",
         "knows no enable_thinkng",
-        "did you mean 'enable_thinking'?",
     )
-    finds(here("doctor", asked(variables={"zzz": 1})), "knows no zzz", "leave it out")
     # An effort is a switch of thinking, too.
     for known in (
         {"variables": {"enable_thinking": False}},
         {"sampling": {"reasoning_effort": "low"}},
     ):
         assert here("doctor", asked(**known)).code == 0
-    file = gguf_file()
+    file = model_folder(name="other")
     finds(
         here("doctor", asked(sampling={"reasoning_effort": "low"})),
         "sampling.reasoning_effort",

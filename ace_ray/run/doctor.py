@@ -14,8 +14,7 @@ from ace_ray.config import ENDPOINT, RunConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
-from ace_ray.models.format_probe import probe_format
-from ace_ray.models.sources import ModelRef, tokenizer_folder, tokenizer_is_near
+from ace_ray.models.sources import ModelRef
 from ace_ray.publishers.registry import check_publishers
 from ace_ray.run.connection import connect
 from ace_ray.run.evaluate import plan_run
@@ -91,17 +90,13 @@ def examine(
         yield _asked(plan)
     elif family is None:
         pass  # said above: nothing of the model's format can be read
-    elif names is not None and not tokenizer_is_near(model):
-        verdict, failure = tried(lambda: preflight.check_chat_of_gguf(plan))
-        yield Line("prompts", failure or str(verdict), bool(failure))
-        if _has_parsers(plan):
-            yield Line("format", "not tried: parsers are made when the GGUF file is converted")
     elif names is not None:
         checked, failure = tried(lambda: preflight.check_chat(plan))
         fit = checked[1] if checked else None
         taken = fit or "not tried: vLLM writes this family's chats by code"
         yield Line("prompts", failure or str(taken), bool(failure))
-        yield from _format(plan, model)
+        if chosen := choice_line(config, plan.choice):
+            yield Line("format", chosen)
     _, failure = tried(lambda: preflight.open_output(plan))
     yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
 
@@ -199,22 +194,6 @@ def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
         text += ", each engine on several nodes" * need.spread
         text += f"; up to {need.limit} as nodes come" if need.elastic else ""
     yield Line("cluster", text, problem=bool(failure))
-
-
-def _has_parsers(plan: Plan) -> bool:
-    choice = plan.choice
-    named = choice.named_reasoning or choice.plugins or preflight.is_native(plan)
-    return plan.config.backend == "vllm" and bool(named)
-
-
-def _format(plan: Plan, model: ModelRef) -> Iterator[Line]:
-    """Parsers that were asked for, or chosen by the family, are made for real."""
-    if not _has_parsers(plan):
-        return
-    choice = plan.choice
-    engine = plan.config.engine
-    line, failure = tried(lambda: probe_format(tokenizer_folder(model), engine, choice))
-    yield Line("format", failure or str(line), problem=bool(failure))
 
 
 def _nodes() -> Nodes:

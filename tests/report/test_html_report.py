@@ -290,5 +290,5 @@ def test_a_benchmark_s_name_is_no_path(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS[:20])
     text = (folder / "run.json").read_text().replace('"acebench"', '"../../x"')
     (folder / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"run.json: .*should be of the form"):
+    with pytest.raises(UserError, match=r"run.json: .*should match pattern"):
         report_page(folder, out=tmp_path / "out")

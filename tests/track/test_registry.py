@@ -31,7 +31,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("toy", {}, "'file' is missing"),
         ("tensorboard", {"folder": "s3://b/p"}, "is no folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'?"),
-        ("wandb", {"project": 3}, "'project' is 3, it should be a string"),
+        ("wandb", {"project": 3}, "'project' is 3, it should be a valid string"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
         ("mlflow", {"tracking_uri": "https://me:pw12345678@host"}, "a user name or a password"),
         ("broken", {}, "the publisher broken cannot be imported (AttributeError"),
@@ -81,7 +81,7 @@ def test_a_secret_in_a_config_is_refused(config_file: Any) -> None:
     ("publish", "words"),
     [
         ([{"folder": "x"}], r"'publish\.0\.to' is missing"),
-        ("wandb", r"'publish' is 'wandb', it should be a list"),
+        ("wandb", r"'publish' is 'wandb', it should be a valid list"),
     ],
 )
 def test_the_shape_of_the_section(config_file: Any, publish: Any, words: str) -> None:

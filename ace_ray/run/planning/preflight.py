@@ -20,13 +20,11 @@ from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
-from ace_ray.models.gguf_header import read_header
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
-from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning import formats
 from ace_ray.run.planning.machine import unloadable
 from ace_ray.run.planning.plan import REPORTS, Plan
@@ -115,13 +113,9 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
     parts = config.engine.get("tensor_parallel_size", 1)
     if config.backend != "vllm" or type(parts) is not int or parts < 2:
         return
-    if model.kind == "gguf":
-        header = read_header(Path(model.location), keep=())
-        heads = header.get(f"{header.get('general.architecture')}.attention.head_count")
-    else:
-        tree = _model_config(tokenizer_folder(model))
-        text = tree.get("text_config")
-        heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
+    tree = _model_config(tokenizer_folder(model))
+    text = tree.get("text_config")
+    heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
     if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
         raise UserError(
             f"the model's {heads} attention heads cannot be shared among {parts} evenly",
@@ -249,7 +243,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
 
         folder = tokenizer_folder(plan.model)
         if plan.model.adapter is not None:
-            adapters.check_texts(plan.model, plan.choice.chat_template)
+            adapters.check_template(plan.model, plan.choice.chat_template)
             adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
@@ -262,7 +256,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
             template=plan.choice.chat_template,
             date=plan.choice.start_date,
         )
-        chat.check_template(plan.config.model.chat_template or plan.model.source)
         context, template = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
@@ -275,42 +268,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
             return len(chat.encode(chat.render(messages, tools)))
 
     return {"chat_template_sha256": template}, _fit(plan, count, context)
-
-
-def check_chat_of_gguf(plan: Plan) -> str:
-    """Like `check_chat`, before the GGUF file is converted: its chat template on the prompts, and
-    a lower bound of their lengths. Returns what was found. Raises `UserError`.
-    """
-    from ace_ray.models.chat import Chat
-    from ace_ray.models.gguf_header import FewestTokens
-
-    where = plan.model.location
-    header = read_header(Path(where))
-    chat = Chat.of_gguf(
-        header,
-        plan.config.template_kwargs,
-        where=where,
-        template=plan.choice.chat_template,
-        date=plan.choice.start_date,
-    )
-    chat.check_template(plan.config.model.chat_template or plan.model.source)
-    arch = header.get("general.architecture")
-    scaled = header.get(f"{arch}.rope.scaling.type", "none") != "none"
-    trained = header.get(f"{arch}.context_length")
-    _check_length(plan.config.engine, None if scaled else trained, where)
-    context = _asked(plan.config.engine, trained)
-    fewest = FewestTokens(header)
-    if is_native(plan):
-        chat.require_tools(plan.model.source, episodes=_interactive(plan))
-    _check_variables(plan, chat)
-    _check_template_probes(plan, chat)
-    _check_roles(plan, chat)
-
-    def count(messages: Messages, tools: Messages | None) -> int:
-        return fewest.count(chat.render(messages, tools), context or 1)
-
-    fit = _fit(plan, count, context, at_least=True)
-    return f"{fit}; lengths are a lower bound until the GGUF file is converted"
 
 
 def is_native(plan: Plan) -> bool:
@@ -335,11 +292,10 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
         # Parsers read switches of thinking that some templates do not have.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
-        near = chat.nearest(name)
         raise UserError(
             f"the chat template of {plan.model.source} knows no {name}",
             where=f"model.chat_template_kwargs.{name}",
-            fix=f"did you mean {near!r}?" if near else "leave it out",
+            fix="leave it out",
         )
 
 
@@ -404,9 +360,8 @@ class PromptsFit:
     fitting: int
     refused: int
     longest: int
-    """Tokens of the longest counted prompt; a lower bound with ``at_least``."""
+    """Tokens of the longest counted prompt."""
     context: int | None
-    at_least: bool
 
     @property
     def some_do_not(self) -> bool:
@@ -415,11 +370,10 @@ class PromptsFit:
     def __str__(self) -> str:
         if self.context is None:
             return "the chat template takes them; only vLLM can tell the context"
-        least = "at least " * self.at_least
         told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
         if self.counted < self.prompts:
             told += f" (a sample of all {self.prompts})"
-        told += f", the longest has {least}{self.longest}"
+        told += f", the longest has {self.longest}"
         if self.refused:
             told += f"; the chat template refuses {self.refused}"
         if self.some_do_not:
@@ -428,9 +382,9 @@ class PromptsFit:
         return told
 
 
-def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = False) -> PromptsFit:
+def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
     """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
-    shortest. ``at_least``: ``count`` gives lower bounds.
+    shortest.
 
     Raises `UserError` when the template refuses the shortest ones, or no prompt is below
     ``context`` tokens.
@@ -460,13 +414,12 @@ def _fit(plan: Plan, count: Count, context: int | None, *, at_least: bool = Fals
             break
     if chosen and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {'at least ' * at_least}{min(lengths)} tokens, "
-            f"the context holds {context}",
+            f"no prompt fits: the shortest has {min(lengths)} tokens, the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
     longest = max(lengths, default=0)
-    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context, at_least)
+    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context)
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
