@@ -1,4 +1,4 @@
-"""JSON and YAML that others wrote: read within bounds of size, depth and number of values.
+"""JSON that others wrote, read within bounds of size, depth and number of values; YAML of the user.
 
 What comes back is plain: finite numbers, valid Unicode, nothing that refers to itself.
 """
@@ -14,15 +14,12 @@ from typing import Any
 
 import yaml
 
+from ace_ray.clean import well_formed
 from ace_ray.errors import UserError
 
 MOST_BYTES = 8 << 20
 """Of a JSON file; a value takes up to about 70 bytes of memory."""
-MOST_YAML_BYTES = 1 << 20
-"""PyYAML takes 10 s for so much."""
 MOST_VALUES = 1_000_000
-MOST_YAML_VALUES = 100_000
-"""With every alias written out."""
 MOST_DEPTH = 64
 MOST_ROW_BYTES = 256 << 20
 MOST_ROW_VALUES = 2_000_000
@@ -96,20 +93,9 @@ def yaml_tree(text: str) -> Any:
             return json_tree(text)
         except Unbounded:
             pass  # a YAML mapping may begin like that; the reader below says what is wrong
-    if len(text) > MOST_YAML_BYTES:
-        raise Unbounded(f"is larger than {_size(MOST_YAML_BYTES)}")
     try:
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            if _expanded(node, {}, 0) > MOST_YAML_VALUES:
-                raise Unbounded(f"holds more than {MOST_YAML_VALUES} values, aliases included")
-            # A field's own rule names the key of a number that is none.
-            return plain(loader.construct_document(node), finite=False)
-        finally:
-            loader.dispose()
+        # A field's own rule names the key of a number that is not finite.
+        return plain(yaml.load(text, _Loader), finite=False)
     except Unbounded:
         raise
     except RecursionError as error:
@@ -134,10 +120,8 @@ def _place(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, without numbers in base 60: 1:30 is a text, as in YAML 1.2. A mapping that names a
-    key twice is refused: PyYAML takes the last value without a word.
-
-    Each further digit pair of such a number costs more than the one before."""
+    """PyYAML's, but refuses a mapping that names a key twice: PyYAML takes the last value without
+    a word."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -152,28 +136,16 @@ class _Loader(yaml.SafeLoader):
                 first[name] = line
         return node
 
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> Any:
-        text = self.construct_scalar(node)
-        return text if ":" in text else super().construct_yaml_int(node)
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> Any:
-        text = self.construct_scalar(node)
-        return text if ":" in text else super().construct_yaml_float(node)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
-
 
 def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
     """``value`` of a reader as plain JSON values. Raises `Unbounded`."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
     if isinstance(value, str):
-        return _whole(value)
+        return well_formed(value)
     if isinstance(value, dict):
         return {
-            _whole(key) if isinstance(key, str) else key: plain(
+            well_formed(key) if isinstance(key, str) else key: plain(
                 child, finite=finite, depth=depth + 1
             )
             for key, child in value.items()
@@ -250,35 +222,8 @@ class _Room:
         return self.values <= 0 or self.chars <= 0
 
 
-def _whole(text: str) -> str:
-    """``text`` as valid Unicode."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 def _no_constant(name: str) -> Any:
     raise Unbounded(f"holds {name}, which is no JSON number")
-
-
-def _expanded(node: yaml.Node, counts: dict[int, int], depth: int) -> int:
-    """The values below ``node`` with every alias written out, each node looked at once."""
-    if depth > MOST_DEPTH:
-        raise Unbounded(_DEEP)
-    if id(node) in counts:
-        if counts[id(node)] < 0:
-            raise Unbounded("an alias in it refers to what holds it")
-        return counts[id(node)]
-    counts[id(node)] = -1
-    children: list[yaml.Node] = []
-    if isinstance(node, yaml.SequenceNode):
-        children = node.value
-    elif isinstance(node, yaml.MappingNode):
-        children = [one for pair in node.value for one in pair]
-    counts[id(node)] = 1 + sum(_expanded(one, counts, depth + 1) for one in children)
-    return counts[id(node)]
 
 
 def _size(count: int) -> str:

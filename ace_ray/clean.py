@@ -22,6 +22,16 @@ _LONGEST_CELL = 32_000
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
+def well_formed(text: str) -> str:
+    """Return ``text`` as valid Unicode: halves of characters, which models write as escapes and no
+    UTF-8 holds, become U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def cleaned(text: str, longest: int = 2_000) -> str:
     """Return ``text`` with line breaks and tabs, without escape sequences and control characters.
 

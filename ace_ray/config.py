@@ -18,7 +18,6 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
-    ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
@@ -88,16 +87,11 @@ class EndpointConfig(Section):
 
 
 class CandidateEndpoint(EndpointConfig):
-    tool_choice: Literal["auto", "required"] = Field(
-        "auto", description="sent with tools: whether the model may answer without a call"
-    )
-    parallel_tool_calls: bool | None = Field(
-        None, description="sent with tools; null leaves it to the server"
-    )
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
-        description="further keys of every request, such as a provider's reasoning settings; null "
-        "leaves out a key that would be sent, such as temperature",
+        description="further keys of every request, such as a provider's reasoning settings; "
+        "tool_choice and parallel_tool_calls go with tools only; null leaves out a key that would "
+        "be sent, such as temperature",
     )
 
 
@@ -143,10 +137,6 @@ class ModelConfig(Section):
         min_length=1,
         description="file with a chat template in place of the model's own, as vLLM's server takes "
         "it with --chat-template",
-    )
-    chat_template_content_format: Literal["auto", "string", "openai"] = Field(
-        "auto",
-        description="how a template gets the content of messages; auto: as it reads them",
     )
     plugins: list[str] = Field(
         default_factory=list,
@@ -197,11 +187,6 @@ class SamplingConfig(Section):
         gt=0,
         description="on tokens of prompt and answer, at temperature 0 too; 1: none",
     )
-    min_tokens: int = Field(0, ge=0, description="no end before so many; at most max_tokens")
-    stop_token_ids: list[Annotated[int, Field(ge=0)]] = Field(
-        default_factory=list, description="tokens that end an answer, besides the model's own"
-    )
-    bad_words: list[_Text] = Field(default_factory=list, description="texts that are never said")
     thinking_token_budget: int | None = Field(
         None,
         ge=0,
@@ -218,14 +203,6 @@ class SamplingConfig(Section):
     @classmethod
     def _short_for_defaults(cls, value: Any) -> Any:
         return {"defaults": "model"} if value == "model" else value
-
-    @field_validator("min_tokens")
-    @classmethod
-    def _within_max_tokens(cls, value: int, given: ValidationInfo) -> int:
-        most = given.data.get("max_tokens")
-        if given.data.get("defaults") is None and most is not None and value > most:
-            raise ValueError(f"at most max_tokens ({most})")
-        return value
 
     @model_serializer(mode="wrap")
     def _as_named(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -246,23 +223,14 @@ class SamplingConfig(Section):
         `UserError`, naming ``where`` the model's are from."""
         ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
         named = {name: getattr(self, name) for name in self.model_fields_set}
-        made = validated(SamplingConfig, {**ours, **own, **named}, where=where)
-        if made.min_tokens > made.max_tokens:
-            raise UserError(
-                f"'min_tokens' is {made.min_tokens}, 'max_tokens' is {made.max_tokens}",
-                where=where,
-                fix="name both in sampling",
-            )
-        return made
+        return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
     def sampling(self) -> Sampling:
         """Raises `ValueError`: the model's own values are not known yet (`is_complete`)."""
         if not self.is_complete:
             raise ValueError("sampling: model is not resolved")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
-        for name in ("stop", "stop_token_ids", "bad_words"):
-            values[name] = tuple(values[name])
-        return Sampling(**values)
+        return Sampling(**{**values, "stop": tuple(self.stop)})
 
 
 def _drawn() -> list[tuple[str, FieldInfo]]:

@@ -17,8 +17,8 @@ Sections = Mapping[str, Sequence[str]]
 """Dotted path of a section -> its keys; "" is the top level."""
 _LONGEST = 200
 """Maximum characters of a name that are compared."""
-_LIKE, _ALIKE = 0.5, 0.8
-"""How much a name has to look like another one: of its own section, and of another."""
+_LIKE = 0.5
+"""How much a name has to look like another one."""
 
 
 class UnknownKeys(UserError):
@@ -70,24 +70,15 @@ def mistake(
         return _unknown(model, unknown, where, run, beside)
     first = problems[0]
     path = _path(model, first["loc"])
-    key = ".".join(path)
     if first["type"] == "missing":
         # Not by ``path``: it ends where a value may be of several kinds.
         lacking = ".".join(str(part) for part in first["loc"])
         return UserError(f"{lacking!r} is missing", where=where, fix="add it")
     # A value that may be of several kinds has one problem for each.
-    same = [p for p in problems if _path(model, p["loc"]) == path]
-    rule = " or ".join(dict.fromkeys(_plain(p["msg"]) for p in same))
-    value, fix = first["input"], "correct the value"
-    choices = [p["msg"] for p in same if p["type"] == "literal_error"]
-    if first["type"] == "string_type" and isinstance(value, int | float):
-        fix = "put it in quotes"
-    elif isinstance(value, str) and first["type"] == "list_type":
-        fix = f"write a list, [{value:.60}]"
-    elif isinstance(value, str):
-        near = closest_of(value, re.findall(r"'([^']*)'", " ".join(choices)), _LIKE)
-        fix = f"did you mean {near!r}?" if near else fix
-    return UserError(f"{key!r} is {_short(value)}, it should be {rule}", where=where, fix=fix)
+    same = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
+    rule = " or ".join(dict.fromkeys(map(_plain, same)))
+    key, value = ".".join(path), _short(first["input"])
+    return UserError(f"{key!r} is {value}, it should {rule}", where=where, fix="correct the value")
 
 
 def _unknown(
@@ -133,7 +124,7 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
         if inner is not None:
             found |= sections_of(inner, f"{prefix}{name}.")
         elif name == "engine":
-            found[f"{prefix}{name}"] = list(vllm_source.engine_arguments())
+            found[f"{prefix}{name}"] = vllm_source.engine_arguments()
     return found
 
 
@@ -142,18 +133,10 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
 
     ``but``: the path of that section among ``elsewhere``.
     """
-    others = {path: keys for path, keys in elsewhere.items() if path != but}
-    near = closest_of(key, own, _LIKE)
-    likeness = _likeness(key, near) if near else 0.0
-    for path, keys in others.items():
-        if key in keys:
-            belongs = f"{key!r} belongs {_under(path)}"
-            return f"{belongs}; or did you mean {near!r}?" if likeness >= _ALIKE else belongs
-    for path, keys in others.items():
-        other = closest_of(key, keys, _ALIKE)
-        if other and _likeness(key, other) > likeness:
-            return f"did you mean {other!r}? It belongs {_under(path)}"
-    if near:
+    for path, keys in elsewhere.items():
+        if key in keys and path != but:
+            return f"{key!r} belongs {_under(path)}"
+    if near := closest_of(key, own, _LIKE):
         return f"did you mean {near!r}?"
     return f"known keys: {', '.join(own)}" if own else "it takes none"
 
@@ -190,25 +173,10 @@ def check_names(names: Iterable[str], known: Collection[str], *, what: str, wher
             raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
 
 
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
-
-
 def _plain(rule: str) -> str:
-    """Pydantic's sentence in the words of a YAML file."""
-    words = {
-        r"^(Input|String|List) should (be|have) ": "",
-        r"a valid dictionary.*|an? (valid )?(mapping|object).*": "a mapping (key: value)",
-        r"^a valid ": "a ",
-        r"^a integer": "an integer",
-        r"^match pattern": "of the form",
-        r"^Value error, ": "",
-    }
-    rule = re.sub(r"^String should match pattern", "of the form", rule)
-    rule = re.sub(r" after validation, not \d+$", "", rule)
-    for pattern, plain in words.items():
-        rule = re.sub(pattern, plain, rule)
-    return rule
+    """Pydantic's sentence, as the end of one of ours."""
+    rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
+    return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:

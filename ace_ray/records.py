@@ -87,9 +87,6 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
-    min_tokens: int = 0
-    stop_token_ids: tuple[int, ...] = ()
-    bad_words: tuple[str, ...] = ()
     thinking_token_budget: int | None = None
     reasoning_effort: str | None = None
     schema: str = ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from collections.abc import Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -24,12 +23,18 @@ def parsed(file: Path) -> ast.Module:
         return ast.Module(body=[], type_ignores=[])
 
 
-def engine_arguments() -> dict[str, ast.expr]:
-    """Names and annotations of vLLM's engine arguments; {} where they cannot be read."""
+def engine_arguments() -> list[str]:
+    """Names of vLLM's engine arguments; [] where they cannot be read."""
     vllm = folder()
     if vllm is None:
-        return {}
-    return _fields(parsed(vllm / "engine/arg_utils.py"), ("EngineArgs", "AsyncEngineArgs"))
+        return []
+    return [
+        item.target.id
+        for node in parsed(vllm / "engine/arg_utils.py").body
+        if isinstance(node, ast.ClassDef) and node.name in ("EngineArgs", "AsyncEngineArgs")
+        for item in node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    ]
 
 
 def architectures() -> set[str]:
@@ -63,14 +68,3 @@ def has_plugins() -> bool:
     """Return whether other packages add models or quantization methods to vLLM."""
     found = entry_points(group="vllm.general_plugins")
     return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)
-
-
-def _fields(module: ast.Module, classes: Iterable[str]) -> dict[str, ast.expr]:
-    """Names and annotations of the dataclass fields of ``classes``."""
-    return {
-        item.target.id: item.annotation
-        for node in module.body
-        if isinstance(node, ast.ClassDef) and node.name in classes
-        for item in node.body
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
-    }

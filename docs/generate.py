@@ -61,8 +61,8 @@ says so (ACEBench's user, StableToolBench's simulator and judge), unless the rol
 has a `sampling`.
 
 `sampling: model` draws as the model's makers recommend: temperature, top_p, top_k, min_p, the
-penalties and max_tokens come from its `generation_config.json` (of a GGUF file from the header),
-as in vLLM's server; a model that names no temperature has 1. Keys beside it win:
+penalties and max_tokens come from its `generation_config.json`, as in vLLM's server; a model that
+names no temperature has 1. Keys beside it win:
 
 ```yaml
 sampling: {defaults: model, max_tokens: 4096}
@@ -71,7 +71,7 @@ sampling: {defaults: model, max_tokens: 4096}
 A model that says nothing about sampling is refused. The values in effect are in `run.json`, whose
 config draws the same again, and in every row's id. Behind an endpoint nobody can read the file:
 name the values. There a key is sent only where it is not at its default; `min_p`,
-`repetition_penalty`, `min_tokens`, `stop_token_ids`, `bad_words`, `thinking_token_budget` and
+`repetition_penalty`, `thinking_token_budget` and
 `top_k` are vLLM's own, and other servers may refuse them.
 
 `reasoning_effort` is a variable of the chat template, and refused where the template does not
@@ -85,7 +85,8 @@ showed differences between them that are none."""
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),
     ("model", "Of a run, and of a role that is served.", ModelConfig),
-    ("model.endpoint", "Of a run; see [Endpoints](endpoints.md).", CandidateEndpoint),
+    ("endpoint", "Of a role; see [Endpoints](endpoints.md).", EndpointConfig),
+    ("model.endpoint", "Of a run.", CandidateEndpoint),
     ("sampling", SAMPLING, SamplingConfig),
     ("early", "Of a run, and of a sweep; see [Early decisions](early.md).", EarlyConfig),
     ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
@@ -134,7 +135,6 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         ServedRole,
     ),
     ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
-    ("endpoint", "Of a role.", EndpointConfig),
     (
         "publish",
         "Items of a run's or a sweep's `publish`, besides the tracker's own keys; see "
@@ -155,14 +155,25 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
 ]
 
 
+TITLES = {model: title for title, _, model in SECTIONS}
+LIKE: dict[type[BaseModel], type[BaseModel]] = {SweepModel: ModelConfig}
+"""Sections with keys of another one, besides those that inherit them."""
+
+
 def page() -> str:
     parts = [INTRODUCTION]
     for title, about, model in SECTIONS:
+        fields = {field.alias or name: field for name, field in model.model_fields.items()}
         parts.append(f"## {title}\n")
         if about:
             parts.append(f"{about}\n")
+        for other in (*model.__mro__[1:], LIKE.get(model)):
+            if other in TITLES:
+                there = [name for name in fields if name in other.model_fields]
+                parts.append(f"As in `{TITLES[other]}`: {', '.join(map('`{}`'.format, there))}.\n")
+                fields = {name: fields[name] for name in fields if name not in there}
         parts.append("| key | type | default | meaning |\n|---|---|---|---|")
-        parts += [_line(field.alias or name, field) for name, field in model.model_fields.items()]
+        parts += [_line(name, field) for name, field in fields.items()]
         parts.append("")
     return "\n".join(parts).rstrip() + "\n"
 

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from ace_ray.children import module_command, module_environment
-from ace_ray.models.renderer import Renderer, RenderFailed
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
-USER = {"messages": [{"role": "user", "content": "x"}]}
 
 
 @pytest.fixture
@@ -26,29 +24,6 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / f"{name}.py").write_text(f"open({str(mark)!r}, 'w'); raise SystemExit(3)")
     monkeypatch.chdir(folder)
     return mark
-
-
-@pytest.mark.nightly
-def test_the_renderer_runs_nothing_of_the_current_folder(hostile: Path) -> None:
-    renderer = Renderer()
-    try:
-        assert renderer.render("{{ messages[0].content }}", USER) == "x"
-    finally:
-        renderer.close()
-    assert not hostile.exists()
-
-
-@pytest.mark.nightly
-def test_the_renderer_may_begin_before_its_first_text() -> None:
-    renderer = Renderer()
-    try:
-        renderer.begin()
-        begun = renderer._child
-        renderer.begin()
-        assert renderer.render("{{ messages[0].content }}", USER) == "x"
-        assert renderer._child is begun is not None
-    finally:
-        renderer.close()
 
 
 @pytest.mark.nightly
@@ -95,21 +70,3 @@ def test_the_package_is_found_from_anywhere(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout.strip() == str(PACKAGE / "__init__.py")
-
-
-@pytest.mark.nightly
-def test_a_template_that_leaves_the_sandbox_opens_nothing() -> None:
-    """What a way out of Jinja's sandbox would do, done by a codec: its lookup imports a module."""
-    renderer = Renderer()
-    try:
-        with pytest.raises(RenderFailed, match=r"not allowed|unknown encoding"):
-            renderer.render("{{ 'x'.encode('utf_7') }}", USER)
-        assert renderer.render("{{ strftime_now('%Y') | length }}", USER) == "4"
-        child = renderer._child
-        assert child is not None
-        limits = Path(f"/proc/{child.pid}/limits").read_text(encoding="ascii")
-        open_files = next(line for line in limits.splitlines() if "open files" in line)
-        assert open_files.split()[3:5] == ["0", "0"]
-        assert os.readlink(f"/proc/{child.pid}/cwd") == "/"
-    finally:
-        renderer.close()

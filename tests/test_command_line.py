@@ -75,7 +75,7 @@ UNKNOWN = {
     "sampling.temprature": "did you mean 'temperature'?",
     "benchmarks.1.langauges": "did you mean 'languages'?",
     "publish.0.projekt": "did you mean 'project'?",
-    "store.endpoint": "belongs under 'model'; or did you mean 'endpoint_url'?",
+    "store.endpoint": "belongs under 'model'",
 }
 OF_SWEEP = {
     "checkpoint": "did you mean 'checkpoints'?",

@@ -45,8 +45,6 @@ MADE_WHILE_RUNNING = {
     "compiled to see whether they are some and not used",
     "ace_ray.benchmarks.bfcl.check.agentic": "a gold answer, escaped",
     "ace_ray.benchmarks.tau2.verdicts": "a fact of a task, escaped",
-    "ace_ray.mistakes": "constants of a table, on pydantic's own messages",
-    "ace_ray.models.engine_args": "a name in vLLM's source",
 }
 """Modules with a pattern that is no constant, and what it is made of."""
 BOUNDED = {"ace_ray.benchmarks.bfcl.check.source_values"}

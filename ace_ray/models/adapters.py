@@ -1,14 +1,13 @@
 """LoRA adapters: what vLLM can put on a base, found out before an engine starts.
 
 A folder of PEFT's: ``adapter_config.json`` and ``adapter_model.safetensors``. What vLLM leaves out
-of an adapter without a word, such as its tokenizer, would make it another model: it is refused.
+of an adapter without a word, such as its chat template, would make it another model: it is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +36,6 @@ _NOT_LORA = {
 }
 _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B")
 _PREFIX = "base_model.model."
-_TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.json", "merges.txt")
 
 
 def with_adapter(
@@ -100,13 +98,9 @@ def check_weights(folder: Path, base: Path) -> bool:
     adapter is one of another base.
     """
     tensors, of_base = tensors_of(folder), tensors_of(base)
-    by_tail: dict[str, list[str]] = {}
-    for name in of_base:
-        by_tail.setdefault(_tail(name), []).append(name)
     if not tensors:
         raise UserError(f"there is no {WEIGHTS}", where=str(folder), fix="save the adapter again")
     modules: dict[str, bool] = {}
-    layers = max(map(_layer, of_base), default=0)
     for name, tensor in tensors.items():
         suffix = next((one for one in _SUFFIXES if name.endswith(one)), "")
         if not suffix:
@@ -115,19 +109,14 @@ def check_weights(folder: Path, base: Path) -> bool:
         if ".experts" in module or not of_base:
             continue  # their names are those of fused modules
         modules[module] = any(other.startswith(f"{module}.") for other in of_base)
-        named = f"{module}.weight"
-        alike = by_tail.get(_tail(named), [])
-        target = of_base.get(alike[0] if named not in of_base and len(alike) == 1 else named)
-        if not modules[module] and _layer(module) > layers:
-            raise _of_another(folder, f"there is no {module}")
-        if target is None or len(target.shape) != 2 or len(tensor.shape) != 2:
+        target = of_base.get(f"{module}.weight")
+        if target is None or target.dtype not in ("F32", "F16", "BF16") or "embedding" in suffix:
             continue
-        outer, inner = target.shape
-        of_a = suffix == ".lora_A.weight"
-        have, need = (tensor.shape[1], inner) if of_a else (tensor.shape[0], outer)
-        if suffix in _SUFFIXES[:2] and target.dtype in ("F32", "F16", "BF16") and have != need:
+        side = 1 if suffix == ".lora_A.weight" else 0
+        have, need = tensor.shape[side:][:1], target.shape[side:][:1]
+        if have != need:
             raise _of_another(
-                folder, f"{name} is for {have} values, the base's {module} has {need}"
+                folder, f"{name} has the shape {tensor.shape}, {module} {target.shape}"
             )
     lacking = [module for module, there in modules.items() if not there]
     # Some families are stored under other names than they have in memory: then none is found.
@@ -143,21 +132,6 @@ def check_where_local(model: ModelRef) -> None:
         check_weights(Path(model.adapter.ref.location), Path(model.location))
 
 
-_LAYER = re.compile(r"\.(\d{1,6})\.")
-
-
-def _tail(name: str) -> str:
-    """The part of a tensor's name from the number of its layer on; families differ in what stands
-    before it."""
-    numbered = _LAYER.search(name)
-    return name[numbered.start() :] if numbered else name
-
-
-def _layer(name: str) -> int:
-    numbered = _LAYER.search(name)
-    return int(numbered[1]) if numbered else 0
-
-
 def _of_another(folder: Path, why: str) -> UserError:
     return UserError(
         f"it is an adapter of another base: {why}",
@@ -166,23 +140,17 @@ def _of_another(folder: Path, why: str) -> UserError:
     )
 
 
-def check_texts(model: ModelRef, template: str | None = None) -> None:
-    """Raise `UserError` when the adapter brings a tokenizer or a chat template that is not its
-    base's, or not ``template`` in that one's place: vLLM would go on with these."""
+def check_template(model: ModelRef, template: str | None = None) -> None:
+    """Raise `UserError` when the adapter brings a chat template that is not its base's, or not
+    ``template`` in that one's place: vLLM would go on with these."""
     assert model.adapter is not None  # who asks has one
-    folder, base = tokenizer_folder(model.adapter.ref), tokenizer_folder(model)
-    different = [name for name in _TOKENIZER if _differ(folder / name, base / name)]
-    own = _template(folder)
-    if own is not None and own != (_template(base) if template is None else template.strip()):
-        different.append("chat template")
-    if different:
+    base = _template(tokenizer_folder(model)) if template is None else template.strip()
+    own = _template(tokenizer_folder(model.adapter.ref))
+    if own is not None and own != base:
         raise UserError(
-            f"the adapter's {different[0]} is not its base's, and would be ignored",
+            "the adapter's chat template is not its base's, and would be ignored",
             where=model.adapter.ref.source,
-            fix="merge the adapter into its base and name the result as model.source, or remove "
-            "the file if it differs in nothing that matters"
-            + "; a chat template may be named as model.chat_template"
-            * (different == ["chat template"]),
+            fix="name it as model.chat_template, or remove it",
         )
 
 
@@ -252,31 +220,6 @@ def _refused(what: str, where: str) -> UserError:
         where=where,
         fix="merge it into its base and name the result as model.source",
     )
-
-
-def _differ(own: Path, base: Path) -> bool:
-    if not own.is_file() or not base.is_file():
-        return False  # other formats of one tokenizer cannot be held against each other
-    mine, theirs = own.read_bytes(), base.read_bytes()
-    if mine == theirs or own.suffix != ".json":
-        return mine != theirs
-    try:
-        one, other = (_tokenizer(text) for text in (mine, theirs))
-    # The Rust tokenizers raise bare Exception on a damaged file.
-    except Exception:  # noqa: BLE001 - what cannot be read is not the same
-        return True
-    return one != other
-
-
-def _tokenizer(content: bytes) -> dict[str, Any]:
-    """A tokenizer's file as the library writes it today: older ones have other spellings of the
-    same. Where texts are cut or padded is no part of what they are."""
-    tree: dict[str, Any] = {**json.loads(content), "truncation": None, "padding": None}
-    if "model" in tree:
-        from tokenizers import Tokenizer
-
-        tree = json.loads(Tokenizer.from_str(json.dumps(tree)).to_str())
-    return tree
 
 
 def _template(folder: Path) -> str | None:

@@ -5,6 +5,7 @@ The parsers read hostile text; what one raises or logs of it is an answer withou
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +14,21 @@ from typing import Any
 from ace_ray.errors import UserError
 from ace_ray.mistakes import did_you_mean
 from ace_ray.models.reasoning import split_think
-from ace_ray.models.tool_parsers import MARKED_CHARS, MAX_CHARS, ParserLog
 from ace_ray.records import ToolAnswer, ToolCall
 
 REASONING_CHARS = 524_288
 """Longest text that is given to a reasoning parser: 400,000 characters took 2.5 s on a busy core. A
 longer one is split at ``<think>`` marks."""
+
+MAX_CHARS = 65_536
+"""Longest text that is given to a parser; some take time quadratic in it."""
+MARKED_CHARS = {
+    "deepseek_v3": ("<｜tool▁call▁begin｜>", 12_288),
+    "deepseek_v31": ("<｜tool▁call▁begin｜>", 12_288),
+    "ling3": ("<arg_key>", 4_096),
+}
+"""Parsers whose expressions take cubic time once their mark is in the text, and the longest text
+that has it. Measured: half a second on a busy core at most."""
 
 _NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
 """Ids that a model writes itself (Kimi), which its template shows again. The others are random."""
@@ -26,6 +36,34 @@ _NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
 
 class TooLong(Exception):
     """A text beyond the bounds of its parser."""
+
+
+class ParserLog(logging.Handler):
+    """Takes what the parsers log while it is entered, instead of a traceback per bad answer.
+
+    ``error``: the class of the last exception that a parser caught and logged itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.error = ""
+        self._loggers = [logging.getLogger(name) for name in ("vllm.tool_parsers", "vllm.parser")]
+
+    def __enter__(self) -> ParserLog:
+        self.error = ""
+        for logger in self._loggers:
+            logger.addHandler(self)
+            logger.propagate = False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for logger in self._loggers:
+            logger.removeHandler(self)
+            logger.propagate = True
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[0] is not None:
+            self.error = record.exc_info[0].__name__
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ace_ray.errors import PromptRefused, UserError
-from ace_ray.mistakes import closest_of
-from ace_ray.models.gguf_header import VOCABULARY
-from ace_ray.models.renderer import Renderer, RenderFailed
+from ace_ray.clean import well_formed
+from ace_ray.errors import PromptRefused, UserError, first_line
+from ace_ray.models.families import date_variables
 from ace_ray.records import Messages, Tools
 
-_NAMES = re.compile(r"[A-Za-z_]\w{2,40}")
-_MOST_SEARCHED = 200_000
-_MOST_NAMES = 2_000
-"""Of a template that may be anybody's."""
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"
 _PROBE_FUNCTION = {
@@ -34,20 +28,19 @@ _PROBE_FUNCTION = {
 
 
 class Chat:
-    """Renders messages as the model was trained to see them.
+    """Renders messages as the model was trained to see them, in Jinja's sandbox.
 
     Args:
         tokenizer: a transformers tokenizer.
         template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
-        renderer: the process that renders.
+        date: the day that templates are told, as 2025-08-05; None: today.
     """
 
     def __init__(
-        self, tokenizer: Any, template_kwargs: Mapping[str, Any], renderer: Renderer
+        self, tokenizer: Any, template_kwargs: Mapping[str, Any], date: str | None = None
     ) -> None:
         self.tokenizer = tokenizer
-        self._kwargs = dict(template_kwargs)
-        self._renderer = renderer
+        self._variables = {**date_variables(date), **template_kwargs}
 
     @classmethod
     def load(
@@ -59,69 +52,36 @@ class Chat:
         template: str | None = None,
         date: str | None = None,
     ) -> Chat:
-        """The chat of a model folder, by ``template`` in place of its own. ``date`` is the day that
-        it is told, None: today. Raises `UserError` when there is no template."""
-        renderer = Renderer(date or "")
-        renderer.begin()
+        """Load the chat of a model folder, with ``template`` in place of its own. Raises
+        `UserError` when there is no template."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
-            raise _no_transformers() from error
+            raise UserError(
+                "transformers is not installed",
+                where="this machine",
+                fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
+            ) from error
         try:
             # Said outright: without an answer transformers asks at the terminal and waits.
             tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
         # The Rust tokenizers raise bare Exception on a damaged file.
         except Exception as error:
-            line = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise UserError(
-                f"the tokenizer cannot be loaded: {line}",
+                f"the tokenizer cannot be loaded: {first_line(error)}",
                 where=str(folder),
                 fix="name a complete model folder",
             ) from error
         if template is not None:
             tokenizer.chat_template = template
-        chat = cls(tokenizer, template_kwargs, renderer)
+        chat = cls(tokenizer, template_kwargs, date)
         if not chat.template:
-            raise _no_template(str(folder))
+            raise UserError(
+                "the model has no chat template",
+                where=str(folder),
+                fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
+            )
         return chat
-
-    @classmethod
-    def of_gguf(
-        cls,
-        header: Mapping[str, Any],
-        template_kwargs: Mapping[str, Any],
-        *,
-        where: str,
-        template: str | None = None,
-        date: str | None = None,
-    ) -> Chat:
-        """The chat of a GGUF file by its metadata: renders, but does not `encode`.
-
-        Raises:
-            UserError: it has no chat template, or transformers is not installed.
-        """
-        template = template or header.get("tokenizer.chat_template")
-        if not isinstance(template, str) or not template:
-            raise _no_template(where)
-        try:
-            from tokenizers import Tokenizer, models
-            from transformers import PreTrainedTokenizerFast
-        except ImportError as error:
-            raise _no_transformers() from error
-        listed = header.get(VOCABULARY)
-        tokens = listed if isinstance(listed, list) else []
-        named = {}
-        for name in ("bos", "eos", "unknown", "padding"):
-            index = header.get(f"tokenizer.ggml.{name}_token_id")
-            token = tokens[index] if isinstance(index, int) and 0 <= index < len(tokens) else None
-            if isinstance(token, str):
-                named[{"unknown": "unk", "padding": "pad"}.get(name, name) + "_token"] = token
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=Tokenizer(models.WordLevel({"": 0}, unk_token="")),
-            chat_template=template,
-            **named,
-        )
-        return cls(tokenizer, template_kwargs, Renderer(date or ""))
 
     @property
     def template(self) -> str:
@@ -141,53 +101,29 @@ class Chat:
         return hashlib.sha256(template.encode()).hexdigest()
 
     def names(self, variable: str) -> bool:
-        """Whether the template names ``variable``: templates drop what they do not know. True where
-        it is no template that renders."""
+        """Whether the template names ``variable``: templates drop what they do not know."""
         templates = self.tokenizer.chat_template
         texts = templates.values() if isinstance(templates, dict) else [templates]
-        return not self._of_jinja or any(variable in str(text) for text in texts)
-
-    def nearest(self, variable: str) -> str | None:
-        """The name in the template that ``variable`` is likely to mean."""
-        found = set(_NAMES.findall(str(self.tokenizer.chat_template)[:_MOST_SEARCHED]))
-        return closest_of(variable, sorted(found)[:_MOST_NAMES], 0.7)
+        return any(variable in str(text) for text in texts)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
-        """The prompt text, with ``tools`` in OpenAI's form if any.
+        """Render the prompt text, with ``tools`` in OpenAI's form if any.
 
-        Raises `PromptRefused` when the template rejects the messages.
+        Raises `PromptRefused` when the template does not compile or rejects the messages.
         """
-        offered = list(tools) if tools else None
+        offered = [_tool_as_served(tool) for tool in tools] if tools else None
         try:
-            if self._of_jinja:
-                variables = {
-                    **self.tokenizer.special_tokens_map,
-                    **self._kwargs,
-                    "messages": as_served(messages),
-                    "tools": offered and [tool_as_served(tool) for tool in offered],
-                    "add_generation_prompt": True,
-                }
-                template = self.tokenizer.get_chat_template(tools=offered)
-                return self._renderer.render(template, variables)
             text = self.tokenizer.apply_chat_template(
-                list(messages),
+                _as_served(messages),
+                tools=offered,
                 tokenize=False,
                 add_generation_prompt=True,
-                **({"tools": offered} if offered else {}),
-                **self._kwargs,
+                **self._variables,
             )
         # A template is foreign code: whatever it raises counts as a refusal.
         except Exception as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
-
-    @cached_property
-    def _of_jinja(self) -> bool:
-        """Whether a template is all that renders; some tokenizers have code of their own for it."""
-        from transformers import PreTrainedTokenizerBase
-
-        own = getattr(type(self.tokenizer), "apply_chat_template", None)
-        return own is PreTrainedTokenizerBase.apply_chat_template
 
     @cached_property
     def supports_tools(self) -> bool:
@@ -224,20 +160,6 @@ class Chat:
         except PromptRefused:
             return False
 
-    def check_template(self, where: str) -> None:
-        """Raise `UserError` about ``where`` when the template does not compile within limits."""
-        if not self._of_jinja:
-            return
-        try:
-            for tools in (None, [_PROBE_FUNCTION]):
-                self._renderer.check(self.tokenizer.get_chat_template(tools=tools))
-        except RenderFailed as error:
-            raise UserError(
-                f"the chat template does not compile: {error}",
-                where=where,
-                fix="correct the template, or use a model with a sound one",
-            ) from error
-
     def require_tools(
         self,
         where: str,
@@ -257,13 +179,11 @@ class Chat:
 
     def encode(self, text: str) -> list[int]:
         """Token ids; the template has already written the special tokens."""
-        # Lone surrogates are no valid UTF-8 and would make the tokenizer raise.
-        safe = text.encode("utf-8", "replace").decode("utf-8")
-        ids: list[int] = self.tokenizer.encode(safe, add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
 
-def as_served(messages: Messages) -> list[dict[str, Any]]:
+def _as_served(messages: Messages) -> list[dict[str, Any]]:
     """Messages as vLLM's server shows them to a template that takes texts."""
     served = []
     for message in messages:
@@ -290,29 +210,13 @@ def _with_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
     return {**function, "arguments": values if isinstance(values, dict) else {}}
 
 
-def tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as vLLM's server shows it: keys that OpenAI does not know are gone, e.g. what BFCL
     says of a function's result."""
     function = tool["function"]
     shown = {key: function.get(key) for key in ("name", "description", "parameters")}
     more = {key: function[key] for key in ("strict", "defer_loading") if key in function}
     return {"type": "function", "function": shown | more}
-
-
-def _no_template(where: str) -> UserError:
-    return UserError(
-        "the model has no chat template",
-        where=where,
-        fix="use an instruction-tuned model, or add chat_template.jinja to its folder",
-    )
-
-
-def _no_transformers() -> UserError:
-    return UserError(
-        "transformers is not installed",
-        where="this machine",
-        fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
-    )
 
 
 def _tokenizer_class(folder: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: whole or not, finite or not, and whether one fits where another is loaded.
+"""Checkpoints on disk: whole or not, and whether one fits where another is loaded.
 
 Reads safetensors itself, headers first: 8 bytes of length, a JSON object of tensors with dtype,
 shape and place, then the data (https://github.com/huggingface/safetensors, "Format").
@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
-
-import numpy as np
 
 from ace_ray.bounded import json_within
 from ace_ray.errors import UserError, first_line
@@ -47,8 +45,6 @@ _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
 """Endings of a model's files besides its weights."""
 _AGAIN = "save or copy the checkpoint again"
 
-_CHUNK_BYTES = 64 << 20
-
 _BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
 """How the files begin that trainers keep beside the weights, under the same endings."""
 
@@ -59,15 +55,7 @@ _BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6} | {
 }
 _BITS |= {"BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64}
 
-# dtype -> (unsigned type of its width, mask of all but the sign, the largest finite pattern)
-_FLOATS: dict[str, tuple[Any, int, int]] = {
-    "F8_E4M3": (np.uint8, 0x7F, 0x7E),
-    "F8_E5M2": (np.uint8, 0x7F, 0x7B),
-    "BF16": (np.uint16, 0x7FFF, 0x7F7F),
-    "F16": (np.uint16, 0x7FFF, 0x7BFF),
-    "F32": (np.uint32, 0x7FFFFFFF, 0x7F7FFFFF),
-    "F64": (np.uint64, 0x7FFFFFFFFFFFFFFF, 0x7FEFFFFFFFFFFFFF),
-}
+_FLOATS = ("F8_E4M3", "F8_E5M2", "BF16", "F16", "F32", "F64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,34 +239,6 @@ def weight_names(names: Collection[str]) -> list[str]:
     """Return the names of files of weights among ``names``."""
     weights = [name for name in names if name.endswith(_WEIGHTS)]
     return sorted(name for name in weights if not name.startswith(_BESIDES))
-
-
-def check_finite(folder: Path) -> None:
-    """Raise `UserError` when a weight is NaN or infinite. Reads everything once; other formats than
-    safetensors, and packed types, pass unseen."""
-    for name, tensor in tensors_of(folder).items():
-        if tensor.dtype not in _FLOATS:
-            continue
-        kind, mask, most = _FLOATS[tensor.dtype]
-        step = _CHUNK_BYTES // np.dtype(kind).itemsize
-        values = (
-            np.memmap(
-                folder / tensor.file,
-                dtype=np.dtype(kind).newbyteorder("<"),
-                mode="r",
-                offset=tensor.start,
-                shape=((tensor.end - tensor.start) // np.dtype(kind).itemsize,),
-            )
-            if tensor.end > tensor.start
-            else np.zeros(0, kind)
-        )
-        for start in range(0, len(values), step):
-            if ((values[start : start + step] & kind(mask)) > kind(most)).any():
-                raise UserError(
-                    f"{name} holds NaN or infinite values",
-                    where=str(folder / tensor.file),
-                    fix="leave this checkpoint out: a training run that diverged",
-                )
 
 
 def same_layout(one: Path, other: Path) -> str:

@@ -31,7 +31,7 @@ MAX_CALLS = 1024
 MAX_REPLAYED = 1024
 """Answers with reasoning in a form of the server's own that a client remembers."""
 MAX_TOKENS_COUNTED = 1 << 31
-LIMITS = ("max_tokens", "max_completion_tokens", "min_tokens")
+LIMITS = ("max_tokens", "max_completion_tokens")
 """Keys of a request that count an answer's tokens; servers differ in those that they take."""
 CALLED = ("tool_calls", "function_call")
 CUT = (
@@ -53,6 +53,8 @@ FILTERED = (
     "spii",
 )
 """And of one that a filter of theirs withheld."""
+_WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
+"""Keys that servers refuse in a request without tools."""
 _INTERRUPTED = re.compile(r"abort|error|cancel|time_?out|fail|insufficient|interrupt|overload")
 """And of one that something else ended than the model or a limit."""
 _SENT = ("role", "content", "name", "tool_call_id")
@@ -159,10 +161,9 @@ def request_body(
         tree["chat_template_kwargs"] = dict(template_kwargs)
     if isinstance(config, CandidateEndpoint):
         if tools:
-            tree["tool_choice"] = config.tool_choice
-            if config.parallel_tool_calls is not None:
-                tree["parallel_tool_calls"] = config.parallel_tool_calls
-        tree |= config.extra_body
+            tree["tool_choice"] = "auto"
+        further = config.extra_body.items()
+        tree |= {key: value for key, value in further if tools or key not in _WITH_TOOLS}
         tree = {key: value for key, value in tree.items() if value is not None}
     if most is not None:
         # Whichever key the config has put in the place of ours.
@@ -297,10 +298,7 @@ def _separated(message: Mapping[str, Any]) -> Reasoning | None:
 
 
 def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    calls, legacy = message.get("tool_calls"), message.get("function_call")
-    # What servers gave before there were tool_calls; some still give an empty one beside them.
-    if not calls and isinstance(legacy, dict) and legacy.get("name"):
-        return (_tool_call({"function": legacy}),)
+    calls = message.get("tool_calls")
     if calls is None:
         return ()
     if not isinstance(calls, list) or len(calls) > MAX_CALLS:

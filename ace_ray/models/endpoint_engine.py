@@ -27,8 +27,6 @@ _OURS = ("model", "messages", "tools", "stream", "n")
 """Keys of a request that ``extra_body`` may not touch: answers would be read wrongly."""
 _OF_SCHEMAS = ("response_format", "schema")
 """An answer is held to a schema where a benchmark says to which."""
-_OPTIONS = ("tool_choice", "parallel_tool_calls")
-"""Those that have keys of their own in the config; null leaves them out."""
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 _TOOL = {
     "type": "function",
@@ -116,7 +114,6 @@ def check_endpoint(config: RunConfig) -> None:
         "model.tool_parser": model.tool_parser is not None,
         "model.reasoning_parser": model.reasoning_parser not in ("auto", "none"),
         "model.chat_template": model.chat_template is not None,
-        "model.chat_template_content_format": model.chat_template_content_format != "auto",
         "model.plugins": bool(model.plugins),
         "model.start_date": model.start_date is not None,
         "worker_cpus": config.worker_cpus != RunConfig.model_fields["worker_cpus"].default,
@@ -146,14 +143,14 @@ def _check_extra(key: str, value: Any) -> None:
             where=where,
             fix="leave it out, or write response_format: null to ask without schemas",
         )
-    own = "sampling" if key in Sampling.__dataclass_fields__ else WHERE if key in _OPTIONS else ""
-    if own and value is not None:
+    drawn = key in Sampling.__dataclass_fields__
+    if drawn and value is not None:
         raise UserError(
-            f"{key!r} belongs to {own}",
+            f"{key!r} belongs to sampling",
             where=where,
-            fix=f"write {own}.{key}, or null here to leave it out of requests",
+            fix=f"write sampling.{key}, or null here to leave it out of requests",
         )
-    if not own and value is None:
+    if not drawn and key != "tool_choice" and value is None:
         raise UserError(f"no request has {key!r}", where=where, fix="give it a value")
 
 

@@ -1,4 +1,4 @@
-"""vLLM's engine arguments and reasoning parsers, read from its source without importing it.
+"""vLLM's engine arguments and the names of its parsers, read from its source without importing it.
 
 Importing vLLM's argument classes costs 5-20 s of CPU; a misspelt key should cost none of it.
 """
@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import ast
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, Union, get_args, get_origin
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from ace_ray import vllm_source
 from ace_ray.config import RunConfig, SamplingConfig
@@ -30,17 +26,10 @@ _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens
 _LONG = 200
 """Characters of a list that nobody reads."""
 
-_PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in _PLAIN}
-
 
 def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for an argument that vLLM does not know, that belongs elsewhere, or whose
-    value cannot be of the annotated type.
-
-    Numbers, texts, flags, and choices among literals are checked, as leniently as vLLM does; a
-    value of any other type is vLLM's to judge when it starts, and so is null.
-    """
+    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere; its
+    value is vLLM's to judge when an engine starts."""
     for name in args:
         if name in SECRET:
             raise UserError(
@@ -53,14 +42,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
     _vllm()
-    fields = vllm_source.engine_arguments()
-    if not fields:
-        return  # a vLLM of another layout, whose own check comes when it starts
     refuse_unknown_args(args)
-    for name, value in args.items():
-        if value is not None:
-            _check_value(name, value, _type_of(fields[name]))
-            _check_range(name, value)
     _check_override(args.get("override_generation_config"))
 
 
@@ -72,7 +54,7 @@ def refuse_unknown_args(args: Mapping[str, Any]) -> None:
     elsewhere = sections_of(RunConfig)
     fixes = {}
     for name in unknown:
-        fix = instead(name, list(fields), elsewhere, but="engine")
+        fix = instead(name, fields, elsewhere, but="engine")
         fixes[name] = fix if len(fix) < _LONG else "see vLLM's engine arguments"
     raise unknown_keys(fixes, where="engine", what="vLLM has no engine argument")
 
@@ -85,46 +67,6 @@ def _check_override(override: Any) -> None:
             where="engine.override_generation_config",
             fix=f"it belongs under 'sampling', as {_DRAWN[drawn[0]]!r}",
         )
-
-
-def _check_value(name: str, value: Any, kind: Any) -> None:
-    try:
-        TypeAdapter(kind).validate_python(value)
-    except ValidationError as error:
-        shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:57] + "..."
-        raise UserError(
-            f"{name!r} is {shown}, vLLM takes {_described(kind)}",
-            where="engine",
-            fix="correct the value",
-        ) from error
-
-
-_POSITIVE = (
-    *("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size"),
-    *("block_size", "kv_cache_memory_bytes", "num_gpu_blocks_override", "max_seq_len_to_capture"),
-    *("max_loras", "max_cpu_loras"),
-)
-"""vLLM refuses 0 and less of them, some only once the engine starts (``vllm/config``)."""
-_NOT_NEGATIVE = ("cpu_offload_gb", "swap_space")
-
-
-def _check_range(name: str, value: Any) -> None:
-    """Raise `UserError` for a number with which no engine starts."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return  # of another type, which is said elsewhere
-    if name == "gpu_memory_utilization" and not 0 < number <= 1:
-        needed = "a share above 0, 1 at most"
-    elif name == "max_model_len" and number != -1 and number < 1:
-        needed = "1 or more, or -1 for what fits"
-    elif name in _POSITIVE and number < 1:
-        needed = "1 or more"
-    elif name in _NOT_NEGATIVE and number < 0:
-        needed = "0 or more"
-    else:
-        return
-    raise UserError(f"{name!r} is {value}, it takes {needed}", where="engine", fix="correct it")
 
 
 def check_reasoning_parser(name: str) -> None:
@@ -145,6 +87,23 @@ def reasoning_parsers() -> set[str]:
     return _string_keys(_parsed("reasoning/__init__.py"))
 
 
+def check_tool_parser(name: str) -> None:
+    """Raise `UserError` for a name that vLLM has no tool parser of, without importing vLLM."""
+    known = tool_parser_names()
+    if known and name not in known:
+        raise UserError(
+            f"vLLM has no tool parser {name!r}",
+            where="model.tool_parser",
+            fix=did_you_mean(name, sorted(known)),
+        )
+
+
+def tool_parser_names() -> set[str]:
+    """The names of vLLM's own, none where it has another layout. Raises `UserError`: it is not
+    installed."""
+    return _string_keys(_parsed("tool_parsers/__init__.py"))
+
+
 def _vllm() -> Path:
     folder = vllm_source.folder()
     if folder is None:
@@ -154,66 +113,6 @@ def _vllm() -> Path:
 
 def _parsed(path: str) -> ast.Module:
     return vllm_source.parsed(_vllm() / path)
-
-
-def _type_of(node: ast.expr) -> Any:
-    """The type that an annotation names; `Any` where it is none of those checked here."""
-    match node:
-        case ast.Constant(value=None):
-            return None
-        case ast.Constant(value=str() as text):
-            try:
-                return _type_of(ast.parse(text, mode="eval").body)
-            except SyntaxError:
-                return Any
-        case ast.Name(id=name):
-            return _BY_NAME.get(name) or _alias(name)
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return Union[_type_of(left), _type_of(right)]  # noqa: UP007
-        case ast.Subscript(value=ast.Name(id="Optional"), slice=inner):
-            return Union[_type_of(inner), None]  # noqa: UP007
-        case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
-            values = _literals(inner.elts if isinstance(inner, ast.Tuple) else [inner])
-            return Literal[tuple(values)] if values else Any
-    return Any
-
-
-def _literals(nodes: Iterable[ast.expr]) -> list[Any]:
-    """The values in a ``Literal[...]``, which may name other aliases; none if one is unknown."""
-    values: list[Any] = []
-    for node in nodes:
-        inner = [node.value] if isinstance(node, ast.Constant) else _choices(_type_of(node))
-        if not inner:
-            return []
-        values += inner
-    return values
-
-
-def _alias(name: str) -> Any:
-    """What ``name`` stands for in vLLM's config modules if that is a ``Literal[...]``."""
-    for path in sorted(_vllm().glob("config/*.py")):
-        # Parsing all of them would cost half a second.
-        if not re.search(rf"^{name}(: TypeAlias)? = Literal\b", path.read_text("utf-8"), re.M):
-            continue
-        for node in _parsed(f"config/{path.name}").body:
-            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-                    return _type_of(node.value)
-    return Any
-
-
-def _choices(kind: Any) -> list[Any]:
-    if get_origin(kind) is Literal:
-        return list(get_args(kind))
-    return [choice for part in get_args(kind) for choice in _choices(part)]
-
-
-def _described(kind: Any) -> str:
-    parts = [part for part in (get_args(kind) or [kind]) if part is not NoneType]
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(map(str, get_args(kind)))
-    return " or ".join(_PLAIN.get(part) or _described(part) for part in parts)
 
 
 def _string_keys(module: ast.Module) -> set[str]:
@@ -251,7 +150,7 @@ def cluster_engine_args(
         # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
         # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
         args["enable_chunked_prefill"] = False
-        if "max_num_batched_tokens" in args:
-            longest = args.get("max_model_len") or 0
-            args["max_num_batched_tokens"] = max(args["max_num_batched_tokens"], longest)
+        batch, longest = args.get("max_num_batched_tokens"), args.get("max_model_len")
+        if isinstance(batch, int) and isinstance(longest, int):
+            args["max_num_batched_tokens"] = max(batch, longest)
     return args

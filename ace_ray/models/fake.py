@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
 import signal
@@ -67,7 +68,7 @@ class FakeScript(Section):
         False, description="delays as real answers have lengths: `delay_s` is their mean"
     )
     slow: Slow | None = Field(None, description="each of them takes so many times `delay_s`")
-    swap: Literal["right", "stale", "dead"] = Field(
+    swap: Literal["right", "stale", "dead", "nan"] = Field(
         "right", description="whether weights that are swapped in take effect"
     )
     max_model_len: int = 1 << 20
@@ -128,7 +129,7 @@ class FakeEngine:
             self._weights = stale
 
     async def logprobs(self) -> Logprobs:
-        return _said(self._weights)
+        return [[math.nan]] if self._script.swap == "nan" else _said(self._weights)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """Longer words are less likely."""

@@ -11,11 +11,11 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError
-from ace_ray.models.gguf_header import read_header
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 
@@ -115,7 +115,6 @@ class FormatChoice:
         reasoning_parser: ``auto`` takes ``<think>`` blocks out, ``none`` nothing; else vLLM's.
         tool_parser: vLLM's, None: no tools can be offered.
         chat_template: in place of the model's own, as text.
-        content_format: of the template's messages: auto, string or openai.
         plugins: (name, text) of files with parsers of their own.
         start_date: the day that a model is told whose chats hold one.
     """
@@ -123,7 +122,6 @@ class FormatChoice:
     reasoning_parser: str = "auto"
     tool_parser: str | None = None
     chat_template: str | None = None
-    content_format: str = "auto"
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     plugins: tuple[tuple[str, str], ...] = ()
     start_date: str | None = None
@@ -142,8 +140,6 @@ class FormatChoice:
         if self.chat_template is not None:
             text = self.chat_template.encode()
             identity["chat_template_sha256"] = hashlib.sha256(text).hexdigest()
-        if self.content_format != "auto":
-            identity["chat_template_content_format"] = self.content_format
         if self.plugins:
             identity["plugins"] = [plugin_sha256(text) for _, text in self.plugins]
         if self.start_date is not None:
@@ -154,6 +150,11 @@ class FormatChoice:
         """Have vLLM know the parsers of the plugin files. Raises `UserError`: one does not load."""
         for name, text in self.plugins:
             load_plugin(name, text)
+
+
+def date_variables(date: str | None) -> dict[str, Any]:
+    """The variable by which a chat template asks for the ``date``; none for today's."""
+    return {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
 
 
 def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
@@ -189,16 +190,11 @@ def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
 
 
 def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Of a pinned model; its weights are not needed. Raises `UserError`: it cannot be read."""
-    if model.kind in ("folder", "hub", "s3"):
-        return family_facts(tokenizer_folder(model), tokenizer_mode)
-    if model.kind != "gguf":
+    """Of a pinned model, of which a GGUF file is converted first; other weights are not needed.
+    Raises `UserError`: it cannot be read."""
+    if model.kind in ("fake", "endpoint"):
         return FamilyFacts()
-    # Always by the header, so that a run is the same before and after the conversion.
-    header = read_header(Path(model.location))
-    template = header.get("tokenizer.chat_template")
-    named = (template,) if isinstance(template, str) else ()
-    return FamilyFacts(named, (), str(header.get("general.architecture", "")))
+    return family_facts(tokenizer_folder(model), tokenizer_mode)
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:

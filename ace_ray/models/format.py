@@ -1,39 +1,27 @@
 """How a model's chats are written and its answers read: by the code of vLLM's own server.
 
 The server's `OnlineRenderer` writes: it chooses the template or the encoder of the family, prepares
-messages and tools, and adjusts the request for the parser. Only the Jinja program itself, which is
-somebody else's, runs elsewhere: in the bounded child of `ace_ray.models.renderer`. No template
-reaches vLLM's own look at it before that child has compiled it within its limits.
+messages and tools, and adjusts the request for the parser. A template runs in Jinja's sandbox, with
+vLLM's timeout of a rendering.
 """
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
-from ace_ray.errors import PromptRefused, PromptTooLong, UserError
+from ace_ray.clean import well_formed
+from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
-from ace_ray.models.families import SWITCHES, FormatChoice
+from ace_ray.models.families import SWITCHES, FormatChoice, date_variables
 from ace_ray.models.reasoning import closes_thinking, may_think
-from ace_ray.models.renderer import Renderer, RenderFailed
 from ace_ray.records import Messages, ToolAnswer, Tools
 
-_NOT_VARIABLES = (
-    "tokenize",
-    "padding",
-    "truncation",
-    "max_length",
-    "return_tensors",
-    "return_dict",
-    "return_assistant_tokens_mask",
-    "tokenizer_kwargs",
-)
-"""What transformers takes beside a template's variables."""
+RENDER_TIMEOUT_S = 300
+"""vLLM's own is 30 s, and counts the time in the queue of a worker's prompts."""
 
 
 @dataclass(frozen=True)
@@ -74,20 +62,13 @@ class Format:
 
     Args:
         model_config: vLLM's, of a live engine or of `create_engine_config`.
-        renderer: vLLM's (`renderer_from_config`); its tokenizer is changed to render in the child.
+        renderer: vLLM's (`renderer_from_config`).
         choice: the template, its variables and the parsers.
-        child: the process that renders, if it has begun already.
 
-    Raises `UserError`: a parser cannot be had, or the template does not compile.
+    Raises `UserError`: a parser cannot be had.
     """
 
-    def __init__(
-        self,
-        model_config: Any,
-        renderer: Any,
-        choice: FormatChoice,
-        child: Renderer | None = None,
-    ) -> None:
+    def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
         from vllm.renderers.online_renderer import OnlineRenderer
 
@@ -97,15 +78,9 @@ class Format:
         self._request = ChatCompletionRequest
         self.is_harmony = model_config.hf_config.model_type == "gpt_oss"
         self.renderer_name = "harmony" if self.is_harmony else type(renderer).__name__
-        self._child = child or Renderer(choice.start_date or "")
         self._config = model_config
         # Elsewhere an encoder of vLLM's writes, whatever template there is.
-        self._of_jinja = self.renderer_name == "HfRenderer" and renders_in_child(
-            self.tokenizer, self._child
-        )
-        if not self._of_jinja:
-            self._child.close()
-        self._tried: set[str] = set()
+        self._of_jinja = self.renderer_name == "HfRenderer"
         choice.load_plugins()
         tool, reasoning = choice.tool_parser, choice.named_reasoning
 
@@ -118,7 +93,7 @@ class Format:
                 renderer,
                 request_logger=None,
                 chat_template=choice.chat_template,
-                chat_template_content_format=choice.content_format,
+                chat_template_content_format="auto",
                 enable_auto_tools=True,
                 tool_parser=tool,
                 reasoning_parser=reasoning,
@@ -130,6 +105,8 @@ class Format:
 
         self._effort = None
         self._variables = dict(choice.template_kwargs)
+        if self._of_jinja:
+            self._variables = {**date_variables(choice.start_date), **self._variables}
         if self.is_harmony:  # reads it from the request
             self._effort = self._variables.pop("reasoning_effort", None)
         self._with_tools = online(tool)
@@ -144,14 +121,15 @@ class Format:
         Raises:
             PromptRefused: the template or the encoder rejects the messages.
             PromptTooLong: they have more tokens than the context holds.
+            RequestFailed: the template took longer than vLLM's timeout.
         """
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
         try:
-            if self._of_jinja:
-                self._try(offered)
             request = self._asked(messages, offered, schema)
             rendered = await online.render_chat(request)
+        except TimeoutError as error:
+            raise RequestFailed(str(error)) from error
         # A template is a program of somebody else's: whatever it raises, it refuses.
         except Exception as error:
             if getattr(error, "parameter", None) in ("input_tokens", "input_text"):
@@ -163,6 +141,8 @@ class Format:
         _, (engine_input,) = rendered
         text = engine_input.get("prompt") or ""
         variables = online.effective_chat_template_kwargs(request)
+        # It goes to the engine core, which takes no function.
+        variables = {name: v for name, v in variables.items() if name != "strftime_now"}
         if closes_thinking(text):
             # Parsers take a switch that nobody set for on; some templates take it for off.
             variables = {**variables, **dict.fromkeys(SWITCHES, False)}
@@ -210,7 +190,7 @@ class Format:
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text that is no chat."""
-        ids: list[int] = self.tokenizer.encode(_valid(text), add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
     def _asked(
@@ -225,14 +205,6 @@ class Format:
         if self._effort is not None:
             asked["reasoning_effort"] = self._effort
         return self._request(**asked)
-
-    def _try(self, tools: Sequence[Mapping[str, Any]] | None) -> None:
-        """Have the child compile the template before vLLM looks at it in this process."""
-        template = self._template(tools)
-        if template is None or template in self._tried:
-            return
-        self._child.check(template)
-        self._tried.add(template)
 
     def _template(self, tools: Sequence[Any] | None) -> str | None:
         """The one that vLLM takes; None where an encoder of its own writes."""
@@ -249,95 +221,13 @@ class Format:
         return template
 
 
-def renders_in_child(tokenizer: Any, child: Renderer) -> bool:
-    """Let ``tokenizer`` render templates in ``child``; False for one with code of its own for it,
-    which is left as it is."""
-    from transformers import PreTrainedTokenizerBase
-
-    base = PreTrainedTokenizerBase.apply_chat_template
-    owners = [
-        owner
-        for owner in type(tokenizer).__mro__
-        if "apply_chat_template" in vars(owner) and not owner.__name__.startswith("TokenizerPool")
-    ]
-    if not owners or vars(owners[0])["apply_chat_template"] is not base:
-        return False
-    signature = inspect.signature(base)
-
-    def apply_chat_template(*arguments: Any, **named: Any) -> str:
-        given = signature.bind(tokenizer, *arguments, **named).arguments
-        given.pop("self")
-        variables = {**tokenizer.special_tokens_map, **given.pop("kwargs", {}), **given}
-        if variables.get("tokenize", True):
-            raise ValueError("a text is what the child renders")
-        template = variables.pop("chat_template", None) or tokenizer.get_chat_template(
-            tools=variables.get("tools")
-        )
-        variables["messages"] = variables.pop("conversation")
-        for name in _NOT_VARIABLES:
-            variables.pop(name, None)
-        return child.render(template, variables)
-
-    tokenizer.apply_chat_template = apply_chat_template
-    return True
-
-
-def look_for_processor(tokenizer: str, engine_args: Mapping[str, Any]) -> None:
-    """Have vLLM look for a processor's chat template now, which it does when it first renders
-    without tools: it loads the tokenizer once more for that, 0.7 s for one of 49,152 tokens.
-
-    ``tokenizer`` is the folder. What vLLM finds, or that it finds nothing, is kept by it
-    (``vllm/renderers/hf.py``).
-    """
-    from vllm.renderers.hf import _try_get_processor_chat_template
-
-    _try_get_processor_chat_template(
-        SimpleNamespace(name_or_path=tokenizer),
-        revision=engine_args.get("tokenizer_revision"),
-        code_revision=engine_args.get("code_revision"),
-        trust_remote_code=bool(engine_args.get("trust_remote_code", False)),
-    )
-
-
-def check_template(template: str, where: str) -> None:
-    """Raise `UserError` when a template does not compile within the child's limits."""
-    child = Renderer()
-    try:
-        child.check(template)
-    except RenderFailed as error:
-        raise UserError(
-            f"the chat template does not compile: {error}",
-            where=where,
-            fix="correct the template",
-        ) from error
-    finally:
-        child.close()
-
-
 def set_environment(choice: FormatChoice) -> None:
     """Say to vLLM what it reads from the environment, once, when an engine starts."""
-    # The child has limits of its own, and vLLM's count the time in the queue.
-    os.environ.setdefault("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0")
+    os.environ.setdefault("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", str(RENDER_TIMEOUT_S))
     if choice.start_date is not None:  # else gpt-oss is told the day on which a process asks
         os.environ["VLLM_SYSTEM_START_DATE"] = choice.start_date
 
 
 def _copied(values: Sequence[Mapping[str, Any]]) -> Any:
-    # ASCII escapes show lone surrogates, which are no valid text to a tokenizer.
-    text = json.dumps(list(values), default=str)
-    copied = json.loads(text)
-    return _mended(copied) if "\\ud" in text else copied
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return _valid(value)
-    if isinstance(value, list):
-        return [_mended(item) for item in value]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in value.items()}
-    return value
-
-
-def _valid(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+    text = json.dumps(list(values), ensure_ascii=False, default=str)
+    return json.loads(well_formed(text))

@@ -45,7 +45,8 @@ class ProbeFailed(Exception):
 
 
 class CannotTell(ProbeFailed):
-    """The references of old and new weights are too close to tell whether the swap worked."""
+    """Nobody can tell whether the swap worked: the references of old and new weights are too close,
+    or the engine says no numbers."""
 
 
 class Probed(Protocol):
@@ -73,7 +74,8 @@ class Probe:
         """The engine is new and holds the weights in ``folder``. Raises `ProbeFailed`: they say
         nothing that is a number."""
         self._held, self._said = folder, await self._engine.logprobs()
-        _check_finite(self._said)
+        if not _is_finite(self._said):
+            raise ProbeFailed(_NOT_FINITE)
 
     def prepare(self, held: Path, folder: Path) -> None:
         """Compute the references of the first swap ahead; blocks."""
@@ -90,7 +92,8 @@ class Probe:
         """
         logprobs = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
-        _check_finite(logprobs)
+        if not _is_finite(logprobs):
+            raise CannotTell(_NOT_FINITE)  # a new engine shows whether the weights are to blame
         facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
         same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
         if logprobs == self._said and not same:
@@ -125,9 +128,11 @@ class Probe:
         return {"from_reference": round(now, 4), "before": round(usual, 4), "way": round(way, 2)}
 
 
-def _check_finite(logprobs: Logprobs) -> None:
-    if not all(math.isfinite(value) for text in logprobs for value in text):
-        raise ProbeFailed("the engine's logprobs are not finite")
+_NOT_FINITE = "the engine's logprobs are not finite: the weights hold NaN or infinite values"
+
+
+def _is_finite(logprobs: Logprobs) -> bool:
+    return all(math.isfinite(value) for text in logprobs for value in text)
 
 
 def way_gone(before: Logprobs, after: Logprobs, said_old: Logprobs, said_new: Logprobs) -> float:

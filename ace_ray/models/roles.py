@@ -26,11 +26,10 @@ from ace_ray.config import (
 )
 from ace_ray.errors import UserError
 from ace_ray.mistakes import did_you_mean
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
-from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.models.urls import HttpUrl, http_url
 from ace_ray.records import Sampling, digest
 
@@ -56,7 +55,6 @@ Role = Literal["same"] | RoleConfig
 
 _OF_CANDIDATES = (
     "chat_template",
-    "chat_template_content_format",
     "plugins",
     "replay_reasoning",
     "start_date",
@@ -238,8 +236,6 @@ def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
         "host": host_of(endpoint.url),
         **_path_of(endpoint.url),
         "model": endpoint.model,
-        "tool_choice": endpoint.tool_choice,
-        "parallel_tool_calls": endpoint.parallel_tool_calls,
         "extra_body": endpoint.extra_body,
     }
 

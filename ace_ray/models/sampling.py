@@ -15,7 +15,6 @@ from ace_ray.bounded import json_object
 from ace_ray.config import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import reasoning_parsers
-from ace_ray.models.gguf_header import read_header
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import Sampling
 
@@ -26,9 +25,6 @@ _OPTIONAL = (
     "presence_penalty",
     "frequency_penalty",
     "repetition_penalty",
-    "min_tokens",
-    "stop_token_ids",
-    "bad_words",
     "thinking_token_budget",
 )
 """Equally named by vLLM's parameters and its server, and of no effect at their defaults."""
@@ -40,19 +36,16 @@ def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
 
     ``reasoning_effort`` is none of them: the prompt says it (`RunConfig.template_kwargs`).
     """
-    most = min(sampling.max_tokens, room)
     values: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
-        "max_tokens": most,
+        "max_tokens": min(sampling.max_tokens, room),
         # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
         "seed": sampling.seed if sampling.temperature > 0 else None,
         "stop": list(sampling.stop) or None,
         **_changed(sampling),
     }
-    if sampling.min_tokens:
-        values["min_tokens"] = min(sampling.min_tokens, most)
     if sampling.schema:
         from vllm.sampling_params import StructuredOutputsParams
 
@@ -75,8 +68,6 @@ def request_fields(sampling: Sampling) -> dict[str, Any]:
         values["seed"] = sampling.seed
     if sampling.stop:
         values["stop"] = list(sampling.stop)
-    if sampling.min_tokens:
-        values["min_tokens"] = min(sampling.min_tokens, sampling.max_tokens)
     if sampling.reasoning_effort is not None:
         values["reasoning_effort"] = sampling.reasoning_effort
     if sampling.schema:
@@ -87,11 +78,7 @@ def request_fields(sampling: Sampling) -> dict[str, Any]:
 
 def _changed(sampling: Sampling) -> dict[str, Any]:
     values = {name: getattr(sampling, name) for name in _OPTIONAL}
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value != _DEFAULT[name]
-    }
+    return {name: value for name, value in values.items() if value != _DEFAULT[name]}
 
 
 def check_budget(
@@ -134,13 +121,6 @@ _OWN = (
     "min_p",
 )
 """Those that vLLM's ``ModelConfig.get_diff_sampling_param`` takes from the file."""
-_OF_GGUF = {
-    "general.sampling.temp": "temperature",
-    "general.sampling.top_k": "top_k",
-    "general.sampling.top_p": "top_p",
-    "general.sampling.min_p": "min_p",
-    "general.sampling.penalty_repeat": "repetition_penalty",
-}
 
 
 def completed(
@@ -180,10 +160,6 @@ def completed(
 def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The file that says it, and what it says under our names."""
     other = engine.get("generation_config", "auto")
-    if model.kind == "gguf" and other in (None, "auto", "vllm"):
-        header = read_header(Path(model.location))
-        named = {ours: _as_written(header.get(theirs)) for theirs, ours in _OF_GGUF.items()}
-        return model.location, _plain(named)
     folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
     file = folder / FILE
     try:
@@ -196,17 +172,8 @@ def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str
             f"cannot be read: {error.strerror or error}", where=str(file), fix="check the model"
         ) from error
     tree = json_object(content, str(file))
-    named = {name: tree.get(name) for name in _OWN}
-    return str(file), _plain({**named, "max_tokens": tree.get("max_new_tokens")})
-
-
-def _as_written(value: Any) -> Any:
-    """GGUF holds 0.7 as the nearest number of 32 bits."""
-    return round(value, 6) if isinstance(value, float) else value
-
-
-def _plain(named: Mapping[str, Any]) -> dict[str, Any]:
+    named = {**{name: tree.get(name) for name in _OWN}, "max_tokens": tree.get("max_new_tokens")}
     own = {name: value for name, value in named.items() if value is not None}
     if own.get("top_k") == -1:  # also means all
         own["top_k"] = 0
-    return own
+    return str(file), own

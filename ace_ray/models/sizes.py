@@ -9,28 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ace_ray.models.checkpoints import INDEX, parameters, shards_of, weight_bytes, weight_names
-from ace_ray.models.gguf_header import read_parameters
 from ace_ray.models.sources import ModelRef, file_sizes, tokenizer_folder
 
 _WIDTH = {"float32": 4, "float": 4}
 """Bytes of a number in vLLM's types; in all others 2. ``auto`` loads 32 bits as 16."""
 
-_WITH_FILES = ("folder", "hub", "s3")
-"""Kinds of models that are transformers folders somewhere."""
-
-_CONVERTED = 2
-"""Bytes of a number of a GGUF file's, which `ace_ray.models.gguf` makes bfloat16."""
+_WITHOUT_FILES = ("fake", "endpoint")
 
 
 @dataclass(frozen=True)
 class Size:
     bytes: int
-    """Of the weights as they are stored; of a GGUF file once it is converted."""
+    """Of the weights as they are stored."""
     parameters: int | None
     """Numbers in them; None where only the bytes are known."""
     quantized: bool = False
-    label: str = ""
-    """What the model's makers call its size, as in a GGUF file's metadata."""
 
     def loaded_bytes(self, dtype: str) -> int:
         """Of the weights in an engine with vLLM's ``dtype``; quantized ones stay as stored."""
@@ -42,7 +35,7 @@ class Size:
 def size_of(ref: ModelRef) -> Size | None:
     """The size of a model's weights; None where it cannot be told before they are fetched. Raises
     `UserError`: a file, folder or prefix that cannot be read."""
-    if (size := size_here(ref)) is not None or ref.kind not in _WITH_FILES:
+    if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
     folder = tokenizer_folder(ref)
     sizes = file_sizes(ref)
@@ -52,10 +45,7 @@ def size_of(ref: ModelRef) -> Size | None:
 
 def size_here(ref: ModelRef) -> Size | None:
     """As `size_of`, None where the weights are not on this machine."""
-    if ref.kind == "gguf":
-        count, label = read_parameters(Path(ref.location))
-        return Size(_CONVERTED * count, count, label=label) if count else None
-    if ref.kind not in _WITH_FILES:
+    if ref.kind in _WITHOUT_FILES:
         return None
     folder = tokenizer_folder(ref)
     if not all((folder / name).is_file() for name in shards_of(folder) or ["none"]):

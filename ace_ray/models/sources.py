@@ -23,7 +23,7 @@ from ace_ray.children import module_command, module_environment
 from ace_ray.config import cache_root
 from ace_ray.errors import UserError, first_line
 from ace_ray.local_files import path_of
-from ace_ray.models import cached, gguf_header
+from ace_ray.models import cached
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole
 from ace_ray.store import Object, S3Store
 from ace_ray.store.local import open_regular
@@ -160,8 +160,6 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
     with open_regular(path) as file:
         if file.read(4) != b"GGUF":
             raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
-    if weights:
-        gguf_header.check_whole(path)
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
 
 
@@ -237,11 +235,6 @@ def file_sizes(ref: ModelRef) -> dict[str, int]:
         store = S3Store(ref.location, ref.endpoint_url, ref.region, patient=False)
         return {item.path: item.size for item in _objects(store)}
     return _hub_sizes(ref) if ref.kind == "hub" else {}
-
-
-def tokenizer_is_near(ref: ModelRef) -> bool:
-    """Whether `tokenizer_folder` takes seconds: a GGUF file is converted first."""
-    return ref.kind != "gguf" or _cached(ref).is_dir()
 
 
 def _cached(ref: ModelRef) -> Path:

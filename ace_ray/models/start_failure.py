@@ -18,7 +18,7 @@ import termios
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
@@ -36,15 +36,12 @@ _MESSAGE_LINES = 8
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 # Of vLLM's log, level and place included, or of Ray's: (EngineCore pid=12) ERROR 11-24 ...
 _PREFIX = re.compile(
-    r"\(([\w.:\[\] -]{1,80}) pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)"
+    r"\((?:Ray)?([\w.:\[\] -]{1,80}) pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)"
     r"( [A-Z]{4,8} \d\d-\d\d [\d:]{8} \[[^\]\n]{1,200}\])? ?"
 )
-_TRACEBACK = "Traceback (most recent call last):"
 _BETWEEN = "During handling of the above exception"
-_IGNORED = "Exception ignored in"
 _MILD = re.compile(r" (?:DEBUG|INFO|WARNING) ")
-_FINAL = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: (.*))?")
-_ERROR = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit)\b")
+_ERROR = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
 _PYDANTIC = re.compile(r"(?:Value|Assertion) error, (.*?)(?: \[type=|\Z)")
 _CODE = re.compile(r"'(\w{1,80})': (-?\d{1,5})")
 _WRAPPERS = (
@@ -79,17 +76,38 @@ def root_cause(text: str, error: BaseException) -> str:
 
 
 def first_error(text: str) -> str:
-    """The first error in ``text`` that is not the consequence of another one, on one line: of a
-    worker if one had any; "" for none."""
-    found = [(name, cause) for name, cause in _errors(text) if not _is_wrapper(cause)]
-    of_workers = [cause for name, cause in found if name.startswith("Worker")]
-    return _shown(next(iter(of_workers + [cause for _, cause in found]), ""))
+    """Find the first error in ``text`` that is not the consequence of another one, of a worker if
+    one had any. One line; "" for none."""
+    lines = [_parted(line) for line in _COLOURS.sub("", text).splitlines()]
+    found: dict[str, list[str]] = {}
+    for at, (process, head, line) in enumerate(lines):
+        causes = found.setdefault(process, [])
+        if line.startswith(_BETWEEN) and causes:
+            causes.pop()  # of errors while another was handled the last one counts
+        if not _ERROR.match(line) or _is_wrapper(line) or _MILD.search(head):
+            continue
+        message = [line]
+        for _, other, rest in lines[at + 1 : at + _MESSAGE_LINES]:
+            if other != head or not rest.strip() or rest.startswith("Traceback"):
+                break
+            message.append(rest)
+        causes.append(" ".join(message))
+    of_workers = [cause for name in found if name.startswith("Worker") for cause in found[name]]
+    every = of_workers + [cause for causes in found.values() for cause in causes]
+    return _shown(next(iter(every), ""))
 
 
 def tail(text: str, most: int = 4) -> str:
     """The last lines of a log on one line."""
-    lines = [" ".join(line.split())[:300] for line in map(_plain, text.splitlines()) if line]
+    plain = [_parted(line)[2] for line in _COLOURS.sub("", text).splitlines()]
+    lines = [" ".join(line.split())[:300] for line in plain if line.strip()]
     return printed(" | ".join(lines[-most:])) or "it printed nothing"
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    """(process, prefix, the rest) of a line of a log."""
+    match = _PREFIX.match(line)
+    return (match[1], match[0], line[match.end() :]) if match else ("", "", line)
 
 
 def _ended(code: int) -> str:
@@ -108,62 +126,6 @@ def _shown(cause: str) -> str:
 
 def _is_wrapper(cause: str) -> bool:
     return any(mark in cause for mark in _WRAPPERS)
-
-
-def _plain(line: str) -> str:
-    return _PREFIX.sub("", _COLOURS.sub("", line)).strip()
-
-
-def _errors(text: str) -> list[tuple[str, str]]:
-    """(process, error with its message) of every traceback, by process and in order; of an error
-    that was raised while another one was handled, that one only."""
-    by_process: dict[str, list[tuple[str, str]]] = {}
-    for line in _COLOURS.sub("", text).splitlines():
-        match = _PREFIX.match(line)
-        name, head = (match[1], match[0]) if match else ("", "")
-        # Ray's workers are actors: (RayWorkerProc pid=1, ip=10.0.0.2)
-        name = name.removeprefix("Ray")
-        by_process.setdefault(name, []).append((head, line[len(head) :]))
-    return [(name, cause) for name, lines in by_process.items() for cause in _finals(lines)]
-
-
-def _finals(lines: Sequence[tuple[str, str]]) -> list[str]:
-    """The last lines of the tracebacks among ``lines`` (prefix, rest) of one process."""
-    found: list[str] = []
-    at, replaces = 0, False
-    while at < len(lines):
-        before, (head, line) = lines[at - 1][1] if at else "", lines[at]
-        at += 1
-        replaces = replaces or line.startswith(_BETWEEN)
-        if line.strip() != _TRACEBACK or before.startswith(_IGNORED) or _MILD.search(head):
-            continue
-        while at < len(lines) and (not lines[at][1].strip() or lines[at][1].startswith(" ")):
-            at += 1
-        if at == len(lines) or not _FINAL.fullmatch(lines[at][1].strip()):
-            continue
-        head, message = lines[at][0], [lines[at][1].strip()]
-        at += 1
-        # What follows is the rest of the message, as far as it is of the same record of a log.
-        while at < len(lines) and len(message) < _MESSAGE_LINES:
-            rest = lines[at][1].strip()
-            if lines[at][0] != head or not rest or rest == _TRACEBACK:
-                break
-            message.append(rest)
-            at += 1
-        if replaces and found:
-            found.pop()
-        replaces = False
-        found.append(_within(message))
-    return found
-
-
-def _within(message: Sequence[str]) -> str:
-    """An error's message; of one that tells another process's traceback, that one's error."""
-    whole = " ".join(message)
-    if _is_wrapper(whole):
-        inner = [line for line in message[1:] if _ERROR.match(line) and not _is_wrapper(line)]
-        return inner[-1] if inner else whole
-    return whole
 
 
 class OutputCapture:

@@ -11,11 +11,8 @@ import itertools
 import json
 import os
 import subprocess
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +24,9 @@ from ace_ray.models.adapters import content_hash
 from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.format import Format, look_for_processor, set_environment
+from ace_ray.models.format import Format, set_environment
 from ace_ray.models.memory import available_bytes
 from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
-from ace_ray.models.renderer import Renderer
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
@@ -85,16 +81,7 @@ class VLLMEngine:
         choice.load_plugins()
         if swappable and not adapters:
             defaults["worker_extension_cls"] = EXTENSION
-        templates = Renderer(choice.start_date or "")
-        templates.begin()  # beside the engine
-        beside = _BesideTheCore(partial(look_for_processor, str(folder), engine_args))
-
-        def read(chunk: bytes) -> None:
-            phases.read(chunk)
-            if choice.chat_template is None:
-                beside.read(chunk)
-
-        captured = OutputCapture(read)
+        captured = OutputCapture(phases.read)
         try:
             with captured:
                 self._engine = AsyncLLM.from_engine_args(
@@ -106,7 +93,7 @@ class VLLMEngine:
         self._dead = EngineDeadError
         self._params = SamplingParams
         self._final = RequestOutputKind.FINAL_ONLY
-        self._format = Format(self._engine.model_config, self._engine.renderer, choice, templates)
+        self._format = Format(self._engine.model_config, self._engine.renderer, choice)
         self._ids = itertools.count()
         parser = {**defaults, **engine_args}.get("reasoning_parser")
         self._core_sees_reasoning = bool(parser)
@@ -290,26 +277,6 @@ class VLLMEngine:
             raw=bounded_raw(answer.text, reading.text),
             schema_refused=UNSEEN if free else "",
         )
-
-
-class _BesideTheCore:
-    """Does something in a thread while this process waits for its engine core to load."""
-
-    BEGINS = b"Initializing a V1 LLM engine"
-    """What the core logs first, at level INFO (``v1/engine/core.py``). Unless that is seen, nothing
-    is done."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work, self._begun = work, False
-
-    def read(self, chunk: bytes) -> None:
-        if not self._begun and self.BEGINS in chunk:
-            self._begun = True
-            threading.Thread(target=self._do, name="beside the core", daemon=True).start()
-
-    def _do(self) -> None:
-        with suppress(Exception):  # whoever needs it meets the error
-            self._work()
 
 
 class SwapExtension:

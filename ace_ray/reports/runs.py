@@ -37,7 +37,6 @@ _OF_THE_CANDIDATE = (
     "reasoning_parser",
     "tool_parser",
     "chat_template_sha256",
-    "chat_template_content_format",
     "plugins",
     "start_date",
     "format",

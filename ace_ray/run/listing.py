@@ -8,8 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import installed
 from ace_ray.config import SHIPPED, shipped_configs
-from ace_ray.models.engine_args import reasoning_parsers
-from ace_ray.models.tool_parsers import tool_parser_names
+from ace_ray.models.engine_args import reasoning_parsers, tool_parser_names
 
 
 def listed(kind: str) -> dict[str, Any]:

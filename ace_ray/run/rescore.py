@@ -13,8 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 import ace_ray
-from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config import EXTERNAL, RunConfig, validated
 from ace_ray.errors import COMPLETE, UserError
@@ -34,10 +32,8 @@ from ace_ray.run.storage.parts import (
 from ace_ray.run.storage.rows import (
     AT_ONCE,
     CHECK_FAILED,
-    entry_columns,
     episode_of,
     rows_of,
-    tools_column,
 )
 from ace_ray.run.storage.stored import (
     MANIFEST,
@@ -106,8 +102,6 @@ def rescore(
                     done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
                     rows = []
                 key = (row["benchmark"], row["category"], row["language"], row["id"])
-                if key in entries:  # earlier versions did not store it
-                    row["gold"] = entry_columns(entries[key])["gold"]
                 if row["error_class"] == CHECK_FAILED:
                     row |= {"status": "scored", "error_class": None, "error": None}
                 if row["status"] != "scored":
@@ -120,8 +114,6 @@ def rescore(
                         where=store.root,
                         fix="score it with the data that it was made with",
                     )
-                if row["tools"] is None and row["model_calls"] and config.backend != EXTERNAL:
-                    row["tools"] = _tools(benchmarks[row["benchmark"]], entries[key])
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new, ledger.rule_sets))
                 rows.append(new)
@@ -206,12 +198,6 @@ def _with_data(
         for section in config.benchmarks
     ]
     return config.model_copy(update={"benchmarks": sections}), name
-
-
-def _tools(made: Benchmark, entry: Entry) -> str | None:
-    """The tools of the first answer: earlier versions did not store them."""
-    with own_code(type(made), f"the tools of entry {entry.id!r}"):
-        return tools_column(made.tools(entry))
 
 
 def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:

@@ -25,6 +25,7 @@ from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.headline import with_scores
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.clean import well_formed
 from ace_ray.config import EXTERNAL, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.records import Entry, Episode, Status, Verdict, canonical_json, digest
@@ -36,7 +37,6 @@ from ace_ray.run.storage.rows import (
     AT_ONCE,
     TOKENS,
     ResultRow,
-    clean,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -234,7 +234,7 @@ class _Rows:
             self._reasons.append(f"{output.where}: {output.reason}")
         if (entry := output.entry) is not None:
             self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
-            number, why = self._number(output.sample), clean(output.reason)
+            number, why = self._number(output.sample), well_formed(output.reason)
             self._add(entry, number, "infra_error", Episode(), {}, error=why)
         return {
             **{name: getattr(entry, name, None) for name in ("language", "category", "id")},

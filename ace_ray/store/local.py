@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ace_ray.errors import UserError
 from ace_ray.store.interface import LARGE, MOST_BYTES, Object
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 LOCK_S = 60.0
 """A lock is held for a few milliseconds, unless its holder is stopped."""
 
@@ -36,45 +36,24 @@ class LocalStore:
         return ""
 
     def put(self, path: str, data: bytes) -> None:
-        with self._failures(path), self._folder(path, make=True) as (folder, name):
-            self._put(folder, name, data)
+        with self._failures(path):
+            _write(self._made(path), data)
 
     def put_file(self, path: str, source: Path) -> None:
-        with (
-            self._failures(path),
-            source.open("rb") as data,
-            self._folder(path, make=True) as (folder, name),
-        ):
-            self._put(folder, name, data)
-
-    def _put(self, folder: int, name: str, data: bytes | BinaryIO) -> None:
-        scratch = f".tmp-{secrets.token_hex(8)}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        handle = os.open(scratch, flags, 0o666, dir_fd=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                if isinstance(data, bytes):
-                    file.write(data)
-                else:
-                    shutil.copyfileobj(data, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(scratch, name, src_dir_fd=folder, dst_dir_fd=folder)
-            # A rename outlasts a power cut once its folder is on the disk.
-            os.fsync(folder)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(scratch, dir_fd=folder)
-            raise
+        with self._failures(path), source.open("rb") as data:
+            _write(self._made(path), data)
 
     def get(self, path: str) -> bytes | None:
         with self._failures(path, "read"):
             try:
-                # A pipe would never end, and some devices neither.
-                handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+                file = open_regular(Path(self.root, path))
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return content(handle)
+            with file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise OSError(errno.EFBIG, LARGE)
+            return data
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
         data = self.get(path)
@@ -82,21 +61,17 @@ class LocalStore:
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         with self._failures(path):
-            try:
-                with (
-                    self._folder(path, make=tag is None) as (folder, name),
-                    locked(folder, self._place(path).parent) as held,
-                ):
-                    if held:
-                        stored = self.tagged(path)
-                        if (stored and stored[1]) != tag:
-                            return None
-                        self._put(folder, name, data)
-                        return hashlib.sha256(data).hexdigest()
-            except (FileNotFoundError, NotADirectoryError):
-                if tag is None:
-                    raise
-                return None
+            place = self._made(path) if tag is None else self._unlinked(path)
+            # A folder that goes meanwhile is made again.
+            with suppress(FileNotFoundError, NotADirectoryError), locked(place.parent) as held:
+                if held:
+                    stored = self.tagged(path)
+                    if (stored and stored[1]) != tag:
+                        return None
+                    _write(place, data)
+                    return hashlib.sha256(data).hexdigest()
+        if tag is not None and not place.parent.is_dir():
+            return None
         return self.put_if(path, data, tag)
 
     def list(self, prefix: str = "") -> list[Object]:
@@ -126,35 +101,27 @@ class LocalStore:
         return sorted(objects, key=lambda item: item.path)
 
     def delete(self, path: str) -> None:
-        gone = suppress(FileNotFoundError, NotADirectoryError)
-        with self._failures(path), gone, self._folder(path) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        with self._failures(path):
+            place = self._unlinked(path)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                place.unlink()
         # An object store has no empty folders.
         with suppress(OSError):
-            for one in self._place(path).parents:
-                if not one.is_relative_to(self.root):
-                    break
-                with self._folder(self._within(one)) as (above, name):
-                    handle = os.open(name, FOLDER, dir_fd=above)
-                    # Not while a `put_if` looks at what is in it.
-                    with closing(handle), locked(handle, one, wait=False):
-                        os.rmdir(name, dir_fd=above)
+            root = os.path.normpath(self.root)
+            for folder in takewhile(lambda one: one.is_relative_to(root), place.parents):
+                with locked(folder, wait=False):  # not while a `put_if` looks at what is in it
+                    folder.rmdir()
 
     def check_unlinked(self, path: str) -> None:
-        gone = suppress(FileNotFoundError, NotADirectoryError)
-        with self._failures(path), gone, self._folder(f"{path}/-"):
-            pass
+        with self._failures(path):
+            self._unlinked(f"{path}/-")
 
     def open(self, path: str) -> Any:
         import pyarrow as pa
 
-        handle = os.open(Path(self.root, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            check_regular(handle)
+        with open_regular(Path(self.root, path)) as file:
             # By its number, so that what was looked at is what is read.
-            return pa.OSFile(f"/proc/self/fd/{handle}")
-        finally:
-            os.close(handle)
+            return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
     def child(self, path: str) -> LocalStore:
         return LocalStore(str(Path(self.root, path)), self.top)
@@ -167,38 +134,26 @@ class LocalStore:
         """The folder that the user named: links on the way to it are the user's own."""
         return self.named or self.root
 
-    def _place(self, path: str) -> Path:
-        return Path(self.root, path)
-
-    def _within(self, place: Path) -> str:
-        return os.path.relpath(place, self.root)
-
-    @contextmanager
-    def _folder(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """The folder that ``path`` is in, opened, and its name in there. No link below `top` is
-        followed on the way: what is behind one is not ours to write or to remove.
-
-        Raises `OSError`."""
-        place = os.path.normpath(self._place(path))
-        if place == os.path.normpath(self.top):  # the named folder itself, to be removed when empty
-            parent, name = os.path.split(place)
-            with closing(os.open(parent, FOLDER)) as folder:
-                yield folder, name
-            return
-        *folders, name = os.path.relpath(place, self.top).split(os.sep)
-        if os.pardir in folders or name == os.pardir:
+    def _unlinked(self, path: str) -> Path:
+        """The place of ``path``. Raises `OSError` where a symbolic link below `top` leads there:
+        what is behind one is not ours to write or to remove."""
+        place = Path(os.path.normpath(Path(self.root, path)))
+        folder = Path(os.path.normpath(self.top))
+        if not place.is_relative_to(folder):
             raise OSError(errno.EPERM, "leads out of the folder")
-        if make:
-            os.makedirs(self.top, exist_ok=True)
-        folder = os.open(self.top, FOLDER)
-        try:
-            for one in folders:
-                inner = opened(folder, one, make=make)
-                os.close(folder)
-                folder = inner
-            yield folder, name
-        finally:
-            os.close(folder)
+        for name in place.relative_to(folder).parts[:-1]:
+            folder /= name
+            if folder.is_symlink():
+                raise OSError(
+                    errno.ELOOP, f"{name} is a symbolic link, and nothing is changed behind one"
+                )
+        return place
+
+    def _made(self, path: str) -> Path:
+        """As `_unlinked`, with its folder."""
+        place = self._unlinked(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
 
     def check_writable(self) -> None:
         self.check_unlinked(".")
@@ -220,7 +175,7 @@ class LocalStore:
     def _unless_gone(self, error: OSError) -> None:
         """A folder that cannot be read is not an empty one."""
         if not isinstance(error, FileNotFoundError):
-            with self._failures(self._within(Path(error.filename or self.root)), "read"):
+            with self._failures(os.path.relpath(error.filename or self.root, self.root), "read"):
                 raise error
 
     @contextmanager
@@ -230,113 +185,95 @@ class LocalStore:
         except OSError as error:
             raise UserError(
                 f"cannot {doing}: {error.strerror or error}",
-                where=os.path.normpath(self._place(path)),
+                where=os.path.normpath(Path(self.root, path)),
                 fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
             ) from error
 
 
-_INTACT = "name an intact run"
-_ELSEWHERE = "choose another output folder"
+_ELSEWHERE = "choose another output folder that you may write"
 _SPACE = "free some space, or choose an output folder on another disk"
 _OTHERWISE = "check the disk or network share that holds it, then try again"
 _FIXES = {
     "read": {
         **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
-        **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG), _INTACT),
-        errno.ELOOP: "remove the link",
-        errno.ENAMETOOLONG: "name a folder whose path is shorter",
-        errno.EMFILE: "raise the limit of open files (ulimit -n)",
+        **dict.fromkeys(
+            (errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ELOOP),
+            "name an intact run",
+        ),
     },
     "write": {
         **dict.fromkeys(
-            (errno.EACCES, errno.EPERM, errno.EROFS), f"{_ELSEWHERE} that you may write"
+            (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+            _ELSEWHERE,
         ),
-        **dict.fromkeys((errno.ENOTDIR, errno.EEXIST, errno.EISDIR), _ELSEWHERE),
         **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
         errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
-        errno.ENAMETOOLONG: "choose an output folder whose path is shorter",
-        errno.EMFILE: "raise the limit of open files (ulimit -n)",
         errno.EAGAIN: "wait until it is done, then try again",
     },
 }
 """Operation -> error number -> advice."""
 
 
-def opened(folder: int, name: str, *, make: bool) -> int:
-    """The folder ``name`` in ``folder``; a link is refused. Raises `OSError`."""
-    if make:
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=folder)
+def _write(place: Path, data: bytes | BinaryIO) -> None:
+    """Write the whole file, or nothing."""
+    scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
-        return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except OSError:
-        if stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
-            raise OSError(
-                errno.ELOOP, f"{name} is a symbolic link, and nothing is changed behind one"
-            ) from None
+        with scratch.open("xb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                shutil.copyfileobj(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(place)
+        # A rename outlasts a power cut once its folder is on the disk.
+        with _opened(place.parent) as folder:
+            os.fsync(folder)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
         raise
-
-
-def check_regular(handle: int) -> int:
-    """The size of an open file. Raises `OSError`: it is no file, or too large to be held."""
-    status = os.fstat(handle)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "is no regular file")
-    return status.st_size
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Open the file at ``path`` for reading. Raises `OSError`, for a pipe or a device at once."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        check_regular(handle)
-    except OSError:
-        os.close(handle)
-        raise
-    return os.fdopen(handle, "rb")
-
-
-def content(handle: int) -> bytes:
-    with os.fdopen(handle, "rb") as file:
-        if check_regular(handle) > MOST_BYTES:
-            raise OSError(errno.EFBIG, LARGE)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, LARGE)
-    return content
 
 
 @contextmanager
-def closing(handle: int) -> Iterator[int]:
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open the file at ``path`` for reading. Raises `OSError`, for a pipe or a device at once: the
+    one would never end, and some of the other neither."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise OSError(errno.EINVAL, "is no regular file")
+    return os.fdopen(handle, "rb")
+
+
 @contextmanager
-def locked(handle: int, folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of ``folder``, open as ``handle``; false when the folder was replaced while
-    waiting for it.
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of ``folder``; false when it was replaced while waiting for it.
 
     Raises `OSError`: it is locked, for `LOCK_S` if asked to wait."""
     until = time.monotonic() + (LOCK_S if wait else 0.0)
-    while True:
+    with _opened(folder) as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    message = "another process holds the folder's lock"
+                    raise OSError(error.errno, message) from error
+                time.sleep(0.01)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                message = "another process holds the folder's lock"
-                raise OSError(error.errno, message) from error
-            time.sleep(0.01)
-    try:
-        try:
-            same = os.path.samestat(os.fstat(handle), os.stat(folder))
+            same = os.path.samestat(os.fstat(handle), folder.stat())
         except FileNotFoundError:
             same = False
-        yield same
-    finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        yield same  # the lock goes as the folder is closed

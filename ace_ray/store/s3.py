@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -220,7 +219,7 @@ class S3Store:
             kind = UserError if isinstance(error, ValueError) else Unreachable
             fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
             if "WRONG_VERSION_NUMBER" in str(error):  # no TLS answers a TLS greeting
-                fix = _write("the address with http://")
+                fix = "write store.endpoint_url with http://"
             raise kind(f"S3 cannot be reached: {error}", where=self.root, fix=fix) from error
 
 
@@ -248,48 +247,31 @@ def _check_answer(
         # A web server may tag its pages; S3 has headers of its own beside the tag.
         foreign = page and not any(name.lower().startswith("x-amz") for name in headers)
         if "etag" not in headers or foreign:
-            first = body if isinstance(body, bytes) else body.read(_READ)
-            raise _no_s3(root, address, status, first, page=page)
+            raise _no_s3(root, address, status)
     elif (
         operation in _WITH_XML
         and status < 500
         and status not in _PASSED_ON
         and (page or not any(mark in body for mark in _MARKS))
     ):
-        raise _no_s3(root, address, status, body, page=page)
+        raise _no_s3(root, address, status)
 
 
 def _redirected(root: str, address: str, status: int, location: str) -> UserError:
     target = _origin(location)
-    # A login page is on another host, and is not what the user wants to write.
-    near = target != address and urlsplit(target).hostname == urlsplit(address).hostname
-    shown = target or location.partition("?")[0]
     return UserError(
-        f"{address} answers with a redirect ({status})" + f" to {shown!r}" * bool(shown),
+        f"{address} answers with a redirect ({status})" + f" to {target!r}" * bool(target),
         where=root,
-        fix=_write(target if near else _THE_STORE),
+        fix=_THE_ADDRESS,
     )
 
 
-def _no_s3(root: str, address: str, status: int, body: bytes, *, page: bool) -> UserError:
-    what, fix = "nothing", _write(_THE_STORE)
-    if page or _PAGE.match(body):
-        title = _TITLE.search(body)
-        what = "a web page" + (f" {title[1].decode('utf-8', 'replace')!r}" if title else "")
-        fix += "; MinIO's console has another port than its S3 service"
-    elif body:
-        what = repr(" ".join(body[:80].decode("utf-8", "replace").split()))
-        if b"HTTPS" in body and address.startswith("http:"):
-            fix = _write(f"https{address.removeprefix('http')}")
+def _no_s3(root: str, address: str, status: int) -> UserError:
     return UserError(
-        f"{address} is not an S3 service: it answers {what} with status {status}",
+        f"{address} is not an S3 service, by its answer with status {status}",
         where=root,
-        fix=fix,
+        fix=f"{_THE_ADDRESS}; a console, such as MinIO's, has another port",
     )
-
-
-def _write(address: str) -> str:
-    return f"write {address} as store.endpoint_url (--endpoint-url, AWS_ENDPOINT_URL)"
 
 
 def _origin(url: str) -> str:
@@ -315,8 +297,6 @@ def _is_passing(error: ClientError) -> bool:
 
 
 PROBE = ".ace-ray-probe"
-_READ = 4096
-"""Maximum bytes that are read when the answer is not S3's."""
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
 """Operations whose success always comes with an ETag."""
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
@@ -324,9 +304,10 @@ _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
 _MARKS = (b"<Error", b"<ListBucketResult")
 _PASSED_ON = (408, 412, 429)
 """Status that botocore or `put_if` understands without XML."""
-_THE_STORE = "the address of the store's S3 service"
-_PAGE = re.compile(rb"\s*<(?:!doctype )?html", re.IGNORECASE)
-_TITLE = re.compile(rb"<title>([^<]{1,60})", re.IGNORECASE)
+_THE_ADDRESS = (
+    "write the address of the store's S3 service as store.endpoint_url (--endpoint-url, "
+    "AWS_ENDPOINT_URL)"
+)
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",

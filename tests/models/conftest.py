@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ace_ray.models import format
 from ace_ray.models.probe import TEXTS
-from ace_ray.models.renderer import Renderer
 
 HIDDEN, LAYERS, HEADS, WORDS = 64, 2, 2, 512
 CHAT = (
@@ -113,29 +111,13 @@ def vllm_config(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return AsyncEngineArgs(model=str(folder)).create_engine_config()
 
 
-@pytest.fixture(scope="session")
-def template_child() -> Iterator[Renderer]:
-    """One child for the templates of all tests: it imports transformers, seconds of CPU time."""
-    renderer = Renderer()
-    yield renderer
-    renderer.close()
-
-
 @pytest.fixture
 def make_renderer(
     vllm_config: Any,
     tmp_path: Path,
-    template_child: Renderer,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> MakeRenderer:
     """Makes (model_config, renderer) of a toy tokenizer with a template and marks that are tokens
     of their own; ``model_type`` is what vLLM takes the model for."""
-
-    def shared(date: str = "") -> Renderer:
-        template_child._date = date
-        return template_child
-
-    monkeypatch.setattr(format, "Renderer", shared)
 
     def make(
         template: str,

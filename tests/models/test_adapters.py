@@ -16,7 +16,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models import adapters
-from ace_ray.models.checkpoints import check_finite, check_whole
+from ace_ray.models.checkpoints import check_whole
 from ace_ray.models.sources import ModelRef, check_unchanged, resolve
 
 Make = Callable[..., Path]
@@ -62,19 +62,11 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
     [
         ({"use_dora": True}, "is a DoRA adapter"),
         ({"bias": "lora_only"}, "has biases"),
-        ({"lora_bias": True}, "has biases"),
         ({"modules_to_save": ["lm_head"]}, "brings modules of its own"),
         ({"init_lora_weights": "pissa_niter_16"}, "begins with other weights of the base"),
-        ({"init_lora_weights": "olora"}, "begins with other weights of the base"),
-        ({"init_lora_weights": "loftq"}, "begins with other weights of the base"),
-        ({"alora_invocation_tokens": [1, 2]}, "is an activated LoRA"),
-        ({"trainable_token_indices": [7]}, "brings embeddings of its own"),
         ({"peft_type": "LOHA"}, "is of the type 'LOHA'"),
-        ({"r": 0}, "has the rank 0"),
         ({"r": 1024}, "has the rank 1024, vLLM takes 1 to 512"),
         ({"rank_pattern": {"q_proj": 513}}, "has the rank 513"),
-        ({"rank_pattern": [1, 2]}, r"has the rank \[1, 2\]"),
-        ({"r": True}, "has the rank True"),
     ],
 )
 def test_what_vllm_cannot_put_on_a_base_is_refused(
@@ -113,7 +105,7 @@ def test_one_of_another_base_is_refused(tmp_path: Path, base: Path, make_adapter
     assert adapters.check_weights(folder, base)
     wider = tmp_path / "wider"
     write(wider, {"model.layers.0.self_attn.q_proj.weight": (64, 128)})
-    with pytest.raises(UserError, match=r"of another base: .* is for 64 values, .* has 128"):
+    with pytest.raises(UserError, match=r"of another base: .* has the shape .*64\), .*128\)"):
         adapters.check_weights(folder, wider)
     fewer = tmp_path / "fewer"
     write(fewer, {"model.layers.0.self_attn.q_proj.weight": (64, 64)})
@@ -122,13 +114,6 @@ def test_one_of_another_base_is_refused(tmp_path: Path, base: Path, make_adapter
     other = {f"transformer.h.{n}.attn.weight": (64, 64) for n in range(2)}
     write(tmp_path / "other", other)
     assert not adapters.check_weights(folder, tmp_path / "other")  # an engine has to show it
-    write(tmp_path / "short", {"transformer.h.0.attn.weight": (64, 64)})
-    with pytest.raises(UserError, match=r"of another base: there is no model\.layers\.1"):
-        adapters.check_weights(folder, tmp_path / "short")
-    prefixed = {f"language.layers.{n}.self_attn.q_proj.weight": (64, 128) for n in range(2)}
-    write(tmp_path / "prefixed", prefixed)
-    with pytest.raises(UserError, match=r"of another base: .* is for 64 values, .* has 128"):
-        adapters.check_weights(folder, tmp_path / "prefixed")
     write(folder, {"base_model.model.lm_head.weight": (4, 4)}, "adapter_model.safetensors")
     with pytest.raises(UserError, match="which is no LoRA weight"):
         adapters.check_weights(folder, base)
@@ -144,47 +129,17 @@ def test_one_whose_base_bears_another_name_is_told(tmp_path: Path, base: Path, m
     assert "was trained on org/Other" in adapters.base_differs(adapted(base, other))
 
 
-def test_a_tokenizer_in_the_spelling_of_another_version_is_the_same(
-    tmp_path: Path, base: Path, make_adapter: Make
-):
-    from tokenizers import Tokenizer
-
+def test_a_template_of_its_own_is_refused(tmp_path: Path, base: Path, make_adapter: Make):
     folder = make_adapter(tmp_path / "a", base)
-    bpe = {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]}
-    pieces = dict.fromkeys(("normalizer", "pre_tokenizer", "post_processor", "decoder"))
-    tree: dict[str, Any] = {"version": "1.0", "added_tokens": [], **pieces, "model": bpe}
-    (base / "tokenizer.json").write_text(json.dumps(tree))
-    Tokenizer.from_file(str(base / "tokenizer.json")).save(str(folder / "tokenizer.json"))
-    assert '"a b"' not in (folder / "tokenizer.json").read_text()
-    adapters.check_texts(adapted(base, folder))
-    bpe["merges"] = []
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    with pytest.raises(UserError, match=r"the adapter's tokenizer\.json is not its base's"):
-        adapters.check_texts(adapted(base, folder))
-
-
-def test_a_tokenizer_or_template_of_its_own_is_refused(
-    tmp_path: Path, base: Path, make_adapter: Make
-):
-    folder = make_adapter(tmp_path / "a", base)
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        shutil.copy(base / name, folder / name)
+    shutil.copy(base / "tokenizer_config.json", folder / "tokenizer_config.json")
     model = adapted(base, folder)
-    adapters.check_texts(model)
-    tree = json.loads((folder / "tokenizer.json").read_text())
-    tree["truncation"] = {"max_length": 9}
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    adapters.check_texts(model)  # how a trainer cuts texts says nothing
+    adapters.check_template(model)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     with pytest.raises(UserError, match="the adapter's chat template is not its base's"):
-        adapters.check_texts(model)
-    adapters.check_texts(model, "{{ messages }}\n")  # named as model.chat_template
-    with pytest.raises(UserError, match=r"may be named as model\.chat_template"):
-        adapters.check_texts(model, "{{ other }}")
-    tree["model"]["vocab"]["new"] = 600
-    (folder / "tokenizer.json").write_text(json.dumps(tree))
-    with pytest.raises(UserError, match=r"the adapter's tokenizer\.json is not its base's"):
-        adapters.check_texts(model)
+        adapters.check_template(model)
+    adapters.check_template(model, "{{ messages }}\n")  # named as model.chat_template
+    with pytest.raises(UserError, match=r"name it as model\.chat_template"):
+        adapters.check_template(model, "{{ other }}")
 
 
 def test_the_rank_that_the_engine_allows_comes_from_the_adapters(
@@ -274,7 +229,6 @@ def test_adapters_on_a_real_engine_say_what_merged_weights_do(
     one = make_adapter(tmp_path / "one", base, 1)
     two = make_adapter(tmp_path / "two", base, 2, rank=9)
     check_whole(one)
-    check_finite(one)
     bad = tmp_path / "bad"
     shutil.copytree(one, bad)
     write(bad, {"base_model.model.model.nothing.lora_A.weight": (4, 4)}, adapters.WEIGHTS)

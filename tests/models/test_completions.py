@@ -45,13 +45,16 @@ def test_only_what_differs_from_a_default_is_sent() -> None:
 
 
 def test_tools_and_what_goes_with_them() -> None:
-    body = sent(tools=TOOLS, parallel_tool_calls=False, tool_choice="required")
+    asked = {"parallel_tool_calls": False, "tool_choice": "required"}
+    body = sent(tools=TOOLS, extra_body=asked)
     assert body["tools"] == TOOLS
     assert body["tool_choice"] == "required"
     assert body["parallel_tool_calls"] is False
-    without = sent(parallel_tool_calls=False)
+    without = sent(extra_body=asked)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(without)
     assert "parallel_tool_calls" not in sent(tools=TOOLS)
+    assert sent(tools=TOOLS)["tool_choice"] == "auto"
+    assert "tool_choice" not in sent(tools=TOOLS, extra_body={"tool_choice": None})
 
 
 def test_a_role_is_asked_as_before() -> None:
@@ -213,11 +216,6 @@ def test_a_server_s_own_word_for_an_ending(reason: str | None, ending: str) -> N
     assert (done.text, done.finish_reason) == ("hi", ending)
 
 
-def test_parts_of_a_text_under_another_name() -> None:
-    parts = [{"type": "output_text", "text": "h"}, {"type": "text", "text": "i"}]
-    assert read({"content": parts})[0].text == "hi"
-
-
 @pytest.mark.parametrize(
     "message",
     [
@@ -231,19 +229,6 @@ def test_parts_of_a_text_under_another_name() -> None:
 def test_a_refusal_is_what_the_model_said(message: dict[str, Any]) -> None:
     done, _ = read(message, TOOLS)
     assert done.text == done.tools.content == "I can't."
-
-
-def test_a_call_in_the_form_before_tool_calls() -> None:
-    legacy = {"name": "f", "arguments": '{"x": 1}'}
-    done, _ = read({"content": None, "function_call": legacy}, TOOLS, finish_reason="function_call")
-    assert [(c.name, c.arguments, c.id) for c in done.tools.calls] == [("f", '{"x": 1}', "")]
-    call = {"id": "c1", "function": {"name": "g", "arguments": "{}"}}
-    for other in (None, {}, {"name": "", "arguments": ""}, legacy):
-        done, _ = read({"content": "", "tool_calls": [call], "function_call": other}, TOOLS)
-        assert [c.name for c in done.tools.calls] == ["g"]
-    for nothing in (None, {}, {"name": "", "arguments": ""}):
-        done, _ = read({"content": "hi", "function_call": nothing}, TOOLS)
-        assert (done.text, done.tools.calls) == ("hi", ())
 
 
 def test_an_answer_that_ended_with_an_error_is_none() -> None:

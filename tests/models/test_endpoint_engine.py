@@ -14,7 +14,6 @@ import pytest
 from ace_ray.config import RunConfig, run_config
 from ace_ray.errors import RowError, UserError
 from ace_ray.models import pacing
-from ace_ray.models.endpoint import EndpointDown
 from ace_ray.models.endpoint_engine import (
     EndpointEngine,
     ask_endpoint,
@@ -91,10 +90,6 @@ def test_exactly_one_candidate_is_named(tree: dict[str, Any], line: str) -> None
         ({"model": {"adapter_revision": "main"}}, "model.adapter_revision: is of an engine"),
         ({"model": {"tool_parser": "hermes"}}, "model.tool_parser: is of an engine"),
         ({"model": {"chat_template": "t.jinja"}}, "model.chat_template: is of an engine"),
-        (
-            {"model": {"chat_template_content_format": "openai"}},
-            "model.chat_template_content_format: is of an engine",
-        ),
         ({"model": {"plugins": ["p.py"]}}, "model.plugins: is of an engine"),
         ({"model": {"start_date": "2026-01-01"}}, "model.start_date: is of an engine"),
         ({"model": {"reasoning_parser": "qwen3"}}, "write auto or none, the server has a parser"),
@@ -112,7 +107,6 @@ def test_what_only_an_engine_has_is_refused(more: dict[str, Any], line: str) -> 
         ({"messages": []}, "'messages' is set by ace_ray itself"),
         ({"stream": True}, "'stream' is set by ace_ray itself"),
         ({"temperature": 1}, "'temperature' belongs to sampling; write sampling.temperature"),
-        ({"tool_choice": "none"}, "belongs to model.endpoint; write model.endpoint.tool_choice"),
         ({"anything": None}, "no request has 'anything'"),
         ({"response_format": {"type": "text"}}, "write response_format: null to ask without"),
         ({"schema": {}}, "'schema' belongs to the benchmark"),
@@ -155,8 +149,6 @@ def test_the_identity_has_the_host_and_no_secret() -> None:
         "host": "api.example.com",
         "path_sha256": digest("deep/v1"),
         "model": "org/m",
-        "tool_choice": "auto",
-        "parallel_tool_calls": None,
         "extra_body": {"x": 1},
     }
     assert KEY not in json.dumps(identity)
@@ -216,31 +208,6 @@ def test_a_refusal_is_one_line_with_what_to_do(
     assert KEY not in text
     assert f"HTTP {status}: " in text, "the mask of secrets leaves what it is about"
     assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "MYKEY", "MY_TOKEN"])
-def test_what_to_do_is_not_taken_for_a_secret(
-    server: Scripted, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(name, KEY)
-    answers = [(401, '{"error": {"message": "bad key"}}'), (400, '{"error": {"message": "no"}}')]
-    server.answer = lambda body: answers.pop(0)
-    for line in (
-        f"does not accept the key in {name}: HTTP 401: bad key; set the key",
-        "refuses the request: HTTP 400: no; keys that it refuses are left out with "
-        "extra_body: {KEY: null}",
-    ):
-        with pytest.raises(UserError) as caught:
-            ask_endpoint(config(server.url, api_key_env=name), tools=False)
-        assert line in str(caught.value)
-
-
-@pytest.mark.parametrize("patient", [True, False])
-def test_html_in_place_of_json_is_no_answer(server: Scripted, patient: bool) -> None:
-    server.answer = lambda body: (200, "<html>Sign in</html>")
-    with pytest.raises(EndpointDown, match="no chat completion: <html>Sign in</html>"):
-        ask_endpoint(config(server.url, max_retries=1), tools=False, patient=patient)
-    assert len(server.asked) == 1 + patient
 
 
 def _always(answer: Any, body: dict[str, Any]) -> Any:

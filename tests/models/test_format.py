@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import resource
 from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, UserError
-from ace_ray.models import format
-from ace_ray.models import renderer as bounded
-from ace_ray.models.answers import Reading
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
+from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
-from ace_ray.models.tool_parsers import MAX_CHARS
 from ace_ray.records import Sampling, ToolAnswer, ToolCall
 
 pytest.importorskip("vllm")
@@ -210,9 +206,7 @@ def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     text = rendered(hermes, asked, TOOLS).text
     assert text.endswith("<|user|>go<|assistant|>{}<|assistant|>")
     assert repr(asked) == before
-    assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text or (
-        "?" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
-    )
+    assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
 
 
 def test_a_template_in_place_of_the_models_own(make_renderer: Make) -> None:
@@ -223,37 +217,25 @@ def test_a_template_in_place_of_the_models_own(make_renderer: Make) -> None:
 def test_content_in_parts(make_renderer: Make) -> None:
     loops = "{% for m in messages %}{% for c in m.content %}[{{ c.text }}]{% endfor %}{% endfor %}"
     assert rendered(Format(*make_renderer(loops), FormatChoice())).text == "[be brief][go]"
-    plain = FormatChoice(content_format="openai")
-    text = rendered(Format(*make_renderer("{{ messages[1].content }}"), plain)).text
-    assert text == "[{'type': 'text', 'text': 'go'}]"
 
 
-HOSTILE = {
-    "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}"
-    "{% endfor %}{% endfor %}{% endfor %}",
-    "a constant": "{{ 'x' * 3000000000 }}",
-    "a filter": "{{ 'x' | center(2000000000) }}",
-    "a circle": "{% set a = messages %}{% set b = a %}{% set a = b %}{{ a }}",
-    "raises": "{{ raise_exception('no') }}",
-    "brackets": "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
-}
+# Seconds: nothing ends the thread that renders it.
+LOOPS = "{% for i in range(9999) %}{% for j in range(20) %}{{ i.a }}{% endfor %}{% endfor %}"
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_template_is_refused_within_bounds(
-    make_renderer: Make, kind: str, monkeypatch: pytest.MonkeyPatch
+def test_a_template_that_takes_too_long_fails_its_row(
+    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded, "CPU_S", 2.0)
-    made = make_renderer(HOSTILE[kind])
-    monkeypatch.setattr(format, "Renderer", bounded.Renderer)  # a child of its own
-    form = Format(*made, FormatChoice())
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(PromptRefused) as caught:
+    monkeypatch.setenv("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0.2")
+    form = Format(*make_renderer(LOOPS), FormatChoice())
+    with pytest.raises(RequestFailed, match="timed out"):
         rendered(form)
-    assert len(str(caught.value)) < 3000
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown < 400 << 10, f"{grown >> 10} MiB in this process"
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"])
+def test_a_template_that_refuses(make_renderer: Make, template: str) -> None:
+    with pytest.raises(PromptRefused):
+        rendered(Format(*make_renderer(template), FormatChoice()))
 
 
 def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
@@ -316,24 +298,3 @@ def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
     with pytest.raises(UserError, match=r"^model.plugins: bad.py: does not load: ZeroDivision"):
         FormatChoice(plugins=(("bad.py", "1 / 0"),)).load_plugins()
-
-
-def test_vllm_looks_for_a_processor_once(
-    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from vllm.renderers import hf
-
-    looked: list[str] = []
-
-    def look(name: str, **_: Any) -> None:
-        looked.append(name)
-        raise OSError("no processor")
-
-    monkeypatch.setattr(hf, "cached_get_processor", look)
-    monkeypatch.setattr(hf, "_PROCESSOR_CHAT_TEMPLATES", {})
-    config, renderer = make_renderer(TEMPLATE)
-    folder = renderer.tokenizer.name_or_path
-    format.look_for_processor(folder, {})
-    assert looked == [folder]
-    assert rendered(Format(config, renderer, HERMES)).text.endswith("<|assistant|>")
-    assert looked == [folder]

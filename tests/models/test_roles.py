@@ -154,10 +154,6 @@ def test_a_key_loses_the_newline_of_its_file(monkeypatch: pytest.MonkeyPatch) ->
             {"model": {"source": "a", "tool_parser": "hermess"}},
             "user.model.tool_parser: vLLM has no tool parser 'hermess'; did you mean 'hermes'?",
         ),
-        (
-            {"engine": {"tool_call_parser": "hermes"}},
-            "'tool_call_parser'; did you mean 'tool_parser'? It belongs under 'model'",
-        ),
     ],
 )
 def test_a_served_role_is_checked_as_the_candidate_is(changes: dict[str, Any], line: str) -> None:
@@ -235,7 +231,6 @@ def test_what_moves_the_candidates_answers(change: dict[str, Any]) -> None:
     [
         FormatChoice("qwen3"),
         FormatChoice(chat_template="{{ messages }}"),
-        FormatChoice(content_format="openai"),
         FormatChoice(plugins=(("p.py", "x = 1"),)),
         FormatChoice(start_date="2026-01-01"),
     ],

@@ -11,7 +11,6 @@ import pytest
 
 from ace_ray.config import ModelConfig, SamplingConfig, validated
 from ace_ray.errors import UserError
-from ace_ray.models import sampling as sampling_module
 from ace_ray.models.sampling import (
     check_budget,
     check_sampling,
@@ -28,15 +27,13 @@ OWN = {
     "presence_penalty": 0.5,
     "frequency_penalty": -0.5,
     "repetition_penalty": 1.1,
-    "stop_token_ids": [7],
-    "bad_words": ["x"],
     "thinking_token_budget": 9,
 }
 EVERY = validated(
     SamplingConfig,
     OWN
     | {"temperature": 0.7, "top_k": 4, "stop": ["s"], "max_tokens": 30, "seed": 2}
-    | {"min_tokens": 20, "reasoning_effort": "low"},
+    | {"reasoning_effort": "low"},
     where="",
 )
 
@@ -47,7 +44,6 @@ def test_vllm_is_given_what_was_asked_for_within_its_context() -> None:
         "top_p": 1.0,
         "top_k": 4,
         "max_tokens": 10,
-        "min_tokens": 10,
         "seed": 2,
         "stop": ["s"],
     }
@@ -69,7 +65,7 @@ def test_vllm_takes_all_of_them() -> None:
     drawn = EVERY.sampling().following(SCHEMA)
     params = vllm.SamplingParams(**vllm_arguments(drawn, room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)
-    assert (params.min_p, params.bad_words, params.thinking_token_budget) == (0.1, ["x"], 9)
+    assert (params.min_p, params.thinking_token_budget) == (0.1, 9)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +78,9 @@ def test_vllm_takes_all_of_them() -> None:
         ("frequency_penalty", -2.1, 2.1),
         ("repetition_penalty", 0, float("inf")),
         ("max_tokens", 0, None),
-        ("min_tokens", -1, 1201),
         ("top_k", -2, 1.5),
         ("thinking_token_budget", -1, 1.5),
         ("stop", [""], "x"),
-        ("bad_words", [""], [3]),
-        ("stop_token_ids", [-1], ["x"]),
         ("reasoning_effort", "Very much", 3),
     ],
 )
@@ -104,7 +97,6 @@ def test_an_endpoint_is_sent_the_same() -> None:
         "top_p": 1.0,
         "top_k": 4,
         "max_tokens": 30,
-        "min_tokens": 20,
         "seed": 2,
         "stop": ["s"],
         "reasoning_effort": "low",
@@ -124,7 +116,7 @@ def test_new_keys_change_no_identity_until_they_are_used() -> None:
         "seed": 0,
         "stop": ["x"],
     }
-    for name in [*OWN, "min_tokens", "reasoning_effort"]:
+    for name in [*OWN, "reasoning_effort"]:
         assert name in EVERY.sampling().as_json()
     assert Sampling().following(SCHEMA).as_json()["schema"] == json.dumps(SCHEMA)
     assert Sampling().following(SCHEMA).following(None) == Sampling()
@@ -184,13 +176,6 @@ def test_an_engine_that_is_given_another_folder_reads_that(model: Make, tmp_path
     assert asked(ref, {"generation_config": "auto"}).temperature == 0.6
 
 
-def test_a_gguf_file_says_it_in_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
-    header = {"general.sampling.temp": 0.699999988079071, "general.sampling.top_k": 20}
-    monkeypatch.setattr(sampling_module, "read_header", lambda path: header)
-    ref = ModelRef("m.gguf", "gguf", "m.gguf", "sha256:1")
-    assert asked(ref).sampling() == Sampling(0.7, top_k=20)
-
-
 @pytest.mark.parametrize(
     ("own", "line"),
     [
@@ -205,11 +190,6 @@ def test_a_model_that_says_nothing_usable(model: Make, own: Any, line: str) -> N
     with pytest.raises(UserError) as caught:
         asked(model(own))
     assert line in str(caught.value)
-
-
-def test_an_answer_that_may_not_end_before_the_models_longest(model: Make) -> None:
-    with pytest.raises(UserError, match="'min_tokens' is 50, 'max_tokens' is 40"):
-        asked(model({"max_new_tokens": 40}), min_tokens=50)
 
 
 @pytest.mark.parametrize("ref", [None, ModelRef("x", "fake", "x", "unknown")])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.models import sizes
+from ace_ray.models import sizes, sources
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import ModelRef, materialize, resolve
@@ -78,13 +77,19 @@ def test_a_hub_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict
     assert size_of(ref) == (Size(123, None) if told else None)
 
 
-def test_a_gguf_file(tmp_path: Path) -> None:
+def test_a_gguf_file_has_the_size_of_what_it_is_converted_to(
+    tmp_path: Path, make_checkpoint: Make, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "m-0.5B.gguf"
-    tensor = struct.pack("<Q1sI2QIQ", 1, b"t", 2, 3, 5, 0, 0)
-    file.write_bytes(struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor + bytes(4 * 15))
-    ref = resolve(str(file), None)
-    assert size_of(ref) == Size(30, 15)
-    assert [loaded(ref, dtype) for dtype in ("auto", "float32")] == [30, 60]
+    file.write_bytes(b"GGUF")
+
+    def convert(gguf: Path, folder: Path) -> None:
+        make_checkpoint(folder, 1.0, 2.0, 3.0)
+
+    monkeypatch.setattr(sources, "_convert", convert)
+    size = size_of(resolve(str(file), None))
+    assert size is not None
+    assert size.parameters == 3
 
 
 def test_what_nobody_knows() -> None:

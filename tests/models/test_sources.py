@@ -83,24 +83,12 @@ def test_a_gguf_file_is_known_by_its_magic(tmp_path: Path) -> None:
         resolve(str(file), None)
 
 
-def test_a_gguf_file_that_ends_before_its_tensors_do(tmp_path: Path) -> None:
-    file = tmp_path / "m.gguf"
-    tensor = struct.pack("<Q1sI2QIQ", 1, b"t", 2, 32, 64, 0, 4096)
-    head = struct.pack("<4sIQQ", b"GGUF", 3, 1, 0) + tensor
-    file.write_bytes(head + bytes(4096 + 4 * 32 * 64))
-    assert resolve(str(file), None).kind == "gguf"
-    file.write_bytes(head + bytes(4096))
-    with pytest.raises(UserError, match="cut off"):
-        resolve(str(file), None)
-
-
 def test_a_gguf_file_is_converted_once(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(GGUF)
     ref = resolve(str(file), None)
-    assert not sources.tokenizer_is_near(ref)
     calls = []
 
     def convert(gguf: Path, folder: Path) -> None:
@@ -111,7 +99,6 @@ def test_a_gguf_file_is_converted_once(
     assert materialize(ref) == materialize(ref) == tokenizer_folder(ref)
     assert materialize(ref).is_relative_to(cache)
     assert calls == [file]
-    assert sources.tokenizer_is_near(ref)
 
 
 def test_a_damaged_gguf_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 
 import pytest
@@ -75,20 +74,3 @@ def test_the_installed_vllm_says_every_mark() -> None:
     files = [file for place in places for file in (folder / place).rglob("*.py")]
     source = b"".join(file.read_bytes() for file in files)
     assert [mark for marks in MARKS.values() for mark in marks if mark not in source] == []
-
-
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_what_is_done_beside_the_core_begins_with_it() -> None:
-    from ace_ray.models.vllm_engine import _BesideTheCore
-
-    folder = vllm_source.folder()
-    assert folder is not None
-    assert _BesideTheCore.BEGINS in (folder / "v1/engine/core.py").read_bytes()
-    done = threading.Semaphore(0)
-    beside = _BesideTheCore(done.release)
-    beside.read(LOG[0])
-    assert not done.acquire(blocking=False)
-    for _ in range(2):
-        beside.read(b"INFO [core.py:133] Initializing a V1 LLM engine (v0.32.0) with")
-    assert done.acquire(timeout=60)
-    assert not done.acquire(timeout=0.2), "once"

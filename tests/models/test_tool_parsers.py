@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -14,11 +13,10 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models.answers import AnswerReader, parser_class
+from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
 from ace_ray.models.chat import Chat
-from ace_ray.models.fake import FakeEngine
-from ace_ray.models.tool_parsers import MARKED_CHARS, MAX_CHARS, check_tool_parser
-from ace_ray.records import Completion, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.models.engine_args import check_tool_parser
+from ace_ray.records import Completion, Episode, ToolAnswer, ToolCall
 
 Make = Callable[..., Path]
 Read = Callable[[str], ToolAnswer]
@@ -178,11 +176,6 @@ def test_no_traceback_is_logged_per_bad_answer(hermes: Read) -> None:
         logging.getLogger("vllm").removeHandler(handler)
 
 
-def test_the_error_of_one_answer_is_not_that_of_the_next(hermes: Read) -> None:
-    assert hermes("<tool_call>{bad}</tool_call>").error == "JSONDecodeError"
-    assert hermes("plain").error == ""
-
-
 def test_a_text_beyond_the_bound_is_not_parsed(hermes: Read) -> None:
     call = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
     fits = call + " " * (MAX_CHARS - len(call))
@@ -236,19 +229,6 @@ def test_a_parser_that_raises(tokenizer: Any) -> None:
         tool_parser_cls = Raising
 
     assert reader("hermes", tokenizer, Made)("x") == ToolAnswer("x", error="KeyError")
-
-
-def test_the_fake_calls_when_tools_are_offered() -> None:
-    engine = FakeEngine({"default": "text", "calls": {"go": [{"name": "find", "arguments": "{"}]}})
-
-    def ask(text: str, tools: Any) -> Completion:
-        return asyncio.run(engine.chat([{"role": "user", "content": text}], Sampling(), tools))
-
-    answer = ask("go", TOOLS)
-    assert answer.tools == ToolAnswer("text", (ToolCall("find", "{"),))
-    assert ask("stay", TOOLS).tools == ToolAnswer("text")
-    assert ask("go", None).tools is None
-    assert answer.prompt_tokens > ask("go", None).prompt_tokens == 1
 
 
 def test_an_episode_keeps_the_calls_and_the_text_as_written() -> None:

@@ -17,7 +17,6 @@ import pytest
 
 from ace_ray.models.adapters import check_weights
 from ace_ray.models.checkpoints import (
-    check_finite,
     check_whole,
     parameters,
     same_layout,
@@ -153,7 +152,6 @@ class TestModels:
             folder.mkdir()
             dummy.write_weights(folder, shape, seed, shard_bytes=4096)
             check_whole(folder)
-            check_finite(folder)
             assert len(list(folder.glob("*.safetensors"))) > 2
             assert parameters(folder) == shape.parameters
         assert {name: t.shape for name, t in tensors_of(folders[0]).items()} == shape.tensors()

@@ -102,30 +102,6 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
     }
 
 
-def test_rows_of_earlier_versions_get_the_tools_of_their_first_answer(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = make()
-    silent = run.altered(1, status="infra_error", model_calls=0)
-    stored = {**run.rows[2], "tools": "[]"}
-    run.write(EARLY, [{**run.rows[0], "model_calls": 1}, silent, stored])
-    tools = [{"type": "function", "function": {"name": "é"}}]
-    monkeypatch.setattr(ACEBench, "tools", lambda self, entry: tools)
-    rescore(run.uri, print)
-    found = [run.stored()[row["row_id"]]["tools"] for row in run.rows[:3]]
-    assert found == ['[{"type": "function", "function": {"name": "é"}}]', None, "[]"]
-
-
-def test_rows_of_earlier_versions_get_their_gold_answers(make: Make) -> None:
-    run = make()
-    failed = run.altered(1, status="skipped", error_class="PromptTooLong", error="too long")
-    run.write(EARLY, [{**row, "gold": None} for row in (run.rows[0], failed)])
-    rescore(run.uri, lambda line: None)
-    gold = {row["row_id"]: row["gold"] for row in run.rows[:2]}
-    assert None not in gold.values()
-    assert {row["row_id"]: row["gold"] for row in run.stored().values()} == gold
-
-
 def test_the_same_checkers_change_nothing(run: MadeRun) -> None:
     before = run.stored()
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""Second readings in stored runs: the column, older runs without it, and what summaries say."""
+"""Second readings in stored runs: the column, and what summaries say."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ace_ray.records import Entry, Episode
 from ace_ray.reports.printed_summary import print_summary
 from ace_ray.reports.report import make_report
 from ace_ray.run.planning.plan import make_manifest
-from ace_ray.run.rescore import compact_run, rescore
+from ace_ray.run.rescore import rescore
 from ace_ray.run.score import score_outputs
-from ace_ray.run.storage.parts import part_names, read_ledger
+from ace_ray.run.storage.parts import read_ledger
 from ace_ray.run.storage.rows import ROWS
 from ace_ray.run.storage.stored import MANIFEST
 from ace_ray.run.summary import as_json
@@ -44,15 +44,13 @@ def answered(number: int, entry: Entry) -> Episode:
 
 
 def made(folder: Path, *, older: bool, **changes: Any) -> LocalStore:
-    """Eight rows with calls in a fenced block; ``older``: as earlier versions wrote
-    them."""
+    """Eight rows with calls in a fenced block; ``older``: without a second reading."""
     plan = planned_run(folder / "run", ModelRef("fake", "fake", "fake", "fake"))
     store = LocalStore(plan.uri)
     store.put(MANIFEST, as_json(make_manifest(plan, {})))
+    changes |= {"second_reading": None} if older else {}
     rows = [row | changes for row in judged_rows(plan, answered)]
     table = pa.Table.from_pylist(rows, schema=ROWS)
-    if older:
-        table = table.drop_columns(["second_reading"])
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     store.put("rows/part-00000000000001-aa-0.parquet", sink.getvalue().to_pybytes())
@@ -70,7 +68,7 @@ def printed(summary: dict[str, Any]) -> str:
     return " ".join(out.getvalue().split())
 
 
-def test_an_older_run_is_read_and_judged_again_says_what_its_answers_hold(tmp_path: Path) -> None:
+def test_a_run_that_is_judged_again_says_what_its_answers_hold(tmp_path: Path) -> None:
     store = made(tmp_path, older=True)
     assert column(store) == [None] * 8
     said: list[str] = []
@@ -83,18 +81,6 @@ def test_an_older_run_is_read_and_judged_again_says_what_its_answers_hold(tmp_pa
     stored = json.loads(store.get("summary.json") or b"")
     assert stored["benchmarks"]["acebench"]["diagnosis"] == [finding]
     assert "8 of " + SAID in printed(summary)
-
-
-def test_parts_with_and_without_the_column_become_one(tmp_path: Path) -> None:
-    store = made(tmp_path, older=True)
-    newer = made(tmp_path / "newer", older=False)
-    (name,) = part_names(newer)
-    store.put(name.replace("1-aa", "2-aa"), newer.get(name) or b"")
-    compact_run(store.root, lambda line: None)
-    (only,) = part_names(store)
-    assert all(column(store))
-    compact_run(made(tmp_path / "again", older=True).root, lambda line: None)
-    assert only
 
 
 @pytest.mark.nightly

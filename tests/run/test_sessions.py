@@ -97,17 +97,6 @@ def test_sessions_are_few_and_no_version_is_forgotten(tmp_path: Path) -> None:
     )
 
 
-def test_a_manifest_without_sessions_tells_of_the_first_one(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path / "run")
-    sessions.begin(OLD)
-    tree = json.loads(sessions.store.get(MANIFEST) or b"")
-    del tree["sessions"]
-    tree["versions"] = {**OLD, "torch": 7, "x" * 1000: "y" * 1000}
-    sessions.store.put(MANIFEST, json.dumps(tree).encode())
-    (line,) = sessions.begin(NEW)
-    assert "vllm 0.32.0, 0.33.0; torch none, 2.9" in line
-
-
 @pytest.mark.parametrize("wrong", [[{}] * 1001, [{"versions": {"vllm": 1}}], {}])
 def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
     folder = with_sessions(write_run(tmp_path / "run", everything({})), wrong)

@@ -113,7 +113,6 @@ class TestRuns:
             "tool_parser": "hermes",
             "reasoning_parser": "none",
             "chat_template_kwargs": {"b": 2},
-            "chat_template_content_format": "auto",
             "plugins": [],
         }
         assert (config.sampling.max_tokens, config.limit, config.output) == (7, 3, "elsewhere")

@@ -130,11 +130,6 @@ class TestRefused:
         (one / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
         assert "other.safetensors: is missing" in of(one).refused
 
-    def test_not_for_its_values(self, one: Path, make_checkpoint: Callable[..., Path]) -> None:
-        """Reading them all takes long: that is the lane's, while an engine works."""
-        make_checkpoint(one, float("nan"))
-        assert of(one).refused == ""
-
     def test_the_label_and_place_stay(self, one: Path) -> None:
         (one / "model.safetensors").write_bytes(b"torn")
         run = of(one)

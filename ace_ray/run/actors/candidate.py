@@ -19,11 +19,12 @@ from typing import Any, NoReturn
 import ray
 
 from ace_ray.children import end_with_this_process
+from ace_ray.clean import well_formed
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RequestFailed, UserError
 from ace_ray.models.adapters import check_weights
 from ace_ray.models.cached import NoRoom
-from ace_ray.models.checkpoints import check_finite, check_whole, same_layout
+from ace_ray.models.checkpoints import check_whole, same_layout
 from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
@@ -33,7 +34,6 @@ from ace_ray.run.health.heartbeat import die
 from ace_ray.run.health.processes import ProcessInfo
 from ace_ray.run.monitoring.timing import Clock
 from ace_ray.run.planning.placement import materialized
-from ace_ray.run.storage.rows import clean
 from ace_ray.store import Unreachable
 
 _PASSING = (NoRoom, Unreachable)
@@ -71,9 +71,9 @@ class _Prepared:
 class Candidate:
     """Starts the engine, swaps its weights, and tells the coordinator how.
 
-    Where the job says so, every checkpoint is examined: before it is loaded for all shards, all
-    values finite, and the content that was planned; after that, since it was read meanwhile, for
-    its content again, and for what the engine says with it. Raises what `start_engine` raises,
+    Where the job says so, every checkpoint is examined: before it is loaded for all shards and the
+    content that was planned; after that, since it was read meanwhile, for its content again, and
+    for what the engine says with it. Raises what `start_engine` raises,
     `NoRoom` and `Unreachable`.
     """
 
@@ -221,7 +221,7 @@ class Candidate:
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
             if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
-                await self._coordinator.unswappable.remote(clean(why), run=run)
+                await self._coordinator.unswappable.remote(well_formed(why), run=run)
             await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         self._let_go(self.run)
@@ -245,7 +245,7 @@ class Candidate:
         Rows that have ended and not yet passed on would be lost with it, and their blocks would
         come to the successor, which has other weights: they are waited for."""
         if for_all:
-            await self._coordinator.unswappable.remote(clean(why))
+            await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
             await self._coordinator.loading.remote(self._process, run)
         end = time.monotonic() + PASS_ON_S
@@ -258,7 +258,7 @@ class Candidate:
 
     def _give_up(self, run: int, why: str) -> None:
         self._broken.add(run)
-        ray.get(self._coordinator.broken.remote(run, clean(why)))
+        ray.get(self._coordinator.broken.remote(run, well_formed(why)))
 
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on those before."""
@@ -291,7 +291,6 @@ class Candidate:
                 if not check_weights(folder, base):
                     self._unsure.add(run)
             check_whole(folder)
-            check_finite(folder)
         except _PASSING:
             raise
         except UserError as error:

@@ -18,7 +18,7 @@ from ace_ray import log
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.clean import one_line
+from ace_ray.clean import one_line, well_formed
 from ace_ray.config import ENDPOINT
 from ace_ray.errors import EngineDead, RowError, UserError
 from ace_ray.models.roles import candidate_identity
@@ -44,7 +44,7 @@ from ace_ray.run.monitoring.facts import engine_facts
 from ace_ray.run.monitoring.timing import Clock
 from ace_ray.run.planning.placement import placed
 from ace_ray.run.roles import RoleModels
-from ace_ray.run.storage.rows import EPISODES, clean, episode_columns
+from ace_ray.run.storage.rows import EPISODES, episode_columns
 from ace_ray.sandbox.actor import SandboxPool
 
 DEADLINE_GRACE_S = 300.0
@@ -467,4 +467,4 @@ def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
 
 
 def _named(error: Exception) -> dict[str, str]:
-    return {"error_class": type(error).__name__, "error": clean(str(error))[:2000]}
+    return {"error_class": type(error).__name__, "error": well_formed(str(error))[:2000]}

@@ -10,6 +10,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.clean import well_formed
 from ace_ray.config import RunConfig
 from ace_ray.errors import EngineNotStarted, UserError
 from ace_ray.models.families import FormatChoice
@@ -23,7 +24,6 @@ from ace_ray.run.entries import Entries
 from ace_ray.run.health.causes import KILLED, NODE_GONE, why_gone
 from ace_ray.run.health.processes import NAMES, ProcessInfo
 from ace_ray.run.roles import RoleBindings, Served
-from ace_ray.run.storage.rows import clean
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.store import Store
 
@@ -93,7 +93,7 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
     """Tell the coordinator the cause: Ray hands a driver the text of a long traceback only."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
-    ray.get(job.coordinator.fail.remote(f"{what}: {clean(line)[:2000]}", store=store))
+    ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
 
 
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:

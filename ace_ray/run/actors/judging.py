@@ -16,8 +16,9 @@ import ace_ray
 from ace_ray import log
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.second_reading import second_reading
+from ace_ray.clean import well_formed
 from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run.storage.rows import CHECK_FAILED, clean, episode_of, verdict_columns
+from ace_ray.run.storage.rows import CHECK_FAILED, episode_of, verdict_columns
 
 MOST_CHARS = 4_000
 _MODELS = str(Path(ace_ray.__file__).parent / "models")
@@ -40,7 +41,7 @@ def judged(
             verdicts = benchmark.verdicts(entry, episode)
             again = read_again(benchmark, entry, episode)
         except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
-            what = f"{type(error).__name__}: {clean(str(error))}"
+            what = f"{type(error).__name__}: {well_formed(str(error))}"
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
     columns = verdict_columns(verdicts, benchmark.rule_sets)

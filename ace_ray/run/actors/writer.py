@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import ray
 
+from ace_ray.clean import well_formed
 from ace_ray.errors import UserError
 from ace_ray.run.actors.job import Job, JobRun, report, start
 from ace_ray.run.health.heartbeat import Heartbeat
 from ace_ray.run.health.processes import this_process
 from ace_ray.run.storage.parts import PART_BYTES, write_parts
-from ace_ray.run.storage.rows import clean
 
 WRITE_S = 900.0
 """Seconds that one attempt to store a part may take: an S3 client tries ten times by itself."""
@@ -135,7 +135,7 @@ class Writer:
                 if time.monotonic() + wait > until:
                     raise
                 self._job.coordinator.notice.remote(
-                    f"results cannot be stored yet: {clean(str(error))}"
+                    f"results cannot be stored yet: {well_formed(str(error))}"
                 )
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)

@@ -93,7 +93,6 @@ def choose_format(
         reasoning_parser=reasoning,
         tool_parser=tool,
         chat_template=template,
-        content_format=asked.chat_template_content_format,
         template_kwargs=config.template_kwargs,
         plugins=read_plugins(asked.plugins),
         start_date=told,
@@ -122,18 +121,13 @@ def _day(asked: str | None) -> str:
 
 
 def _refuse_template(config: RunConfig) -> None:
-    """Raise `UserError` for what says how a template is read, of a model that has none."""
-    given = {
-        "chat_template": config.model.chat_template is not None,
-        "chat_template_content_format": config.model.chat_template_content_format != "auto",
-    }
-    for name, is_given in given.items():
-        if is_given:
-            raise UserError(
-                "vLLM writes this family's chats by code and reads no template",
-                where=f"model.{name}",
-                fix="leave it out",
-            )
+    """Raise `UserError` for a template in place of a model's that has none."""
+    if config.model.chat_template is not None:
+        raise UserError(
+            "vLLM writes this family's chats by code and reads no template",
+            where="model.chat_template",
+            fix="leave it out",
+        )
 
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:

@@ -349,10 +349,9 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """``parameters`` and ``size_label``, those that are known without fetching the weights."""
+    """``parameters``, where it is known without fetching the weights."""
     # An engine refuses what cannot be read in its own words, if it reads it at all.
     with suppress(UserError):
-        if (size := size_here(model)) is not None:
-            known = {"parameters": size.parameters, "size_label": size.label}
-            return {key: value for key, value in known.items() if value}
+        if (size := size_here(model)) is not None and size.parameters:
+            return {"parameters": size.parameters}
     return {}

@@ -19,12 +19,11 @@ from ace_ray.config import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
-from ace_ray.models.tool_parsers import check_tool_parser
 from ace_ray.run.planning import formats
 from ace_ray.run.planning.plan import REPORTS, Plan
 from ace_ray.run.storage.lease import LEASE
@@ -235,7 +234,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
 
         folder = tokenizer_folder(plan.model)
         if plan.model.adapter is not None:
-            adapters.check_texts(plan.model, plan.choice.chat_template)
+            adapters.check_template(plan.model, plan.choice.chat_template)
             adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
@@ -248,7 +247,6 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
             template=plan.choice.chat_template,
             date=plan.choice.start_date,
         )
-        chat.check_template(plan.config.model.chat_template or plan.model.source)
         context, template = _context(engine, folder), chat.template_sha256
         if native:
             chat.require_tools(plan.model.source, episodes=_interactive(plan))
@@ -285,11 +283,10 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
         # Parsers read switches of thinking that some templates do not have.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
-        near = chat.nearest(name)
         raise UserError(
             f"the chat template of {plan.model.source} knows no {name}",
             where=f"model.chat_template_kwargs.{name}",
-            fix=f"did you mean {near!r}?" if near else "leave it out",
+            fix="leave it out",
         )
 
 

@@ -4,11 +4,14 @@ A file's own figures are not trusted. A few bytes may stand for gigabytes in thr
 looked at before anything is unpacked: pages (their headers say how large they are unpacked; pyarrow
 allocates as much), repeated values (texts stay a dictionary until their full size is known), and
 the schema (pyarrow walks it recursively). Only encodings that `pyarrow` writes by itself are read.
+
+The footer is read here, and not by ``pyarrow.parquet.read_metadata``: pyarrow 26 ends the process
+(SIGABRT) when it is asked for a column of some damaged footers; reading the rows raises.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +62,10 @@ def read_flat(
     schema: pa.Schema,
     limits: Limits,
     lacks: Sequence[str],
-    optional: Collection[str] = (),
     row: int | None = None,
 ) -> pa.Table:
     """The columns of ``schema``, cast to it; the file also has those named in ``lacks``.
-    ``optional`` columns that it does not have are null. With the place of a ``row`` only this one:
-    nothing but its group of rows is fetched.
+    With the place of a ``row`` only this one: nothing but its group of rows is fetched.
 
     Raises `ValueError` or `pa.ArrowException`: it is damaged, of another shape, or too large.
     """
@@ -84,11 +85,7 @@ def read_flat(
     _fetch(file, buffer, size - 8 - length, max(0, size - _TAIL_BYTES))
     footer, _ = _Thrift(buffer, size - 8).struct(size - 8 - length)
     names = _names(footer)
-    wanted, absent = schema, [name for name in optional if name not in names]
-    schema = pa.schema([field for field in wanted if field.name not in absent])
     for name in [*lacks, *schema.names]:
-        if name in absent:
-            continue
         if names.count(name) != 1:
             raise ValueError(
                 f"it has no column {name}" if name not in names else f"it has two columns {name}"
@@ -124,11 +121,7 @@ def read_flat(
     table = table.select(schema.names).cast(schema)
     # Texts that are no UTF-8 would surface far from here.
     table.validate(full=True)
-    for name in absent:
-        if name in wanted.names:
-            kind = wanted.field(name).type
-            table = table.append_column(name, pa.nulls(table.num_rows, kind))
-    return table.select(wanted.names)
+    return table
 
 
 @dataclass(frozen=True, slots=True)

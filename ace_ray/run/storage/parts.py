@@ -22,7 +22,6 @@ from ace_ray.run.health.isolation import KILLED_FROM_OUTSIDE, SET_ASIDE
 from ace_ray.run.storage.parquet import Limits, read_flat
 from ace_ray.run.storage.rows import (
     CHECK_FAILED,
-    OPTIONAL,
     ROWS,
     ResultRow,
     check_values,
@@ -138,7 +137,7 @@ def _columns(
     source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
 ) -> pa.Table:
     wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_flat(source, wanted, LIMITS, schema.names, OPTIONAL, row)
+    table = read_flat(source, wanted, LIMITS, schema.names, row)
     check_values(table)
     return table
 

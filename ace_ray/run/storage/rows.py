@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ace_ray.benchmarks.second_reading import SecondReading
 from ace_ray.bounded import json_of_row
-from ace_ray.clean import one_line
+from ace_ray.clean import one_line, well_formed
 from ace_ray.errors import UserError
 from ace_ray.records import (
     RULE_SETS,
@@ -69,8 +69,6 @@ _EPISODE = [
     ("endpoint", pa.large_string()),
     ("tools", pa.large_string()),
 ]
-OPTIONAL = ("endpoint", "second_reading", "model", "gold", "tools")
-"""Columns that parts of earlier versions lack; they read as null."""
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
 """What an engine worker emits."""
 
@@ -114,15 +112,6 @@ def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name.removesuffix("_valid") for name in names if name.endswith("_valid"))
 
 
-def clean(text: str) -> str:
-    """``text`` as valid UTF-8: lone surrogates, which Arrow cannot hold, become U+FFFD."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
-
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -145,8 +134,8 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 def episode_columns(episode: Episode) -> dict[str, Any]:
     return {
         "messages": readable_json(episode.messages),
-        "output": clean(episode.output),
-        "reasoning": clean(episode.reasoning),
+        "output": well_formed(episode.output),
+        "reasoning": well_formed(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
         **{name: getattr(episode, name) if _has_usage(episode) else None for name in TOKENS},
         "state": None if episode.state is None else readable_json(episode.state),
@@ -259,8 +248,8 @@ def verdict_columns(
     for rules in rule_sets:
         verdict = verdicts.get(rules)
         columns[f"{rules}_valid"] = verdict.valid if verdict else None
-        columns[f"{rules}_error_type"] = clean(verdict.error_type) if verdict else None
-        columns[f"{rules}_error"] = clean(verdict.error) if verdict else None
+        columns[f"{rules}_error_type"] = well_formed(verdict.error_type) if verdict else None
+        columns[f"{rules}_error"] = well_formed(verdict.error) if verdict else None
         columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
     return columns
 
@@ -276,7 +265,7 @@ _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond that Python has a date for."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
-    *(*TOKENS, *OPTIONAL),
+    *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools"),
 }
 
 
@@ -331,8 +320,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
         isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
     ):
         raise ValueError("is no mapping of names to numbers")
-    # Earlier versions wrote ended:finished, which SQL has to quote.
-    return {name.replace(":", "_"): value for name, value in metrics.items()}
+    return metrics
 
 
 @dataclass(slots=True, repr=False)

@@ -24,23 +24,12 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the sessions of a run after another one, at most `MOST_SESSIONS`."""
     sessions = [one.model_dump() for one in manifest.sessions]
-    if not sessions:
-        # A run of an earlier version: its manifest tells of its first session.
-        sessions = [{"began_at": "", "versions": _first_versions(manifest)}]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:
         later = [one["versions"] for one in sessions]
         same = (at for at, one in enumerate(later) if one in later[at + 1 :])
         sessions.pop(next(same, 0))
     return sessions
-
-
-def _first_versions(manifest: Manifest) -> dict[str, str]:
-    """Return what the manifest says of its first session, of the size that a session may have."""
-    named = manifest.tree.get("versions")
-    given = list(named.items())[:50] if isinstance(named, dict) else []
-    texts = {name[:200]: value[:200] for name, value in given if isinstance(value, str)}
-    return {"ace_ray": manifest.ace_ray_version[:200], **texts}
 
 
 def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:

@@ -136,9 +136,9 @@ class Manifest(Stored):
     rule_sets: dict[Name, Annotated[list[Rules], Field(min_length=1, max_length=20)]] = Field(
         default_factory=dict
     )
-    """By benchmark; older runs name none and have those of the built-in benchmarks."""
+    """By benchmark."""
     groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
-    """By benchmark: group -> categories. Older runs name none."""
+    """By benchmark: group -> categories."""
     entries: dict[str, Line] = Field(default_factory=dict)
     restricted: dict[Name, Restriction] = Field(default_factory=dict)
     """Benchmark -> its own ``ids`` and ``limit``, if it has any."""

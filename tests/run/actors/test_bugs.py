@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.models.size_names import parameters_named
+from ace_ray.models.reasoning import split_think
 from ace_ray.run.actors.judging import MOST_CHARS, report_bug
 
 
@@ -64,4 +64,4 @@ def test_what_the_cluster_raises_may_pass() -> None:
 
 
 def test_what_a_model_raises_may_pass() -> None:
-    assert told(lambda: parameters_named(3)) == []  # type: ignore[arg-type]
+    assert told(lambda: split_think(3)) == []  # type: ignore[arg-type]

@@ -204,9 +204,9 @@ class TestFolders:
         released: list[str] = []
         monkeypatch.setattr(module, "release", lambda model: released.append(model.name))
         engines.candidate(1, 2)
-        engines.save(1, NAN)
+        (engines.save(1) / "model.safetensors").write_bytes(b"torn")
         candidate = engines.successor()
-        assert "NaN" in engines.broken[0]
+        assert "cannot be read as weights" in engines.broken[0]
         assert released == ["step_1"]
         hold(candidate, 1)
 

@@ -256,8 +256,6 @@ def test_a_template_that_nobody_reads_is_refused(tmp_path: Path, facts: FamilyFa
     template.write_text("{{ messages }}")
     with pytest.raises(UserError, match=r"model\.chat_template: vLLM writes .* by code"):
         planned(Toy(), facts, chat_template=str(template))
-    with pytest.raises(UserError, match=r"model\.chat_template_content_format: vLLM writes"):
-        planned(Toy(), facts, chat_template_content_format="string")
 
 
 @pytest.mark.parametrize(

@@ -80,19 +80,6 @@ def test_a_stored_row_is_read_back(tmp_path: Path) -> None:
     assert episode_columns(episode_of(row)) == episode_columns(episode)
 
 
-def test_parts_of_earlier_versions_have_no_such_column(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path))
-    write_parts(store, "1-a", table(Episode()))
-    (part,) = (tmp_path / "rows").iterdir()
-    import pyarrow.parquet as pq
-
-    pq.write_table(pq.read_table(part).drop_columns(["endpoint"]), part)
-    ledger = read_ledger(store)
-    assert not ledger.ignored
-    (row,) = ledger.rows()
-    assert row.endpoint is None
-
-
 @pytest.mark.parametrize(
     "text",
     [

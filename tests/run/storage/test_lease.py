@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray import processes
 from ace_ray.errors import UserError
 from ace_ray.processes import this_process
 from ace_ray.run.health.interrupts import RunFailed
@@ -134,13 +133,6 @@ def test_what_a_run_has_written_stays(local: LocalStore) -> None:
     local.put("run.json", b"{}")
     lease.release()
     assert [item.path for item in local.list()] == ["run.json"]
-
-
-def test_releasing_twice_and_after_the_folder_has_gone(local: LocalStore) -> None:
-    lease = Lease.acquire(local, pytest.fail)
-    lease.release()
-    lease.release()
-    assert not Path(local.root).exists()
 
 
 def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None:
@@ -280,15 +272,6 @@ def test_a_process_is_known_by_machine_number_and_start(
     assert bool(said) == waits
 
 
-def test_where_nothing_tells_processes_apart_every_holder_is_watched(
-    local: LocalStore, clock: Clock, held: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "_machine", lambda: "")
-    local.put(LEASE, claim(**this_process()))
-    held(local, lambda line: None)
-    assert clock.slept >= TTL_S
-
-
 def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock, held: Any) -> None:
     store.put(LEASE, claim())
     said: list[str] = []
@@ -301,7 +284,7 @@ def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock, hel
     assert stored(store)["pid"] == os.getpid()
 
 
-@pytest.mark.parametrize("beats_after", [1, TTL_S // 2, TTL_S - 1])
+@pytest.mark.parametrize("beats_after", [1, TTL_S - 1])
 def test_a_holder_that_beats_while_it_is_watched_is_left_alone(
     local: LocalStore, clock: Clock, beats_after: float
 ) -> None:
@@ -342,29 +325,14 @@ def test_a_holder_that_ends_while_it_is_watched(store: Store, clock: Clock, held
     assert clock.slept < TTL_S
 
 
-def test_who_took_it_over_meanwhile_is_named(local: LocalStore, clock: Clock) -> None:
-    local.put(LEASE, claim())
-    clock.meanwhile = lambda: local.put(LEASE, claim(host="third", holder="x"))
-    with pytest.raises(UserError, match="written by process 4242 on third"):
-        Lease.acquire(local, lambda line: None)
-
-
 GARBAGE: dict[str, bytes] = {
     "empty": b"",
     "no JSON": b"{",
     "no object": b"[1, 2]",
-    "null": b"null",
-    "number": b"7",
-    "huge number": b'{"host": "h", "pid": 1' + b"0" * 4000 + b"}",
     "too huge a number": b'{"host": "h", "pid": 1' + b"0" * 9000 + b"}",
-    "infinity": b'{"host": "h", "pid": Infinity, "beat": -1e999}',
-    "binary": bytes(range(256)),
-    "UTF-16": '{"host": "h"}'.encode("utf-16"),
     "no UTF-8": b'{"host": "\xff\xfe"}',
     "deep": b"[" * 100_000,
-    "a host that is none": claim(host=["h"]),
     "wrong types": claim(pid={"a": [1]}, since=None, holder=7, beat="x", started=[], machine=3),
-    "truth for a number": json.dumps({"host": "h", "pid": True, "machine": ""}).encode(),
     "endless names": claim(host="h" * 100_000, since="s" * 100_000),
 }
 
@@ -384,17 +352,6 @@ def test_garbage_is_a_holder_that_never_beats(
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_that_changes_is_a_living_holder(
-    local: LocalStore, clock: Clock, kind: str
-) -> None:
-    local.put(LEASE, claim())
-    clock.meanwhile = lambda: local.put(LEASE, GARBAGE[kind])
-    with pytest.raises(UserError, match="the run is being written by"):
-        Lease.acquire(local, lambda line: None)
-    assert local.get(LEASE) == GARBAGE[kind]
-
-
-@pytest.mark.parametrize("kind", GARBAGE)
 def test_garbage_in_place_of_ones_own_lease_is_a_loss(local: LocalStore, kind: str) -> None:
     lease = Lease.acquire(local, pytest.fail)
     local.put(LEASE, GARBAGE[kind])
@@ -404,17 +361,9 @@ def test_garbage_in_place_of_ones_own_lease_is_a_loss(local: LocalStore, kind: s
     assert local.get(LEASE) == GARBAGE[kind]
 
 
-@pytest.mark.nightly
-def test_json_of_any_depth_is_only_garbage(local: LocalStore, clock: Clock, held: Any) -> None:
-    """Some depths can be parsed and not be printed."""
-    for depth in range(800, 1000):
-        nested = b'{"host": "h", "pid": ' + b"[" * depth + b"]" * depth + b"}"
-        local.put(LEASE, nested)
-        held(local, lambda line: None).release()
-
-
-@pytest.mark.parametrize("year", [1970, 2026, 2999])
-@pytest.mark.parametrize("since", ["1970-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize(
+    ("year", "since"), [(1970, "2999-01-01T00:00:00+00:00"), (2999, "1970-01-01T00:00:00+00:00")]
+)
 def test_no_clock_is_trusted(
     local: LocalStore, clock: Clock, held: Any, monkeypatch, year: int, since: str
 ) -> None:
@@ -539,38 +488,6 @@ def test_a_store_that_ignores_conditions_is_refused(failing: Any) -> None:
     assert failing.inner.get(LEASE) is None
 
 
-def test_a_renewal_that_meets_its_own_first_try_is_ours(failing: Any) -> None:
-    lease = Lease.acquire(failing, pytest.fail)
-    failing.failure = "repeated"
-    for beat in range(1, 4):
-        lease.check()
-        assert stored(failing.inner)["beat"] == beat
-    failing.failure = "none"
-    lease.check()
-    assert (stored(failing.inner)["beat"], lease.lost) == (4, "")
-    failing.inner.put(LEASE, claim())
-    failing.failure = "repeated"
-    with pytest.raises(LeaseLost, match="elsewhere"):
-        lease.check()
-    lease.release()
-
-
-def test_a_renewal_whose_answer_was_lost_is_ours(failing: Any) -> None:
-    lease = Lease.acquire(failing, pytest.fail)
-    for _ in range(3):
-        failing.failure = "answer lost"
-        with pytest.raises(UserError, match="connection broke"):
-            lease.check()
-        assert lease.lost == ""
-        failing.failure = "none"
-        lease.check()
-        lease.check()
-    assert lease.lost == ""
-    lease.release()
-    assert failing.inner.get(LEASE) is None
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("mood", ["away", "answer lost", "repeated"])
 def test_an_outage_is_survived(failing: Any, fast: None, mood: str) -> None:
     lease = Lease.acquire(failing, pytest.fail)
@@ -623,21 +540,6 @@ def test_acquiring_may_meet_its_own_first_try(failing: Any, clock: Clock, held: 
     failing.failure = "none"
     lease.check()
     assert clock.slept == 0
-
-
-def test_taking_over_may_meet_its_own_first_try(failing: Any, clock: Clock, held: Any) -> None:
-    failing.inner.put(LEASE, claim())
-    failing.failure = "repeated"
-    lease = held(failing, lambda line: None)
-    failing.failure = "none"
-    lease.check()
-
-
-def test_a_store_that_cannot_be_reached_gives_no_lease(local: LocalStore) -> None:
-    failing: Any = FailingWrites(local)
-    failing.failure = "away"
-    with pytest.raises(UserError, match="cannot be reached"):
-        Lease.acquire(failing, pytest.fail)
 
 
 def test_a_store_that_knows_no_conditions_gives_no_lease(s3: Any) -> None:

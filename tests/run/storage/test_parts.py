@@ -33,7 +33,6 @@ from ace_ray.run.storage.rows import (
     ROWS,
     entry_columns,
     episode_columns,
-    metrics_of,
     verdict_columns,
 )
 from ace_ray.store import LocalStore, Store, open_store
@@ -570,13 +569,6 @@ def test_a_row_has_its_gold_answer() -> None:
     assert columns["gold"] == '[{"city": "Zürich"}]'
 
 
-def test_parts_of_earlier_versions_have_no_gold(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path))
-    old = table(("a", "scored")).drop_columns(["gold", "model", "endpoint", "second_reading"])
-    store.put(part_name(EARLY, ["a"]), parquet(old))
-    assert stored(read_ledger(store))["a"]["gold"] is None
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize(("rows", "groups"), [(100, 1), (300, 2), (20_000, 16)])
 def test_row_groups_are_small_and_few(tmp_path: Path, rows: int, groups: int) -> None:
@@ -588,7 +580,3 @@ def test_row_groups_are_small_and_few(tmp_path: Path, rows: int, groups: int) ->
     statistics = file.metadata.row_group(0).column(ROWS.names.index("output")).statistics
     assert statistics is None
     assert len(read_ledger(store).ids) == rows
-
-
-def test_metrics_of_earlier_versions_have_the_names_of_today() -> None:
-    assert metrics_of('{"ended:finished": 1, "sopr": 0.5}') == {"ended_finished": 1, "sopr": 0.5}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.models.size_names import parameters_named, without_size
+from ace_ray.benchmarks.sizes import parameters_named, without_size
 
 
 @pytest.mark.parametrize(
