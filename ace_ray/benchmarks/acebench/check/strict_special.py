@@ -91,7 +91,9 @@ def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
         for params, api in named:
             missing.setdefault(_bare(api), set()).update(_split(params))
         return missing == {api: set(params) for api, params in gold.items()}
-    pairs = set().union(*(_pairs(values, params, gold) for values, params in named))
+    pairs: set[tuple[str, str]] = set()
+    for values, params in named:
+        pairs |= _pairs(values, params, gold)
     return pairs == {(param, str(value)) for param, values in gold.items() for value in values}
 
 
