@@ -1,4 +1,4 @@
-"""The trackers that numbers are sent to, and what each of them is given.
+"""Trackers that numbers are sent to: the data they are given, and a class for each.
 
 No tracker is idempotent by itself. Each class here makes sure that a number of a run (by its key)
 and a step is in the tracker once: it asks what is there, or writes the whole curve anew.
@@ -50,13 +50,13 @@ class Publication:
     group: str
     """The sweep that it is part of; "" for none."""
     config: Mapping[str, Scalar]
-    """What all models of it were evaluated with, as dotted keys; no secrets, no local paths."""
+    """Settings that all its models share, as dotted keys; no secrets, no local paths."""
     words: Mapping[str, str]
-    """What the numbers are: ``<benchmark>/<rule set>/headline_is``, ``limited_to`` and others."""
+    """Descriptions of the numbers: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
     points: Sequence[Point]
     """The whole curve, by step."""
     rows: Sequence[str] = field(default=())
-    """Where the rows lie, as patterns of ``s3://`` URIs; nothing that lies on one machine."""
+    """Patterns of ``s3://`` URIs of the rows; empty for rows on a local disk."""
 
     def missing(self, held: Held) -> list[Point]:
         """Return the points with the numbers that a tracker lacks, or has with another value."""
@@ -123,7 +123,7 @@ class TensorBoard(Publisher[TensorBoardOptions]):
 
 
 def _events(publication: Publication) -> bytes:
-    """Return the whole file. What a number is in words stands as the description of its line."""
+    """Return the whole file. The description of a line says which number it is."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter

@@ -128,7 +128,7 @@ def _print(
 
 
 def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
-    # What renders is loaded for what is written only.
+    # Jinja is loaded only when a page is written.
     from ace_ray.reports.html import comparison as sections
     from ace_ray.reports.html.page import Page, render
 

@@ -180,8 +180,8 @@ def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Headline:
-    """The scores of runs side by side; ``numbers``: of each run, by rule set, those of ``titles``.
-    Scores of which no run holds anything are no column. ``notes`` say what partial ones lack."""
+    """The scores of runs side by side. ``numbers`` has for each run and rule set an estimate per
+    title. Scores that no run has are left out. ``notes`` say what partial scores lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
@@ -251,7 +251,7 @@ def category_table(content: BenchmarkContent) -> Table:
 
 
 def error_table(holders: BenchmarkRuns) -> Table:
-    """What the wrong answers were: a line per run, rule set and type, most frequent first."""
+    """Count error types: a line per run, rule set and type, most frequent first."""
     return Table(
         name=f"errors-{holders.benchmark}",
         title=f"{holders.benchmark}: error types of the invalid rows",

@@ -13,14 +13,14 @@ from ace_ray.reports.text import visible
 # Okabe and Ito's colours, which the colour-blind tell apart.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _DASHES = ("none", "6 3", "2 3")
-"""Of the first eight series, of the next eight, of all others."""
+"""Line styles: the first eight series, the next eight, all others."""
 _LEGIBLE_SHARE = 0.06
-"""Segments narrower than this hold no number."""
+"""Narrower segments are not labelled."""
 _MOST_TICKS = 6
 _LINE = 18
 """Height of a line of text."""
 _WIDTH, _HEIGHT = 420, 250
-"""Of a panel, with its title and the labels of its axes."""
+"""Size of a panel, with its title and the labels of its axes."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
 """Margins in a panel, where titles and labels stand."""
 
@@ -134,7 +134,7 @@ def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
 def _curve(
     points: Sequence[tuple[float, Estimate]], name: str, number: int, across: _Scale, up: _Scale
 ) -> list[str]:
-    """Points with their intervals, joined. What is partial is hollow."""
+    """Points with their intervals, joined. Partial estimates are hollow."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
     joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)

@@ -10,21 +10,23 @@ from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
-from ace_ray.reports.html.provenance import early, ledger, provenance
-from ace_ray.reports.html.scores import (
+from ace_ray.reports.html.sections import (
     categories,
     curves,
+    early,
     errors,
     failures,
     headline,
+    ledger,
     paper,
     picture,
+    provenance,
 )
 from ace_ray.reports.table import csv_text
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
-    """Name -> content: ``report.html``, a CSV file per table, and those of a comparison.
+    """Return name -> content: ``report.html``, a CSV file per table, and a comparison's CSV files.
 
     ``wrong``: wrong answers on the page, per run, language and category.
     """

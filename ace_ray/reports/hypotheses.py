@@ -202,14 +202,6 @@ class TestResult:
     detectable: float | None
     noise: Noise | None
 
-    def __repr__(self) -> str:
-        """Return one line: group and difference hold all categories and clusters."""
-        asked, found = self.hypothesis, self.difference
-        return (
-            f"<TestResult {asked.benchmark}, {asked.rules}, {asked.group.name}: {asked.other} - "
-            f"{asked.base} = {found.value:+.4f}, n={found.n}, Holm p={self.holm:.3g}>"
-        )
-
     @property
     def shown(self) -> bool:
         """Whether there is a difference, at a family-wise error of `ALPHA`."""

@@ -35,7 +35,7 @@ def shown(text: str, limit: int) -> Shown:
 
 
 def shown_json(text: str, limit: int) -> Shown:
-    """A JSON text, laid out; as it is where it is none."""
+    """Lay out a JSON text; other texts stay as they are."""
     try:
         value = json_of_row(text)
     except Unbounded:

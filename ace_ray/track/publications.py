@@ -65,8 +65,8 @@ class _Run:
     def created(self) -> str:
         return str(self.manifest.tree.get("created_at") or "")
 
-    def point(self, step: int | None) -> Point:
-        return Point(step or 0, _metrics(self), bounded_time(self.created).timestamp())
+    def point(self, step: int) -> Point:
+        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
@@ -78,7 +78,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
     sweep = read_sweep(store)
     if sweep is None:
         run = _read(store, say)
-        return [_single(run, run.manifest.run_id, "")]
+        return [_publication(run.manifest.run_id, "", _key_of(run), {0: run})]
     found = list(_of_sweep(store, *sweep, say))
     if not found:
         raise UserError(
@@ -109,35 +109,31 @@ def _of_sweep(
             say(f"{line.label}: left out, {error}")
             continue
         if line.step is None:
-            yield _single(run, line.label, group)
+            yield _publication(line.label, group, _key_of(run), {0: run})
         else:
             training = PurePosixPath(line.source).parent.name or manifest.sweep_id
             curves.setdefault(training, []).append((line, run))
     for training, curve in curves.items():
         key = _key(f"{manifest.sweep_id}-{training}", manifest.created_at)
         curve.sort(key=lambda part: (part[0].step or 0, part[0].run_id))
-        steps = {line.step: run for line, run in curve}
-        yield Publication(
-            key=key,
-            name=training,
-            group=group,
-            config=_shared([_config(run) for run in steps.values()]),
-            words=_words(curve[-1][1]),
-            points=[run.point(step) for step, run in steps.items()],
-            rows=[row for run in steps.values() for row in _rows(run)],
-        )
+        yield _publication(training, group, key, {line.step or 0: run for line, run in curve})
 
 
-def _single(run: _Run, name: str, group: str) -> Publication:
-    return Publication(
-        key=_key(run.manifest.run_id, run.created),
-        name=name,
-        group=group,
-        config={**_config(run), "model": _last(_named(run.manifest))},
-        words=_words(run),
-        points=[run.point(None)],
-        rows=_rows(run),
-    )
+def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
+    """``runs``: by training step, the last one last."""
+    first, *others = [_config(run) for run in runs.values()]
+    shared = {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in others)
+    }
+    points = [run.point(step) for step, run in runs.items()]
+    rows = [row for run in runs.values() for row in _rows(run)]
+    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points, rows)
+
+
+def _key_of(run: _Run) -> str:
+    return _key(run.manifest.run_id, run.created)
 
 
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
@@ -241,7 +237,7 @@ def _config(run: _Run) -> dict[str, Scalar]:
             plain = isinstance(value, str | int | float)
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]
             config[name] = value if plain else canonical_json(value)[:_LONGEST]
-    return config
+    return {**config, "model": _last(_named(run.manifest))}
 
 
 def _without_paths(value: Any) -> Any:
@@ -262,15 +258,6 @@ def _last(source: str) -> str:
 def _named(manifest: Manifest) -> str:
     adapter = manifest.model.adapter
     return adapter.source if adapter else manifest.model.source
-
-
-def _shared(configs: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
-    first, *others = configs
-    return {
-        key: value
-        for key, value in first.items()
-        if all(other.get(key) == value for other in others)
-    }
 
 
 def _rows(run: _Run) -> list[str]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from ace_ray import log
@@ -64,36 +64,16 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
 def _sent(to: str, publisher: Publisher[Any], publication: Publication) -> str:
     """Return where the tracker has it. Whatever it raises is a `UserError`."""
     try:
-        with _stdout_aside():
+        with contextlib.redirect_stdout(sys.stderr):  # trackers print
             return one_line(str(publisher.publish(publication)))
     except UserError:
         raise
-    # A tracker's own exit is no exit of ours.
+    # A tracker must not end this process.
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
         raise UserError(
             f"not published, {why}", where=to, fix="publish again, then what is missing is sent"
         ) from error
-
-
-@contextlib.contextmanager
-def _stdout_aside() -> Iterator[None]:
-    """Send what Python and child processes print to stderr."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # it is closed
-        kept = None
-    try:
-        if kept is not None:
-            os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        if kept is not None:
-            os.dup2(kept, 1)
-            os.close(kept)
 
 
 def publish_run(uri: str, config: RunConfig, say: Say) -> None:
@@ -117,7 +97,7 @@ def run_published(sweep: Sweep, say: Say) -> int:
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish beside the lanes. What ends meanwhile is sent by a later call."""
+        """Publish beside the lanes. A later call sends the runs that end meanwhile."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)

@@ -102,7 +102,7 @@ class StoredRun:
 
 
 def entry_order(row: ResultRow) -> tuple[object, ...]:
-    """What rows are sorted by: numbers in ids count as numbers."""
+    """Return the sort key of a row. Numbers in ids count as numbers."""
     numbered = [
         (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
         for part in row.id.replace("-", "_").split("_")
@@ -112,13 +112,13 @@ def entry_order(row: ResultRow) -> tuple[object, ...]:
 
 
 def key_of(row: ResultRow) -> tuple[object, ...]:
-    """What two runs call the same row."""
+    """Return the key that a row has in every run."""
     return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What rows have to be; None and "" ask for nothing.
+    """A filter of rows; None and "" filter nothing.
 
     ``valid`` and ``error_type`` are what the rule set ``rules`` says, "" the first of each
     benchmark. ``entry``: the id of an entry, or the beginning of a row's.
@@ -136,26 +136,15 @@ class Filter:
 
     def check(self, run: StoredRun) -> None:
         """Raise `UserError` where ``run`` can have no such row."""
-        holds = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
-        for name, values in holds.items():
+        known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
+        known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
+        for name, values in known.items():
             if (asked := getattr(self, name)) and asked not in values:
                 raise UserError(
                     f"{run.uri} has no row of {asked!r}",
                     where=f"--{name}",
                     fix=f"name one of {', '.join(sorted(values))}",
                 )
-        if self.rules and self.rules not in run.manifest.all_rule_sets:
-            raise UserError(
-                f"{run.uri} has no rule set {self.rules!r}",
-                where="--rules",
-                fix=f"name one of {', '.join(run.manifest.all_rule_sets)}",
-            )
-        if self.status and self.status not in STATUSES:
-            raise UserError(
-                f"{self.status!r} is no status",
-                where="--status",
-                fix=f"name one of {', '.join(STATUSES)}",
-            )
 
     def takes(self, row: ResultRow, benchmark: type[Benchmark]) -> bool:
         for name in (*KEYS[:3], "status"):

@@ -170,7 +170,7 @@ class _Site:
         return _page("home.html.j2", title="Runs", runs=lines)
 
     def state(self, request: Request) -> Response:
-        """What a page of a run that goes on asks every few seconds."""
+        """Answer a page of an unfinished run, which asks every few seconds."""
         _, run = self._run(request)
         return JSONResponse({"rows": len(run.rows), "finished": run.finished}, headers=_HEADERS)
 
@@ -247,7 +247,7 @@ class _Site:
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
-        """Where the rows before and after lie in the list that was come from."""
+        """Links to the rows before and after in the list that led here."""
         found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}

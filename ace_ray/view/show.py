@@ -155,7 +155,7 @@ def whole(view: EpisodeView) -> Iterator[str]:
         yield from _titled("state")
         yield from _block(pretty(view.left))
     if view.second_reading is not None:
-        yield from _titled("read a second time")
+        yield from _titled("calls that another parser reads")
         yield from _block(pretty(view.second_reading))
 
 

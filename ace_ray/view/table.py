@@ -1,7 +1,7 @@
 """The rows of a run for pages that look at it again and again, while it grows.
 
-What lists show of a part is read once and kept. Texts stay in the parts, of which one group of rows
-is read for one row, and one part at a time for a search.
+The columns of lists are read once per part and kept. Texts stay in the parts: one group of rows is
+read for one row, and one part at a time for a search.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ RIGHT = "right"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
-    """The runs that are named, and all of a sweep that have begun.
+    """Open the named runs; of a sweep all runs that have begun.
 
-    Raises `UserError`: one is no run and no sweep, or none has a run yet."""
+    Raises `UserError`: a store holds neither a run nor a sweep, or no run has begun."""
     runs: list[Store] = []
     for named in stores:
         folders = run_folders(named)
@@ -72,7 +72,7 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What rows of a list have to be; "" asks for nothing. ``verdict``: `RIGHT`, "wrong",
+    """A filter of rows; "" filters nothing. ``verdict``: `RIGHT`, "wrong",
     `NOT_SCORED` or "changed" (against the other run), under the rule set ``rules``."""
 
     benchmark: str = ""
@@ -129,7 +129,7 @@ class RunTable:
         """Row id -> its part and its place there."""
         self.finished = False
         self.rows: list[ResultRow] = []
-        """Those that count, in the order of their entries."""
+        """Rows that count, in the order of their entries."""
         self.by_id: dict[str, ResultRow] = {}
         self.by_key: dict[tuple[object, ...], ResultRow] = {}
         """By what other runs call the same row."""
@@ -210,7 +210,7 @@ class RunTable:
         return _most_first(Counter(v.error_type for v in verdicts if v is not None and not v.valid))
 
     def facts(self) -> dict[str, Any]:
-        """What a list of runs shows of this one."""
+        """Return the run's line in the list of runs."""
         content = self._store.get(SUMMARY) if self.finished else None
         return {
             "model": self.manifest.model.source,
@@ -241,8 +241,8 @@ class RunTable:
         return episode_view(whole, self._classes.of(row.benchmark))
 
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-        """Those of ``rows`` that hold ``text``, in any case of its letters. A part without any of
-        them is not read."""
+        """Keep the ``rows`` that hold ``text``, in any case of its letters. Parts without any of
+        ``rows`` are not read."""
         if self._searched[0] != text:
             self._searched = (text, {})
         found = self._searched[1]

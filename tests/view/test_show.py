@@ -167,7 +167,7 @@ def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -
         (["nobody"], "nobody: "),
         (["--category", "x"], "--category: "),
         (["--rules", "x"], "name one of official, strict"),
-        (["--status", "x"], "--status: 'x' is no status"),
+        (["--status", "x"], "has no row of 'x'"),
     ],
 )
 def test_what_no_row_can_be_is_one_line(run: Any, here: Any, words: list[str], said: str) -> None:

@@ -21,7 +21,7 @@ from ace_ray.run.storage.rows import ResultRow, messages_of
 
 HOST = "127.0.0.1"
 PORT = 8642
-"""Where ``ace-ray view`` answers, unless another port is named or this one is taken."""
+"""The address of ``ace-ray view``, unless another port is named or this one is taken."""
 MOST = 400
 """Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
 TEXT = LONGEST
@@ -150,8 +150,8 @@ def _counts(categories: Sequence[CategorySample]) -> Table:
 def _views(
     run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """What is shown of ``rows``, without those that have gone meanwhile. Their texts are read one
-    by one, and cut at once: all of them may be gigabytes."""
+    """Yield the views of ``rows``, without rows that have gone meanwhile. Each text is cut when it
+    is read: all of them may be gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     by_id = {row.row_id: row for row in rows}
     made = {
@@ -204,7 +204,7 @@ def _view(
 
 
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """As many of the first messages as there is room for.
+    """Return the first messages, up to `MESSAGES` characters.
 
     ``open``: shown at once; instructions and lists of functions are long and alike.
     """
@@ -221,7 +221,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """What a message says; of an answer in native mode the model's own text, calls and all."""
+    """Return the text of a message; in native mode the model's own text with its calls."""
     if "text" in message:
         return pretty(message["text"])
     parts = [message[key] for key in ("content", "tool_calls") if message.get(key)]

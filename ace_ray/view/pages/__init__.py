@@ -40,7 +40,7 @@ def words(text: str) -> Words:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """What the page of a row shows. ``asked``: the number of the first answer, before which stand
+    """Values for the page of a row. ``asked``: the number of the first answer, before which stand
     the tools that were offered."""
     roles = [step.role for step in view.steps]
     asked = roles.index("assistant") if "assistant" in roles else len(roles)

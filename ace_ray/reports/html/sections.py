@@ -1,12 +1,15 @@
-"""The sections on scores: headline numbers, the paper's tables, categories, error types, curves.
+"""Sections of the page: scores, categories, errors, early decisions, ledger, provenance.
 
-What a section's template gets is a dictionary: its keys are the names in the template.
+A section's template gets a dictionary: its keys are the names in the template.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
+from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
@@ -16,7 +19,16 @@ from ace_ray.benchmarks.results import (
     Table,
 )
 from ace_ray.reports.content import BenchmarkContent, Content, category_table, error_table
+from ace_ray.reports.early import decisions_table
 from ace_ray.reports.html.page import Section
+from ace_ray.reports.runs import Run
+from ace_ray.reports.sweeps import ledger_table
+from ace_ray.reports.text import shown
+
+_MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
+_LINES = 400
+_CHARACTERS = 300
+"""Of one value: a fake engine's script, for one, is as long as the answers of a run."""
 
 
 def picture(content: Content) -> Section | None:
@@ -89,7 +101,7 @@ def _which(result: CategoryResult) -> str:
 
 
 def errors(content: Content) -> Section | None:
-    """What the wrong answers were, with the paper's figure of it."""
+    """Error types of the wrong answers, with the paper's figure."""
     view = [
         {"figures": _figures(benchmark, StackedBars), "table": error_table(benchmark.holders)}
         for benchmark in content.benchmarks
@@ -119,3 +131,48 @@ def _figures(benchmark: BenchmarkContent, kind: type[StackedBars] | type[Curves]
         for figure in benchmark.papers[rules].figures
         if isinstance(figure, kind)
     ]
+
+
+def provenance(content: Content) -> Section:
+    """What ``run.json`` says, run by run."""
+    view = [_provenance(run) for run in content.runs]
+    if content.sweep is not None:
+        sweep = content.sweep
+        facts = [_facts("Manifest of the sweep", sweep.manifest.model_dump(mode="json").items())]
+        label = f"Sweep {sweep.manifest.sweep_id}"
+        view.insert(0, {"label": label, "uri": sweep.uri, "facts": facts})
+    return Section("provenance", "Provenance", "provenance.html.j2", view)
+
+
+def _provenance(run: Run) -> dict[str, Any]:
+    manifest = run.manifest.model_dump(mode="json")
+    moving = [(key, manifest[key]) for key in _MOVES_SCORES if key in manifest]
+    others = [(key, value) for key, value in manifest.items() if key not in _MOVES_SCORES]
+    facts = [_facts("What moves a score", moving), _facts("Configuration and machine", others)]
+    return {"label": run.label, "uri": run.uri, "facts": facts}
+
+
+def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Dotted keys of the manifest with their JSON values, ``left_out`` more than are shown."""
+    flat = flattened(dict(items))
+    lines = [
+        (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
+        for key, value in list(flat.items())[:_LINES]
+    ]
+    return {"title": title, "lines": lines, "left_out": max(0, len(flat) - _LINES)}
+
+
+def early(content: Content) -> Section | None:
+    """What was decided before all rows were in; None where nothing was compared."""
+    if not content.early:
+        return None
+    return Section("early", "Early decisions", "early.html.j2", decisions_table(content.early))
+
+
+def ledger(content: Content) -> Section | None:
+    """What a sweep took; None for single runs, whose device time is not added up."""
+    if content.sweep is None:
+        return None
+    notes = [(line.label, line.note) for line in content.sweep.lines if line.note]
+    view = {"table": ledger_table(content.sweep), "notes": notes}
+    return Section("ledger", "Ledger", "ledger.html.j2", view)
