@@ -87,7 +87,7 @@ def test_vllm_takes_all_of_them() -> None:
 def test_what_vllm_refuses_is_refused_before_it_is_asked(name: str, low: Any, high: Any) -> None:
     for value in (low, high):
         if value is not None:
-            with pytest.raises(UserError, match=rf"'{name}(\.0)?' is .*, it should be"):
+            with pytest.raises(UserError, match=rf"'{name}(\.0)?' is .*, it should "):
                 validated(SamplingConfig, {name: value}, where="c.yaml")
 
 
