@@ -85,7 +85,7 @@ def nothing_written(tmp_path: Path) -> bool:
         ("benchmarks.0.languages=[EN]", ("'languages.0'", "did you mean 'en'?")),
         ("benchmarks.0.mode=promt", ("'mode'", "did you mean 'prompt'?")),
         ("benchmarks.0.user=sam", ("benchmarks.acebench.user", "did you mean 'same'?")),
-        ("benchmarks.0.ids=[normal_atom_bol_0]", ("did you mean 'normal_atom_bool_0'?",)),
+        ("benchmarks.0.ids=[normal_atom_bol_0]", ("has no entry 'normal_atom_bol_0'",)),
         ("benchmarks.0.ids=[]", ("'benchmarks.0.ids'", "at least 1 item")),
         ("benchmarks.0.limit=0", ("'benchmarks.0.limit'", "greater than or equal to 1")),
         ("benchmarks.0.prompts=official", ("prompts",)),

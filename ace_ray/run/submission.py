@@ -228,11 +228,13 @@ def _check_lasting(value: Any, where: str) -> None:
 
 def _facts(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the dashboard shows beside the job. Texts only: Ray takes nothing else."""
-    models = [tree.get("model"), *(tree.get("models") or ())]
-    named = {"model": (models, "source"), "benchmarks": (tree.get("benchmarks") or (), "name")}
+
+    def joined(listed: Sequence[Any], part: str) -> str:
+        return ",".join(str(one[part]) for one in listed if isinstance(one, dict) and one.get(part))
+
     names = {
-        key: ",".join(str(one[part]) for one in listed if isinstance(one, dict) and one.get(part))
-        for key, (listed, part) in named.items()
+        "model": joined([tree.get("model"), *(tree.get("models") or ())], "source"),
+        "benchmarks": joined(tree.get("benchmarks") or (), "name"),
     }
     plain = {key: tree.get(key) for key in ("checkpoints", "output")}
     return {"ace_ray": ace_ray.__version__, **plain, **names}

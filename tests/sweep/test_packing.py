@@ -231,16 +231,6 @@ class TestSizes:
                 r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node",
             ),
             ({"workers": 9}, {"CPU": 16.0, "GPU": 4.0}, "takes 14 GPUs, 5 of them"),
-            (
-                {"engine": {"distributed_executor_backend": "ray"}},
-                {"CPU": 16.0},
-                "engine.distributed_executor_backend: the cluster has no GPU",
-            ),
-            (
-                {"engine": {"tensor_parallel_size": 64}},
-                {"CPU": 16.0},
-                "engine: an engine on CPUs takes 64 cores or more",
-            ),
         ],
     )
     def test_what_the_nodes_can_never_hold(

