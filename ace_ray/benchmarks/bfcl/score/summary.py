@@ -156,7 +156,8 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
         return None
     value, interval = found
     if column.pooled:
-        interval = wilson(value * sum(weights), int(sum(weights)))
+        pooled = wilson(value * sum(weights), int(sum(weights)))
+        return {"value": value, "interval": None if pooled is None else list(pooled)}
     return {"value": value, "interval": list(interval)}
 
 
