@@ -254,7 +254,7 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
 def answer_of(given: Any, where: str) -> Mapping[str, Any]:
     """Return the ``answer`` of a converted answer, as far as judges look at it. Raises `UserError`
     where there is none."""
-    answer = given.get("answer") if isinstance(given, Mapping) else None
+    answer: Any = given.get("answer") if isinstance(given, Mapping) else None
     if not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=FIX)
     found: Mapping[str, Any] = answer
