@@ -254,8 +254,8 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
 def answer_of(given: Any, where: str) -> Mapping[str, Any]:
     """Return the ``answer`` of a converted answer, as far as judges look at it. Raises `UserError`
     where there is none."""
-    answer = given.get("answer") if isinstance(given, Mapping) else None
-    if not isinstance(answer, Mapping) or not is_answer(answer):
+    answer: Any = given.get("answer") if isinstance(given, Mapping) else None
+    if not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=FIX)
     return answer
 
