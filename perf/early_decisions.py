@@ -32,7 +32,7 @@ from scipy import stats as scipy_stats
 from ace_ray.early.betting import Draws, rejected_at
 from ace_ray.early.order import drawn_order
 from ace_ray.stats import wilson
-from ace_ray.sweeps.early import FIRST_BATCH
+from ace_ray.sweeps.comparisons import FIRST_BATCH
 
 RUNS = Path(__file__).parent.parent / "docs" / "reference-runs"
 POINTS = (0, 1, 2, 3, 5, 10)
