@@ -210,7 +210,6 @@ def run_sweep(
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
     from ace_ray.reports.report import make_report
-    from ace_ray.run.submission import make_submission
     from ace_ray.sweeps.config import load_sweep
     from ace_ray.sweeps.show import print_plan, tell_ledger
     from ace_ray.sweeps.sweep import Sweep
@@ -221,13 +220,7 @@ def run_sweep(
     values = _given(output, limit, ids=ids)
     sweep = Sweep(load_sweep(config, overrides, values), say, complete, preview=only_plan)
     if only_plan:
-        print_plan(
-            sweep,
-            lambda: make_submission(
-                "sweep", config, overrides=overrides, output=output, limit=limit, ids=ids
-            ),
-            console,
-        )
+        print_plan(sweep, console)
         return 0
     code = run_published(sweep, say)
     tell_ledger(sweep, code)
@@ -264,11 +257,18 @@ def doctor(
 
     CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
     """
-    from ace_ray.config import load_config
-    from ace_ray.run.doctor import examine
+    from ace_ray.config import load_config, read_tree
+    from ace_ray.run.doctor import examine, tried
     from ace_ray.run.planning.asked import asked_run
 
     _check_config(config, model, benchmarks)
+    tree, _ = tried(lambda: read_tree(config))
+    if {"models", "checkpoints"} & {*(tree or ())}:
+        raise UserError(
+            "is the config of a sweep",
+            where=str(config),
+            fix="ace-ray sweep CONFIG --plan checks each of its models",
+        )
     asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
     lines = examine(
         lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)

@@ -89,9 +89,6 @@ class SweepOptions(Section):
         3, ge=1, description="attempts at a run whose process ends before it is whole"
     )
     price_per_hour: float | None = Field(None, ge=0, description="of one GPU (or CPU)")
-    gpu_memory_gib: float | None = Field(
-        None, gt=0, description="of one GPU, where it cannot be told from its type"
-    )
     sweep_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
     )
@@ -100,7 +97,7 @@ class SweepOptions(Section):
 SWEEP = "sweep.json"
 
 _WHICH = ("every", "last", "from", "to", "watch", "watch_s", "until_step", "stop_file", "poll_s")
-_HOW = ("settle_s", "price_per_hour", "gpu_memory_gib", "lane_attempts", "swap")
+_HOW = ("settle_s", "price_per_hour", "lane_attempts", "swap")
 """Options that may change between two calls of one sweep: which models, and how."""
 
 _RUN_HOW = (
@@ -319,10 +316,6 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     """What makes a sweep this one: all but which of its models are taken, and how."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
-    for model in own["models"]:  # later keys change no id of sweeps that do not use them
-        for key in ("adapter", "adapter_revision", "endpoint", "chat_template"):
-            if model[key] is None:
-                del model[key]
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
     if isinstance(run.get("early"), Mapping):
         run["early"] = {k: v for k, v in run["early"].items() if k not in ("stop", "best")}

@@ -22,7 +22,7 @@ LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
 RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
-"""The name of a folder right below the sweep's, whoever wrote the ledger; "" for none."""
+"""The name of a folder in the sweep's folder; "" for none. Ledgers of others are checked."""
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
@@ -123,7 +123,7 @@ def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
 
 
 def ledger_lines(store: Store) -> list[CostRecord]:
-    """The lines of the ledger of a sweep. Raises `UserError`: there is none, or it is damaged."""
+    """Read the ledger of a sweep. Raises `UserError`: it is missing or damaged."""
     where = f"{store.root}/{LEDGER}"
     content = store.get(LEDGER)
     if content is None:

@@ -11,18 +11,6 @@ from ace_ray.errors import UserError
 from ace_ray.run.planning.cluster import Resources, TooSmall, fit, largest
 from ace_ray.sweeps.runs import SweepRun
 
-GPU_MEMORY_GIB = {
-    "H200": 141, "H100": 80, "B200": 192, "A100-80G": 80, "A100-40G": 40, "A100": 40, "A10G": 24,
-    "L40S": 48, "L4": 24, "T4": 16, "V100": 16, "RTX-4090": 24, "MI300X": 192, "MI250": 64,
-}  # fmt: skip
-"""By Ray's accelerator types; the smallest where one comes in several sizes."""
-
-ROOM = 1.2
-"""Times its weights that an engine needs at least: activations, and a KV cache to work with."""
-
-USABLE = 0.9
-"""Of a GPU's memory: vLLM's default ``gpu_memory_utilization``."""
-
 START_S = 90.0
 SWAP_S = 5.0
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
@@ -38,8 +26,6 @@ class Machine:
     """What a sweep may use. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
 
     gpus: int
-    memory_gib: float | None
-    """Of one GPU; of the node where there is none. None: unknown."""
     slots: int = 1
     shared: bool = False
     """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
@@ -84,8 +70,7 @@ class Lane:
         if not run.gpus:
             return 0.0  # it takes none of this machine's
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
-        # Most weights are stored in 16 bits.
-        size = run.parameters or (run.weight_bytes or 0) // 2 or GUESS
+        size = run.parameters or GUESS
         return 2 * size * run.tokens / flops
 
 
@@ -97,8 +82,7 @@ class Placed:
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
-    """Raise `UserError` for a model that cannot fit: its GPUs, its weights in their memory, or its
-    engines and servers on the nodes."""
+    """Raise `UserError` for a model whose engines and servers cannot fit the nodes."""
     for run in runs:
         where = f"{run.label} ({run.source})"
         if machine.gpus and run.least_gpus > machine.gpus:
@@ -110,16 +94,6 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
                 fix="lower engine.tensor_parallel_size or workers, join a larger cluster, or leave "
                 "it out",
             )
-        have = machine.memory_gib
-        if run.weight_bytes is not None and have is not None:
-            have *= run.gpus * USABLE if machine.gpus else 1.0
-            need = ROOM * run.weight_bytes / 2**30
-            if need > have:
-                raise UserError(
-                    f"its weights need about {need:.1f} GiB, an engine here has {have:.1f} GiB",
-                    where=where,
-                    fix="raise engine.tensor_parallel_size, join larger nodes, or leave it out",
-                )
         try:
             _alone(run, machine)
         except TooSmall as error:

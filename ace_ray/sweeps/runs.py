@@ -15,7 +15,7 @@ from ace_ray.config import ENDPOINT
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import tensors_of
 from ace_ray.models.roles import host_of
-from ace_ray.models.sizes import Size, size_of
+from ace_ray.models.sizes import size_of
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.records import digest
 from ace_ray.run import roles
@@ -69,8 +69,6 @@ class SweepRun:
     """What other models that are served beside the engines hold."""
     servers: tuple[tuple[float, int], ...] = ()
     """The same (CPUs, GPUs) of each."""
-    weight_bytes: int | None = None
-    """In an engine."""
     parameters: int | None = None
     endpoint: str = ""
     """Host of the endpoint that the model is behind."""
@@ -199,16 +197,9 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
         server_gpus=sum(gpus for _, gpus in servers),
         server_cpus=sum(cpus for cpus, _ in servers),
         servers=tuple(servers),
-        weight_bytes=_in_memory(size, config.engine) if size else None,
         parameters=size.parameters if size else None,
         endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
     )
-
-
-def _in_memory(size: Size, engine: Mapping[str, Any]) -> int:
-    if engine.get("quantization"):  # while they are loaded: how small they get is unknown
-        return size.bytes
-    return size.loaded_bytes(str(engine.get("dtype", "auto")))
 
 
 def _swap_group(plan: Plan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 
 from rich.console import Console
@@ -11,20 +10,12 @@ from rich.text import Text
 
 from ace_ray import log
 from ace_ray.clean import print_line, printed
-from ace_ray.errors import UserError
-from ace_ray.run.submission import Submission
 from ace_ray.sweeps.packing import GUESS, schedule
-from ace_ray.sweeps.saving import saving_lines
 from ace_ray.sweeps.sweep import Sweep
 
 
-def print_plan(
-    sweep: Sweep, submission: Callable[[], Submission], console: Console, like: str | None = None
-) -> None:
-    """Placement, estimated device hours, the object prefix, and how to submit it; what early
-    decisions would have saved in the sweep at ``like``. Raises `UserError`: that is none."""
-    early = sweep.any_run.early
-    saving = list(saving_lines(sweep.saving(like), early.best if early else 0)) if like else []
+def print_plan(sweep: Sweep, console: Console) -> None:
+    """Print placement, estimated device hours, and the object prefix."""
     placements = schedule(sweep.lanes(), sweep.machine)
     table = Table("lane", "models", title=sweep.sweep_id)
     for column in ("GPUs", "begins", "takes", "device hours"):
@@ -56,12 +47,9 @@ def print_plan(
     for run in planned:
         if not run.gpus:
             print_line(console, f"{run.label}: behind an endpoint, its time is unknown")
-        elif run.weight_bytes is None and run.plan and run.plan.model.kind != "fake":
-            print_line(
-                console,
-                f"{run.label}: its size is not known before it is fetched: not held against any "
-                f"memory, {GUESS / 1e9:g} billion parameters in the estimate",
-            )
+        elif run.parameters is None and run.plan and run.plan.model.kind != "fake":
+            guess = f"{GUESS / 1e9:g} billion parameters"
+            print_line(console, f"{run.label}: its size is not known, the estimate takes {guess}")
     print_line(
         console,
         f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
@@ -70,14 +58,7 @@ def print_plan(
     price = sweep.price_per_hour
     if price is not None:
         print_line(console, f"about {total * price:.2f} at {price:g} an hour")
-    for line in saving:
-        print_line(console, line)
     print_line(console, f"results: {sweep.uri}/")
-    try:
-        command = submission().command(None)  # for a shell: as it is
-        console.print(command, highlight=False, soft_wrap=True, markup=False)
-    except UserError as error:
-        print_line(console, f"not as a job as it is: {error}")
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:

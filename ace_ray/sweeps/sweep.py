@@ -36,7 +36,6 @@ from ace_ray.sweeps.runs import (
     run_of_model,
     unplanned,
 )
-from ace_ray.sweeps.saving import Saved, saved
 from ace_ray.sweeps.watching import Watching
 
 LOOK_S = 1.0
@@ -123,18 +122,6 @@ class Sweep:
     @property
     def price_per_hour(self) -> float | None:
         return self._options.price_per_hour
-
-    def saving(self, like: str) -> list[Saved]:
-        """What early decisions would have saved in the sweep at ``like``. Raises `UserError`."""
-        plan = next((run.plan for run in self._in_order()), None)
-        if plan is None or plan.drawn is None:
-            raise UserError(
-                "asks what early decisions save, and the sweep makes none",
-                where="--like",
-                fix="add early: {against: previous} to the config",
-            )
-        where = self._store_options
-        return saved(plan, open_store(like, endpoint_url=where.endpoint_url, region=where.region))
 
     def lanes(self) -> list[Lane]:
         """How what is left would run now."""
@@ -377,9 +364,9 @@ class Sweep:
 
     def _find_machine(self) -> Machine:
         if self._any_run.backend == "fake":
-            return Machine(0, None)
+            return Machine(0)
         cpus = [self._any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
-        return find_machine(max(cpus), self._options.gpu_memory_gib)
+        return find_machine(max(cpus))
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
         """Neighbours in the order of training share an engine."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import yaml
 
 from ace_ray.config import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweeps.config import SweepConfig, SweepModel, SweepOptions, _identity, load_sweep
+from ace_ray.sweeps.config import SweepModel, SweepOptions, load_sweep
 
 Write = Callable[..., str]
 
@@ -58,26 +57,10 @@ def test_everything_that_it_takes(write: Write) -> None:
         "until_step": 800,
         "lane_attempts": 2,
         "price_per_hour": 2.5,
-        "gpu_memory_gib": 80,
         "sweep_id": "mine",
     }
     options = load_sweep(write(**asked)).options
     assert options.model_dump(by_alias=True, exclude={"models"}) == asked
-
-
-def test_what_is_left_out(write: Write) -> None:
-    sweep = load_sweep(write())
-    options = sweep.options
-    assert (options.pattern, options.every, options.last) == ("*", 1, None)
-    assert (options.from_step, options.to_step) == (None, None)
-    assert (options.swap, options.watch, options.lane_attempts) == (True, False, 3)
-    assert sweep.output == "runs"
-
-
-def test_yaml_says_off(tmp_path: Path) -> None:
-    path = tmp_path / "sweep.yaml"
-    path.write_text("benchmarks: [acebench]\nmodels: [{source: a}]\nswap: off\n")
-    assert load_sweep(str(path)).options.swap is False
 
 
 class TestRuns:
@@ -117,11 +100,6 @@ class TestRuns:
         }
         assert (config.sampling.max_tokens, config.limit, config.output) == (7, 3, "elsewhere")
 
-    def test_one_model_is_nothing_to_the_next(self, write: Write) -> None:
-        sweep = load_sweep(write(engine={"dtype": "bfloat16"}))
-        sweep.run_of(SweepModel(source="a", engine={"dtype": "float32"}), "out")
-        assert sweep.run_of(SweepModel(source="b"), "out").engine == {"dtype": "bfloat16"}
-
     def test_values_and_overrides_reach_both(self, write: Write) -> None:
         path = write(checkpoints="ckpt")
         sweep = load_sweep(
@@ -143,62 +121,21 @@ class TestRefused:
         ("changes", "match"),
         [
             ({"models": "drop"}, "names no model; add checkpoints"),
-            ({"models": []}, "names no model"),
             ({"chekpoints": "x"}, "unknown key 'chekpoints'; did you mean 'checkpoints'"),
-            ({"samplin": {}}, "unknown key 'samplin'; did you mean 'sampling'"),
             ({"sampling": {"seeed": 1}}, "unknown key 'sampling.seeed'; did you mean 'seed'"),
-            ({"zzz": 1}, "unknown key 'zzz'; known keys: "),
             ({"run_id": "x"}, "'run_id' is for one run; name the sweep with sweep_id"),
             ({"watch": True}, "'watch' without checkpoints"),
             ({"model": {"source": "x"}}, "'model.source' is set by the sweep; list it under mod"),
-            ({"model": "org/a"}, "'model' is 'org/a', it should be "),
-            ({"model": "source"}, "'model' is 'source', it should be "),
-            ({"model": ["x"]}, "'model' is .*, it should be "),
-            ({"engine": "x"}, "'engine' is 'x', it should be "),
-            ({"engine": ["x"]}, "'engine' is .*, it should be "),
-            ({"engine": 3}, "'engine' is 3, it should be "),
-            ({"benchmarks": "drop"}, "'benchmarks' is missing"),
-            ({"benchmarks": []}, "'benchmarks' is "),
-            ({"models": "org/a"}, "'models' is 'org/a'"),
-            ({"models": ["org/a"]}, "'models.0' is 'org/a'"),
-            ({"models": [None]}, "'models.0' is None"),
             ({"models": [{}]}, "'models.0.source' is missing"),
-            ({"models": [{"source": ""}]}, "'models.0.source' is ''"),
-            ({"models": [{"source": 7}]}, "'models.0.source' is 7"),
             ({"models": [{"source": "a", "labell": "b"}]}, "unknown key 'models.0.labell'"),
-            ({"models": [{"source": "a", "engine": []}]}, "'models.0.engine' is"),
-            ({"checkpoints": ""}, "'checkpoints' is ''"),
-            ({"checkpoints": ["a"]}, "'checkpoints' is "),
-            ({"pattern": ""}, "'pattern' is ''"),
             ({"every": 0}, "'every' is 0"),
-            ({"every": 1.5}, "'every' is 1.5"),
-            ({"last": 0}, "'last' is 0"),
-            ({"from": -1}, "'from' is -1"),
-            ({"to": "x"}, "'to' is 'x'"),
-            ({"settle_s": -1}, "'settle_s' is -1"),
-            ({"settle_s": float("nan")}, "'settle_s' is nan"),
-            ({"poll_s": 0}, "'poll_s' is 0"),
-            ({"poll_s": float("inf")}, "'poll_s' is inf"),
-            ({"watch_s": 0}, "'watch_s' is 0"),
-            ({"lane_attempts": 0}, "'lane_attempts' is 0"),
-            ({"price_per_hour": -0.1}, "'price_per_hour' is -0.1"),
-            ({"gpu_memory_gib": 0}, "'gpu_memory_gib' is 0"),
             ({"sweep_id": "../out"}, "'sweep_id' is '../out'"),
-            ({"sweep_id": ""}, "'sweep_id' is ''"),
-            ({"swap": "no"}, "'swap' is 'no'"),
-            ({"output": ""}, "'output' is ''"),
-            ({"output": 3}, "'output' is 3"),
         ],
     )
     def test_one_line_that_says_where(
         self, write: Write, changes: dict[str, Any], match: str
     ) -> None:
         refused(write(**changes), match)
-
-    def test_a_key_that_is_no_text(self, tmp_path: Path) -> None:
-        path = tmp_path / "sweep.yaml"
-        path.write_text("1: 2")
-        refused(str(path), "unknown key 1")
 
     def test_from_after_to(self, write: Write) -> None:
         path = write(**{"checkpoints": "ckpt", "from": 9, "to": 3})
@@ -215,29 +152,9 @@ class TestRefused:
         value: Any = "x" if key in ("pattern", "stop_file") else 3
         refused(write(**{key: value}), f"'{key}' without checkpoints")
 
-    def test_watching_may_be_switched_off_alone(self, write: Write) -> None:
-        path = write(checkpoints="c", watch=True, stop_file="stop", until_step=3)
-        assert not load_sweep(path, ("watch=false",)).options.watch
-
-    def test_a_file_that_is_none(self, tmp_path: Path) -> None:
-        refused(str(tmp_path / "none.yaml"), "cannot be read")
-        path = tmp_path / "odd.yaml"
-        path.write_text("[1, 2]")
-        refused(str(path), "holds no mapping")
-
     def test_every_key_is_known_to_one_side_only(self) -> None:
         mine = {field.alias or name for name, field in SweepOptions.model_fields.items()}
         assert not mine & set(RunConfig.model_fields)
-
-
-def test_a_key_is_never_taken_by_its_python_name(write: Write) -> None:
-    refused(write(from_step=3), re.escape("unknown key 'from_step'"))
-
-
-def test_a_config_is_data(write: Write) -> None:
-    sweep = load_sweep(write())
-    assert isinstance(sweep, SweepConfig)
-    assert sweep == load_sweep(write())
 
 
 class TestAdapters:
@@ -262,14 +179,6 @@ class TestAdapters:
     def test_what_has_no_weights(self, write: Write, tree: dict[str, Any], said: str) -> None:
         with pytest.raises(UserError, match=said):
             load_sweep(write(**tree))
-
-    def test_sweeps_without_later_keys_keep_their_names(self, write: Write) -> None:
-        sweep = load_sweep(write(models=[{"source": "m"}]))
-        (model,) = _identity(sweep)["models"]
-        assert sorted(model) == [
-            "chat_template_kwargs", "engine", "label", "reasoning_parser", "revision", "source",
-            "tool_parser",
-        ]  # fmt: skip
 
 
 @pytest.mark.nightly

@@ -70,12 +70,6 @@ def test_it_ends_with_a_code(start: Start) -> None:
     assert ended(start("os.kill(os.getpid(), signal.SIGKILL)")) == -9
 
 
-def test_waiting_has_an_end(start: Start) -> None:
-    process = start("time.sleep(600)")
-    process.wait(0.05)
-    assert process.code is None
-
-
 def test_what_it_is_given(start: Start, tmp_path: Path) -> None:
     runs = [{"run_id": "r", "config": {"model": {"source": "ä\ud800"}}}]
     out = tmp_path / "spec.json"
@@ -117,12 +111,6 @@ def test_its_events(start: Start, tmp_path: Path) -> None:
     assert process.events() == [{"run_id": "a", "code": 0}, {"run_id": "b", "broken": "x\u2028y"}]
 
 
-def test_one_that_never_said_a_word(start: Start) -> None:
-    process = start("sys.exit(3)")
-    assert ended(process) == 3
-    assert process.events() == []
-
-
 def test_its_lines_all_come_before_it_is_closed(start: Start) -> None:
     said: list[str] = []
     process = start(
@@ -136,16 +124,6 @@ def test_its_lines_all_come_before_it_is_closed(start: Start) -> None:
     process.close()
     assert [line for line in said if line.isdigit()] == [str(n) for n in range(2000)]
     assert {"an error", "\ufffd no text"} <= {*said}
-
-
-def test_closing_leaves_nothing(start: Start, tmp_path: Path) -> None:
-    out = tmp_path / "events"
-    process = start(f"open({str(out)!r}, 'w').write(spec['events'])\nopen(spec['events'], 'w')")
-    ended(process)
-    folder = Path(out.read_text()).parent
-    assert folder.is_dir()
-    process.close()
-    assert not folder.exists()
 
 
 def test_signals(start: Start, tmp_path: Path) -> None:
@@ -300,9 +278,3 @@ class TestLane:
         asked.clear()
         run({"run_id": run_id, "config": config})
         assert asked == ["run"]
-
-    def test_a_checkpoint_that_is_gone(self, run: Any, tmp_path: Path) -> None:
-        config = self.config(tmp_path / "none", tmp_path) | {"backend": "vllm"}
-        code, events = run({"run_id": "a", "config": config})
-        assert code == 1
-        assert "does not exist" in events[0]["failed"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,18 +39,6 @@ def one(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
 def other(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Path:
     """Another checkpoint of the same training."""
     return make_checkpoint(tmp_path / "step_8", 4.0, 5.0, 6.0)
-
-
-def test_a_checkpoint(one: Path) -> None:
-    run = of(one)
-    assert (run.label, run.step, run.source, run.refused) == ("step 7", 7, str(one), "")
-    assert run.plan is not None
-    assert run.plan.config.output == "out"
-    assert run.run_id == run.plan.run_id
-    assert "step_7" in run.run_id
-    assert (run.gpus, run.parameters) == (1, 3)
-    assert run.weight_bytes == 2 * 3
-    assert run.tokens > 0
 
 
 def test_checkpoints_are_told_apart_by_content(
@@ -106,18 +93,6 @@ class TestRefused:
         assert run.refused == "it is not whole: m-2.safetensors is missing"
         assert (run.plan, run.run_id, run.swap_group, run.step) == (None, "", "", 7)
 
-    def test_what_is_cut_off(self, one: Path) -> None:
-        weights = one / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-1])
-        run = of(one)
-        assert run.plan is None
-        assert "model.safetensors: cannot be read as weights" in run.refused
-
-    def test_what_is_gone(self, one: Path) -> None:
-        """A trainer that keeps the last few removes the others."""
-        shutil.rmtree(one)
-        assert "does not exist" in of(one, backend="vllm").refused
-
     def test_not_for_a_store_that_is_away(self, one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def away(config: Any) -> Any:
             raise Unreachable("S3 cannot be reached")
@@ -129,11 +104,6 @@ class TestRefused:
     def test_a_shard_that_is_missing(self, one: Path) -> None:
         (one / INDEX).write_text(json.dumps({"weight_map": {"w": "other.safetensors"}}))
         assert "other.safetensors: is missing" in of(one).refused
-
-    def test_the_label_and_place_stay(self, one: Path) -> None:
-        (one / "model.safetensors").write_bytes(b"torn")
-        run = of(one)
-        assert (run.label, run.step, run.source) == ("step 7", 7, str(one))
 
 
 class TestSwapGroup:
@@ -189,10 +159,6 @@ class TestSwapGroup:
         assert of(other, model={"chat_template_kwargs": {"a": 1}}).swap_group != alone
         assert of(other, model={"reasoning_parser": "none"}).swap_group != alone
 
-    def test_listed_models_have_one_too(self, one: Path, other: Path) -> None:
-        listed = [run_of_model(sweep_of(), SweepModel(source=str(p)), "o") for p in (one, other)]
-        assert listed[0].swap_group == listed[1].swap_group == of(one).swap_group
-
     @pytest.mark.parametrize("content", ["{", "", "[]", "3", "null", "[" * 100_000, "\ud800"])
     def test_a_config_that_is_none_makes_no_swap_group(
         self, one: Path, other: Path, content: str
@@ -200,14 +166,6 @@ class TestSwapGroup:
         for folder in (one, other):
             (folder / "config.json").write_bytes(content.encode(errors="surrogatepass"))
         assert of(one).swap_group == of(other).swap_group == ""
-
-    def test_other_formats_have_no_swap_group(self, one: Path, other: Path) -> None:
-        for folder in (one, other):
-            (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-        assert of(one).swap_group == of(other).swap_group == ""
-
-    def test_the_fake_without_weights_has_none(self) -> None:
-        assert run_of_model(sweep_of(), SweepModel(source="a"), "out").swap_group == ""
 
 
 class TestFinished:

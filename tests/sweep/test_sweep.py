@@ -25,8 +25,8 @@ from ace_ray.run.summary import as_json
 from ace_ray.store import LocalStore, Unreachable
 from ace_ray.sweeps import runs as runs_module
 from ace_ray.sweeps import sweep as module
+from ace_ray.sweeps.comparisons import Shares, write_shares
 from ace_ray.sweeps.config import SweepConfig, load_sweep
-from ace_ray.sweeps.early import Shares, write_shares
 from ace_ray.sweeps.ledger import write_ledger
 from ace_ray.sweeps.packing import Lane, Machine
 from ace_ray.sweeps.runs import SweepRun, is_finished
@@ -101,7 +101,7 @@ class Setup:
     def __init__(self, tmp_path: Path, make_checkpoint: Callable[..., Path]) -> None:
         self.tmp_path, self._make_checkpoint = tmp_path, make_checkpoint
         self.checkpoints = tmp_path / "run"
-        self.machine = Machine(0, None)
+        self.machine = Machine(0)
         self.started: list[FakeLane] = []
         self.said: list[str] = []
         self.script: Script = complete_all
@@ -308,44 +308,6 @@ class TestToTheEnd:
         assert setup.run(workers=2, grace_s=1.0, concurrency=3, max_attempts=1) == 0
         assert setup.lanes == []
 
-    def test_swap_off(self, setup: Setup) -> None:
-        setup.save(1, 2)
-        assert setup.run(swap=False) == 0
-        assert sorted(setup.lanes) == [["step 1"], ["step 2"]]
-
-    def test_models_and_checkpoints(self, setup: Setup) -> None:
-        setup.save(1, 2)
-        model = {"source": str(setup.checkpoints / "step_1"), "engine": {"default": "[a()]"}}
-        assert setup.run(models=[{**model, "label": "mine"}]) == 0
-        assert sorted(setup.lanes) == [["mine"], ["step 1", "step 2"]]
-        assert setup.states() == dict.fromkeys(("mine", "step 1", "step 2"), "complete")
-        # Models first, as they are listed; then checkpoints by step.
-        assert list(setup.ledger()) == ["mine", "step 1", "step 2"]
-
-    def test_what_it_says_of_lanes_side_by_side(self, setup: Setup) -> None:
-        setup.machine = Machine(0, None, slots=2)
-
-        def talks(lane: FakeLane) -> None:
-            lane.say("hello")
-            complete_all(lane)
-
-        setup.script = talks
-        setup.save(1, 2)
-        setup.run(swap=False)
-        assert setup.most_at_once == 2
-        assert {"[step 1] hello", "[step 2] hello"} <= {*setup.said}
-
-    def test_what_only_one_may_have_is_had_one_after_another(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        setup.machine = Machine(0, None, slots=3)
-        monkeypatch.setattr(SweepRun, "lock_keys", frozenset(("the cache x",)))
-        setup.save(1, 2, 3)
-        assert setup.run(swap=False) == 0
-        assert setup.most_at_once == 1
-        assert set(setup.states().values()) == {"complete"}
-
-    @pytest.mark.nightly
     def test_a_finished_one_that_falls_apart_stands_once(self, setup: Setup) -> None:
         """A cleaner has got half of it; its result is there."""
         setup.save(1, 2)
@@ -596,7 +558,7 @@ class TestEarly:
     @pytest.mark.parametrize("slots", [1, 2])
     def test_lanes_that_await_each_other_come_through(self, setup: Setup, slots: int) -> None:
         """A chain that changes its engine twice."""
-        setup.machine = Machine(0, None, slots=slots)
+        setup.machine = Machine(0, slots=slots)
         sources = [setup.tmp_path / name for name in "abcd"]
         for number, source in enumerate(sources):
             setup._make_checkpoint(source, float(number), 1.0)
@@ -610,40 +572,11 @@ class TestEarly:
         assert sorted(setup.lanes) == [["a", "c"], ["b", "d"]]
         assert set(setup.states().values()) == {"decided"}
 
-    @pytest.mark.nightly
-    def test_one_that_comes_later_may_be_the_best(self, setup: Setup) -> None:
-        def script(lane: FakeLane) -> None:
-            if any(run.step == 20 for run in lane.lane.runs) and not repaired:
-                return lane.tell(lane.lane.runs[-1], failed="no")
-            return decide(setup, lane, lambda run: {10: 0.5, 20: 0.9}[run.step or 0])
-
-        repaired: list[bool] = []
-        setup.script = script
-        setup.save(10)
-        assert setup.run(**self.early()) == 0
-        assert setup.states() == {"step 10": "complete"}
-        setup.save(20)
-        assert setup.run(**self.early()) != 0
-        repaired.append(True)
-        assert setup.run(**self.early()) == 0
-        assert setup.states()["step 20"] == "complete"
-
     def test_what_is_worse_than_another_one_is_not_completed(self, setup: Setup) -> None:
         setup.save(10, 20)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.9, "worse")
         assert setup.run(**self.early()) == 0
         assert set(setup.states().values()) == {"decided"}
-
-    @pytest.mark.nightly
-    def test_how_many_are_completed_may_change(self, setup: Setup) -> None:
-        setup.save(10, 20)
-        setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
-        assert setup.run(**self.early(best=0)) == 0
-        assert set(setup.states().values()) == {"decided"}
-        assert setup.run(**self.early(best=2)) == 0
-        assert set(setup.states().values()) == {"complete"}
-        with pytest.raises(UserError, match="another config"):
-            setup.run(**self.early(alpha=0.1))
 
 
 class TestWhatFails:
@@ -760,21 +693,6 @@ class TestWhatFails:
         assert ["step 3", "step 4", "step 5", "step 6"] in setup.lanes
         assert len(setup.lanes) == 3
 
-    def test_two_that_kill_their_lane(self, setup: Setup) -> None:
-        setup.script = scripted(step_2=die, step_4=die)
-        setup.save(*range(1, 6))
-        assert setup.run() == 1
-        failed = {label for label, state in setup.states().items() if state == "failed"}
-        assert failed == {"step 2", "step 4"}
-
-    @pytest.mark.nightly
-    def test_a_machine_on_which_nothing_runs(self, setup: Setup) -> None:
-        setup.script = lambda lane: setattr(lane, "code", 75)
-        setup.save(1, 2, 3)
-        assert setup.run(lane_attempts=2) == 1
-        assert set(setup.states().values()) == {"failed"}
-        assert len(setup.lanes) <= 3 * 2 + 1
-
     def test_the_ledger_cannot_be_written_for_a_while(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -832,16 +750,6 @@ class TestWhatFails:
         left.clear()
         assert setup.run() == 0
 
-    def test_the_last_ledger_cannot_be_written(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def refuses(*arguments: Any) -> None:
-            raise UserError("the store is away")
-
-        monkeypatch.setattr(module, "write_ledger", refuses)
-        setup.save(1)
-        assert setup.run(store_patience_s=0.0) == 75
-
     def test_a_cluster_that_is_small_for_a_while_fails_nobody(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -882,7 +790,7 @@ class TestWhatFails:
     def test_what_ends_the_sweep_ends_its_lanes(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        setup.machine = Machine(0, None, slots=3)
+        setup.machine = Machine(0, slots=3)
         boom = RuntimeError("a defect")
 
         def fails(*arguments: Any) -> None:
@@ -915,18 +823,6 @@ class TestRefused:
         assert setup.lanes == [["step 2"]]
         assert set(setup.states().values()) == {"complete"}
 
-    def test_all_torn(self, setup: Setup) -> None:
-        setup.save(1)
-        setup.tear(1)
-        assert setup.run() == 1
-        assert setup.lanes == []
-        assert setup.states() == {"step 1": "refused"}
-
-    def test_an_empty_folder(self, setup: Setup) -> None:
-        with pytest.raises(UserError, match="holds no checkpoint"):
-            setup.sweep()
-        assert setup.folder.list() == []
-
     def test_one_model_listed_twice(self, setup: Setup) -> None:
         setup.save(1)
         model = {"source": str(setup.checkpoints / "step_1")}
@@ -944,13 +840,6 @@ class TestRefused:
         ids = {line["run_id"] for line in setup.ledger().values()}
         assert len(ids) == 2
 
-    def test_a_model_too_large(self, setup: Setup) -> None:
-        setup.machine = Machine(0, 1e-9)
-        setup.save(1)
-        with pytest.raises(UserError, match="its weights need about"):
-            setup.sweep()
-
-    @pytest.mark.nightly
     @pytest.mark.parametrize(
         "changes",
         [
@@ -971,25 +860,6 @@ class TestRefused:
         assert setup.lanes == []
         assert {item.path: item.etag for item in setup.folder.list()} == held
 
-    @pytest.mark.nightly
-    @pytest.mark.parametrize(
-        "content", [b"", b"{", b"[]", b"{}", b"3", b'{"identity": 3}', b"\xff"]
-    )
-    def test_a_folder_of_who_knows(self, setup: Setup, content: bytes) -> None:
-        setup.save(1)
-        setup.folder.put("sweep.json", content)
-        with pytest.raises(UserError, match=r"sweep.json cannot be read"):
-            setup.run()
-        assert setup.lanes == []
-
-    def test_another_config_has_another_name(self, setup: Setup) -> None:
-        setup.save(1)
-        setup.options["sweep_id"] = None
-        one = setup.sweep().sweep_id
-        assert one.startswith("sweep-run-")
-        assert setup.sweep(last=1, workers=3).sweep_id == one
-        assert setup.sweep(limit=2).sweep_id != one
-
     def test_nothing_is_written_before_it_runs(self, setup: Setup) -> None:
         setup.save(1)
         sweep = setup.sweep()
@@ -999,21 +869,14 @@ class TestRefused:
 
 class TestPlaces:
     def test_lanes_see_gpus_of_their_own(self, setup: Setup) -> None:
-        setup.machine = Machine(4, None)
+        setup.machine = Machine(4)
         setup.save(1, 2, 3, 4)
         assert setup.run() == 0
         assert setup.most_at_once == 4
         assert sorted(lane.devices[0] for lane in setup.started) == [0, 1, 2, 3]
 
-    def test_gpus_come_back(self, setup: Setup) -> None:
-        setup.machine = Machine(2, None)
-        setup.save(1, 2, 3, 4, 5)
-        assert setup.run(swap=False) == 0
-        assert setup.most_at_once == 2
-        assert {device for lane in setup.started for device in lane.devices} == {0, 1}
-
     def test_a_cluster_hands_them_out_itself(self, setup: Setup) -> None:
-        setup.machine = Machine(2, None, shared=True)
+        setup.machine = Machine(2, shared=True)
         setup.save(1, 2, 3)
         assert setup.run(swap=False) == 0
         assert setup.most_at_once == 2
@@ -1021,43 +884,20 @@ class TestPlaces:
 
     def test_lanes_know_what_the_cluster_held_and_is_to_hold(self, setup: Setup) -> None:
         nodes = ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 2.0})
-        setup.machine = Machine(4, None, shared=True, nodes=nodes)
+        setup.machine = Machine(4, shared=True, nodes=nodes)
         setup.save(1, 2, 3)
         assert setup.run(swap=False, workers=1) == 0
         first, *_, last = setup.started
         assert first.room == {"nodes": [*nodes], "gpus": [1]}
         assert last.room["gpus"] == [1, 1, 1]
 
-    def test_gpus_of_this_machine_are_not_asked_for(self, setup: Setup) -> None:
-        setup.machine = Machine(4, None, nodes=({"CPU": 8.0, "GPU": 4.0},))
-        setup.save(1)
-        setup.run()
-        assert setup.started[0].room == {"nodes": [], "gpus": []}
-
-    def test_one_model_on_many_gpus_finds_out_how_many_engines_they_hold(
-        self, setup: Setup
-    ) -> None:
-        setup.machine = Machine(4, None)
-        setup.save(1)
-        setup.run()
-        (lane,) = setup.started
-        assert lane.devices == [0, 1, 2, 3]
-        assert lane.specs[0]["config"]["workers"] == "auto"
-
     def test_in_a_cluster_it_is_told_what_it_may_take(self, setup: Setup) -> None:
-        setup.machine = Machine(4, None, shared=True)
+        setup.machine = Machine(4, shared=True)
         setup.save(1)
         model = {"source": str(setup.checkpoints / "step_1"), "engine": {"default": "[a()]"}}
         setup.run(limit=9, models=[model])
         assert [lane.specs[0]["config"]["workers"] for lane in setup.started] == [2, 2]
         assert setup.most_at_once == 2
-
-    def test_slots_of_cpus(self, setup: Setup) -> None:
-        setup.machine = Machine(0, None, slots=2, shared=True)
-        setup.save(1, 2, 3, 4, 5)
-        assert setup.run() == 0
-        assert setup.most_at_once == 2
-        assert sorted(map(len, setup.lanes)) == [2, 3]
 
 
 class TestStopping:
@@ -1194,38 +1034,11 @@ class TestWatching:
         assert [run.label for run in sweep.runs if run.plan] == ["step 1", "step 2"]
         assert sweep.runs[-1].awaited == "it is waited for: there is no tokenizer"
 
-    def test_from_an_empty_folder(self, setup: Setup) -> None:
-        timer = threading.Timer(0.1, setup.save, (1,))
-        setup.in_turn([setup.stop])
-        timer.start()
-        assert setup.run() == 0
-        assert setup.lanes == [["step 1"]]
-
     def test_the_stop_file_and_the_last_checkpoint_at_once(self, setup: Setup) -> None:
         setup.save(1)
         setup.in_turn([partial(setup.save, 2), setup.stop])
         assert setup.run(settle_s=0.05) == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
-
-    def test_a_step_ends_it(self, setup: Setup) -> None:
-        setup.save(1)
-        setup.in_turn(*([partial(setup.save, step)] for step in (2, 3, 4)))
-        assert setup.run(stop_file=None, until_step=3) == 0
-        assert setup.lanes == [["step 1"], ["step 2"], ["step 3"]]
-
-    def test_a_time_ends_it(self, setup: Setup) -> None:
-        setup.save(1)
-        assert setup.run(stop_file=None, watch_s=0.05) == 0
-        assert setup.lanes == [["step 1"]]
-
-    def test_a_finished_one_is_not_evaluated_again(self, setup: Setup) -> None:
-        setup.save(1)
-        setup.in_turn([partial(setup.save, 2)], [setup.stop])
-        assert setup.run() == 0
-        setup.save(3)
-        assert setup.run() == 0
-        assert setup.lanes == [["step 3"]]
-        assert set(setup.states().values()) == {"complete"}
 
     def test_a_torn_one_that_becomes_whole(self, setup: Setup) -> None:
         setup.save(1, 2)
@@ -1272,15 +1085,6 @@ class TestWatching:
         assert setup.states() == {"step_1": "complete", "step 1": "refused", "step 2": "complete"}
         assert "is the same model as step_1" in setup.ledger()["step 1"]["note"]
 
-    def test_one_too_large_is_refused_while_others_go_on(self, setup: Setup) -> None:
-        setup.machine = Machine(0, 1e-6)
-        setup.save(1)
-        large = partial(setup.make, "step_2", *[1.0] * 10_000)
-        setup.in_turn([large, setup.stop])
-        assert setup.run() == 1
-        assert setup.states() == {"step 1": "complete", "step 2": "refused"}
-        assert "its weights need about" in setup.ledger()["step 2"]["note"]
-
     @pytest.mark.parametrize(
         ("name", "why"),
         [
@@ -1302,19 +1106,6 @@ class TestWatching:
         # A call that begins with it is refused as a whole: now it is the user's to mend.
         with pytest.raises(UserError, match=r"has no step in it|are both step 1"):
             setup.sweep()
-
-    def test_an_invalid_name_that_becomes_a_step(self, setup: Setup) -> None:
-        setup.save(1)
-        final = setup.checkpoints / "final"
-
-        def save_and_rename() -> None:
-            setup.make("final", 1.0)
-            threading.Timer(0.1, final.rename, (setup.checkpoints / "step_2",)).start()
-
-        setup.in_turn([save_and_rename], [setup.stop])
-        assert setup.run() == 0
-        assert setup.lanes == [["step 1"], ["step 2"]]
-        assert setup.states() == {"step 1": "complete", "step 2": "complete"}
 
     def test_one_that_cannot_be_planned_for_a_while(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
@@ -1345,14 +1136,8 @@ class TestWatching:
         assert setup.run(stop_file=f"s3://{s3.bucket}/stop/here") == 0
         assert setup.lanes == [["step 1"], ["step 2"]]
 
-    @pytest.mark.parametrize("path", ["s3://stop", "gs://b/stop", "s3:///stop"])
-    def test_a_stop_file_that_cannot_be(self, setup: Setup, path: str) -> None:
-        setup.save(1)
-        with pytest.raises(UserError, match=r"names no bucket|no store for"):
-            setup.sweep(stop_file=path)
-
     def test_what_comes_while_a_lane_runs_is_not_left_to_its_end(self, setup: Setup) -> None:
-        setup.machine = Machine(0, None, slots=2)
+        setup.machine = Machine(0, slots=2)
 
         def wait(lane: FakeLane, seconds: float) -> None:
             """Each lane goes on until there is another one beside it."""
@@ -1425,14 +1210,3 @@ class TestWatching:
         setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75
         assert any("the last checkpoints could not be looked for" in line for line in setup.said)
-
-    @pytest.mark.nightly
-    def test_failed_ones_are_not_tried_for_ever(self, setup: Setup) -> None:
-        def script(lane: FakeLane) -> None:
-            lane.tell(lane.lane.runs[0], broken="NaN")
-            setup.stop()
-
-        setup.save(1)
-        setup.script = script
-        assert setup.run() == 1
-        assert setup.lanes == [["step 1"]]

@@ -87,12 +87,6 @@ def test_what_was_looked_at_and_not_taken_comes_again(make: Make) -> None:
     assert [c.step for c in watched.watching.look()] == [1]
 
 
-def test_without_an_end_it_goes_on(make: Make) -> None:
-    watched = make()
-    with pytest.raises(AssertionError, match="watches on"):
-        watched.until_the_end(50)
-
-
 def test_a_stop_file_that_comes_with_the_last_checkpoint(make: Make, tmp_path: Path) -> None:
     watched = make(stop_file=str(tmp_path / "stop"))
     watched.save(1)
@@ -103,20 +97,6 @@ def test_a_stop_file_that_comes_with_the_last_checkpoint(make: Make, tmp_path: P
     (tmp_path / "stop").touch()
     assert watched.until_the_end() == [2]
     assert watched.watching.unfinished() == watched.watching.torn() == []
-
-
-def test_a_stop_file_that_was_there_before(make: Make, tmp_path: Path) -> None:
-    watched = make(stop_file=str(tmp_path / "stop"))
-    (tmp_path / "stop").touch()
-    watched.save(1)
-    watched.save(2)
-    assert watched.until_the_end() == [1, 2]
-
-
-def test_nothing_there_ends_at_once(make: Make, tmp_path: Path) -> None:
-    watched = make(stop_file=str(tmp_path / "stop"))
-    (tmp_path / "stop").touch()
-    assert watched.until_the_end(1) == []
 
 
 def test_a_time(make: Make) -> None:
@@ -194,18 +174,6 @@ def test_one_that_lacks_something_and_stays_so_is_torn(make: Make) -> None:
     assert watched.until_the_end() == [2]
     assert [c.step for c in watched.watching.torn()] == [1]
     assert watched.watching.unfinished() == []
-
-
-def test_one_that_becomes_whole_at_the_end(make: Make) -> None:
-    watched = make(watch_s=10)
-    watched.save(1, whole=False)
-    watched.look()
-    watched.now += 20
-    assert watched.look() == []
-    watched.save(1)
-    watched.now += 20
-    assert watched.until_the_end() == []
-    assert [c.step for c in watched.watching.unfinished()] == [1]
 
 
 def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
