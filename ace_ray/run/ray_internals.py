@@ -218,7 +218,7 @@ class Task:
     @property
     def is_whole(self) -> bool:
         """Return whether all rows have come back."""
-        return self.out >= self.inputs.num_rows()
+        return bool(self.out >= self.inputs.num_rows())
 
     def blocks(self) -> Iterator[pa.Table]:
         for ref in self.inputs.block_refs:
