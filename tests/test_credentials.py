@@ -103,7 +103,7 @@ def test_no_name_of_a_config_is_a_secret_s() -> None:
     """By the page that is made of the config's models."""
     page = (Path(__file__).resolve().parents[1] / "docs" / "configuration.md").read_text()
     names = set(re.findall(r"(?m)^\| `([a-z_0-9]+)`", page))
-    assert {"key_env", "max_tokens", "key_header"} <= names
+    assert {"key_env", "max_tokens"} <= names
     assert [name for name in sorted(names) if is_secret_name(name)] == []
 
 

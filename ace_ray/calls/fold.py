@@ -22,6 +22,8 @@ MAX_SIZE = 100_000
 """Largest value made by one operation: characters, elements and 32-bit words, summed up."""
 MAX_WORK = 1_000_000
 """Most that all operations of one text may make together."""
+_CHARS = 50
+"""Characters that count as one when texts are merely joined."""
 
 _NONE = frozenset[str]()
 _Sized = tuple[Any, int]
@@ -351,7 +353,8 @@ def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) 
         size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
     elif op is ast.Mod and isinstance(a, (str, bytes)):
         size = _formatted(a, b_size)
-    budget.charge(size)
+    joined = op is ast.Add and isinstance(a, (str, bytes))
+    budget.charge(size // _CHARS if joined else size)
     return operate(op, a, b), size
 
 

@@ -48,7 +48,7 @@ def test_recall_precision_and_exact_set() -> None:
 
 
 def test_without_calls_there_are_no_shares_of_calls() -> None:
-    assert metrics([BREADS], [call(name="Finish", tool=None, api=None)]) == {
+    assert metrics([BREADS], []) == {
         "api_recall": 0.0,
         "exact_set": 0.0,
         "calls_0": 1.0,

@@ -219,7 +219,6 @@ OPERATIONS = {
     "1 / 0 + x": "wrong_output_format",
     "1 + [y for y in 'a']": "official_unsafe",
     "1 + [y for y in x]": "wrong_output_format",
-    "1 + [y for y in 5]": "wrong_output_format",
     # What models write without quotes: a name that means nothing to upstream raises NameError.
     "2025-Q2": "wrong_output_format",
     "john.doe@example.com": "wrong_output_format",
