@@ -170,6 +170,8 @@ def test_three_benchmarks_with_tools(
     assert len(server.asked) == count
 
 
+@pytest.mark.nightly
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("status", "said", "line"),
     [

@@ -91,6 +91,8 @@ def test_no_command_writes_behind_a_link(
             assert "symbolic link, and nothing is changed behind one" in ended.stderr
 
 
+@pytest.mark.nightly
+@pytest.mark.ray
 @pytest.mark.parametrize(
     ("place", "fresh"), [(".", "--resume"), ("rows", "--fresh"), ("files/acebench", "--resume")]
 )
