@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ace_ray.api import report as report
     from ace_ray.api import score as score
     from ace_ray.api import sweep as sweep
+    from ace_ray.errors import RunFailed as RunFailed
     from ace_ray.errors import UserError as UserError
-    from ace_ray.run.health.interrupts import RunFailed as RunFailed
 
 __version__ = "0.1.0"
 
@@ -23,7 +23,7 @@ _GIVEN = {
         ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
     ),
     "UserError": "ace_ray.errors",
-    "RunFailed": "ace_ray.run.health.interrupts",
+    "RunFailed": "ace_ray.pipeline.health.interrupts",
 }
 """Names that are imported when they are first used, so that a command starts at once."""
 

@@ -17,23 +17,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from ace_ray import log
 from ace_ray.benchmarks.transcript import Step
-from ace_ray.bounded import json_object
-from ace_ray.config import RunConfig, read_tree
+from ace_ray.config.schema import RunConfig, read_tree
 from ace_ray.errors import COMPLETE, UserError
-from ace_ray.run.storage.rows import ResultRow
-from ace_ray.run.storage.stored import MANIFEST, SUMMARY
-from ace_ray.run.summary import SUCCESS
-from ace_ray.store import Store, open_store
-from ace_ray.view.episode import EpisodeView
-from ace_ray.view.select import Filter, StoredRun, select
+from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.rows import ResultRow
+from ace_ray.storage.stored import MANIFEST, SUMMARY
+from ace_ray.util import log
+from ace_ray.util.safe_loading import json_object
+from ace_ray.viewer.episode import EpisodeView
+from ace_ray.viewer.select import Filter, StoredRun, select
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ace_ray.pipeline.planning.plan import Plan
     from ace_ray.reports.comparison import Comparison
-    from ace_ray.run.planning.plan import Plan
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 Status = Literal["complete", "incomplete"]
@@ -195,14 +195,14 @@ def evaluate(
         UserError: it cannot be started as asked; nothing was written.
         RunFailed: the cluster or the engines failed; what was written stays.
     """
-    from ace_ray.run.evaluate import evaluate as run
+    from ace_ray.pipeline.evaluate import evaluate as run
 
     settings = {**settings, "output": output, "limit": limit, "ids": _listed(ids)}
     asked = _config(config, model, benchmarks, settings)
     console = console or Console()
     code, summary = run(asked, fresh=not resume, console=console)
     if code == COMPLETE and summary["complete"]:
-        from ace_ray.track.publish import publish_run
+        from ace_ray.integrations.publish import publish_run
 
         publish_run(summary["uri"], asked, log.say_on(console))
     return _opened(summary["uri"], asked)
@@ -227,7 +227,7 @@ def score(
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
-        from ace_ray.run.rescore import rescore
+        from ace_ray.pipeline.rescore import rescore
 
         rescore(str(path), say, opens, data=data, named=(benchmark,) if benchmark else ())
         return Run(opens(str(path)))
@@ -237,7 +237,7 @@ def score(
             where=str(path),
             fix="name the benchmark",
         )
-    from ace_ray.run.score import score_outputs
+    from ace_ray.pipeline.score import score_outputs
 
     score_outputs(
         Path(path),
@@ -262,9 +262,9 @@ def sweep(
     were refused, or have no row yet, have none.
 
     Raises `UserError`: it cannot be started as asked."""
-    from ace_ray.sweeps.config import load_sweep
-    from ace_ray.sweeps.sweep import Sweep
-    from ace_ray.track.publish import run_published
+    from ace_ray.integrations.publish import run_published
+    from ace_ray.sweep.config import load_sweep
+    from ace_ray.sweep.sweep import Sweep
 
     given = {"output": output, "limit": limit, "ids": _listed(ids)}
     values = {name: value for name, value in given.items() if value is not None}
@@ -337,7 +337,7 @@ def publish(run: str | Run, to: str, *, console: Console | None = None, **option
     (docs/trackers.md). ``options`` are the tracker's.
 
     Raises `UserError`: as ``ace-ray publish``."""
-    from ace_ray.track.publish import publish as send
+    from ace_ray.integrations.publish import publish as send
 
     (uri,) = _uris([run])
     send(_opens([run])(uri), to, options, log.say_on(console))
@@ -385,6 +385,6 @@ def _config(
     values = {name: value for name, value in given.items() if value is not None}
     overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
     tree = read_tree(source, overrides, values)
-    from ace_ray.run.planning.asked import checked_run
+    from ace_ray.pipeline.planning.requested_run import checked_run
 
     return checked_run(tree, where=source if isinstance(source, str) else "evaluate()")

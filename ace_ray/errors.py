@@ -11,7 +11,7 @@ Anything else is a defect of ace_ray and keeps its traceback.
 
 from __future__ import annotations
 
-from ace_ray.clean import printed
+from ace_ray.util.sanitizing import printed
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
 """Exit codes of a run: all rows settled; it would fail again; the same command continues."""
@@ -93,3 +93,14 @@ class EpisodeStalled(RowError):
 
 class SandboxLost(RowError):
     """The sandbox of an episode died again and again, or cannot be opened."""
+
+
+class RunFailed(Exception):
+    """The run ended before its rows did. One line; details are in Ray's logs.
+
+    ``resumable``: the same command may well get further later; ``again``: even now.
+    """
+
+    def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:
+        self.resumable, self.again = resumable, again
+        super().__init__(line)

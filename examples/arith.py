@@ -1,7 +1,7 @@
 """A whole benchmark: five sums."""
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.types import Entry, Episode, Verdict
 
 SUMS = {
     "one_digit": {"2 + 2": "4", "3 + 5": "8"},

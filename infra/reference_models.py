@@ -25,7 +25,7 @@ from typing import BinaryIO
 
 from filelock import FileLock
 
-from ace_ray.config import cache_root
+from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError
 
 CHUNK_BYTES = 1 << 20

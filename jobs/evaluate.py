@@ -8,7 +8,7 @@ import sys
 
 from shared import config_parser, run
 
-from ace_ray.cli import run_evaluate
+from ace_ray.cli.run import run_evaluate
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ import sys
 
 import shared  # noqa: F401 - puts the checkout on the path
 
-from ace_ray.cli import main
+from ace_ray.cli.main import main
 
 if __name__ == "__main__":
     main(["score", *sys.argv[1:]])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ace_ray import log
 from ace_ray.errors import UserError
+from ace_ray.util import log
 
 
 def config_parser(purpose: str) -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import sys
 
 from shared import config_parser, run
 
-from ace_ray.cli import run_sweep
+from ace_ray.cli.run import run_sweep
 
 
 def main() -> int:

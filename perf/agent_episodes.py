@@ -23,13 +23,13 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
-from ace_ray.config import load_config
+from ace_ray.config.schema import load_config
 from ace_ray.errors import PromptTooLong
 from ace_ray.models.cpu_environment import all_cores
-from ace_ray.records import Completion, Entry, Sampling
-from ace_ray.run.evaluate import plan_run
-from ace_ray.run.storage.rows import episode_of
+from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.sandbox.local import LocalSession
+from ace_ray.storage.rows import episode_of
+from ace_ray.types import Completion, Entry, Sampling
 
 MAX_TOKENS = 64
 MAX_MESSAGES = 12
@@ -40,7 +40,7 @@ PLUGIN = f"""
 from dataclasses import replace
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 
 
 class Brief(ACEBench):

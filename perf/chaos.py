@@ -54,8 +54,8 @@ from s3_server import S3Server
 from same_rows import compare
 
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.run.storage.parts import FOLDER, part_names
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import FOLDER, part_names
 
 SIGNALS = {
     "driver kill": signal.SIGKILL,

@@ -32,9 +32,9 @@ from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.gold import gold_text, named_call
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.calls import render
-from ace_ray.records import Entry, Verdict
+from ace_ray.parsing import render
 from ace_ray.sandbox.attempts import end_processes
+from ace_ray.types import Entry, Verdict
 
 REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
 Check = Callable[[], Mapping[str, Verdict]]

@@ -18,7 +18,7 @@ from runs import COMMAND, stored_columns
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
 
 RUN_ID = "fake"
 EDGE = 0.05

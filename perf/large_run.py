@@ -35,7 +35,7 @@ from processes import MIB, Watch
 from runs import ROOT, of_tree
 from s3_server import S3Server
 
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
 
 IN_FLIGHT = 512
 """Rows that a worker holds when vLLM batches its default of 256 sequences."""

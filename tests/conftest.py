@@ -22,10 +22,11 @@ BUCKET = "results"
 
 
 def pytest_configure() -> None:
-    """Let signals end processes, though nohup and background jobs ignore some.
-
-    A child inherits an ignored signal, and tests end children by signals.
-    """
+    """Prepare what must be there before test modules are imported."""
+    # The hub's client reads it once, when it is imported.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    # nohup and background jobs ignore some signals, children inherit that, and tests end children
+    # by signals.
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
@@ -39,7 +40,6 @@ def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
         for name in [n for n in os.environ if n.startswith(("AWS_", "ACE_RAY_", "RAY_"))]:
             if name not in ("ACE_RAY_SHARED", "AWS_CA_BUNDLE"):
                 patch.delenv(name)
-        patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_CONFIG_FILE", os.devnull)
         patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
@@ -164,14 +164,14 @@ def cli(tmp_path: Path) -> Cli:
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """As `cli`, in this process: for the many cases where a second of start-up adds nothing."""
-    import ace_ray.cli
+    from ace_ray.cli.main import main
 
     def run(*arguments: object) -> Ended:
         monkeypatch.setattr("sys.argv", ["ace-ray", *map(str, arguments)])
-        monkeypatch.setattr(ace_ray.cli, "supervised", lambda work: work())
+        monkeypatch.setattr("ace_ray.cli.run.supervised", lambda work: work())
         capsys.readouterr()
         with pytest.raises(SystemExit) as end:
-            ace_ray.cli.main()
+            main()
         said = capsys.readouterr()
         return Ended(int(end.value.code or 0), said.out, said.err)
 

@@ -2,7 +2,7 @@
 
 import signal
 
-from ace_ray.run.connection import connect
+from ace_ray.cluster.connection import connect
 
 connect()
 

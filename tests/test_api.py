@@ -15,11 +15,11 @@ from rich.console import Console
 import ace_ray
 from ace_ray.api import _config
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.records import Entry, Episode
-from ace_ray.run.storage.parts import write_parts
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import LocalStore, open_store
-from tests.run.made_run import written_run
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS
+from ace_ray.types import Entry, Episode
+from tests.pipeline.made_run import written_run
 
 
 def answered(number: int, entry: Entry) -> Episode:

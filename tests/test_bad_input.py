@@ -611,10 +611,10 @@ def test_a_store_that_never_answers(here: Callable[..., Any], config_file: Write
 def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
     config_file: Write, tmp_path: Path
 ) -> None:
-    from ace_ray.config import load_config
+    from ace_ray.config.schema import load_config
     from ace_ray.errors import UserError
-    from ace_ray.run.planning.plan import make_manifest, make_plan
-    from ace_ray.run.planning.preflight import make_benchmarks, open_output, resolve_model
+    from ace_ray.pipeline.planning.plan import make_manifest, make_plan
+    from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
 
     config = load_config(str(config_file(run_id="mine")))
     plan = make_plan(config, resolve_model(config), make_benchmarks(config))

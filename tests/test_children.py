@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.children import module_command, module_environment
+from ace_ray.util.subprocesses import module_command, module_environment
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 
@@ -32,8 +32,8 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         "ace_ray.models.gguf",
         "ace_ray.models.reference",
-        "ace_ray.run.servers.server",
-        "ace_ray.sweeps.lane",
+        "ace_ray.pipeline.servers.server",
+        "ace_ray.sweep.lane",
     ],
 )
 @pytest.mark.parametrize("path", ["", os.pathsep])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.clean import cleaned, one_line, printed, spreadsheet
+from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,10 @@ def test_output_is_taken_as_it_is(here: Any, config_file: Write, tmp_path: Path)
 @pytest.fixture
 def run_config(config_file: Write, tmp_path: Path, s3: Any) -> Path:
     """Eight rows of the mini set; the context is too short for the longest prompt of them."""
-    from ace_ray.config import load_config
+    from ace_ray.config.schema import load_config
     from ace_ray.models.fake import count_words
-    from ace_ray.run.planning.plan import make_plan
-    from ace_ray.run.planning.preflight import make_benchmarks, resolve_model
+    from ace_ray.pipeline.planning.plan import make_plan
+    from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
 
     output = f"s3://{s3.bucket}/{tmp_path.name}"
     path = config_file(limit=8, output=output, run_id="run")

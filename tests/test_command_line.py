@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.config import SHIPPED, load_config, shipped_configs
+from ace_ray.config.schema import SHIPPED, load_config, shipped_configs
 from ace_ray.errors import UserError
 
 QUICK = ["--set", "backend=fake"]
@@ -94,6 +94,7 @@ def written(tree: dict[str, Any], key: str) -> None:
     node[last] = 1
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("command", ["evaluate", "doctor", "sweep"])
 def test_all_unknown_keys_are_told_at_once_before_missing_ones(
     command: str, here: Any, tmp_path: Path
@@ -136,6 +137,7 @@ NEEDED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.nightly
 def test_every_name_that_list_prints_can_be_pasted_into_a_config(here: Any) -> None:
     told = [
         line for line in here("list", "categories").stdout.splitlines() if not line.startswith(" ")

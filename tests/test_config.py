@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config import RunConfig, load_config, run_config
+from ace_ray.config.schema import RunConfig, load_config, run_config
 from ace_ray.errors import UserError
-from ace_ray.sweeps.config import load_sweep
+from ace_ray.sweep.config import load_sweep
 
 CONFIGS = sorted((Path(__file__).resolve().parents[1] / "configs").glob("*.yaml"))
 FULL: dict[str, Any] = {

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config import load_config
-from ace_ray.credentials import is_secret_name, masked, secrets_in
+from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
-from ace_ray.run.submission import make_submission
-from ace_ray.sweeps.config import load_sweep
+from ace_ray.pipeline.submission import make_submission
+from ace_ray.sweep.config import load_sweep
+from ace_ray.util.secrets import is_secret_name, masked, secrets_in
 
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [

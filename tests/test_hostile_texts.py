@@ -26,11 +26,11 @@ from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read
 from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
-from ace_ray.calls import parse_calls
-from ace_ray.calls.known import known_calls
-from ace_ray.clean import cleaned, printed
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import Entry, ToolCall
+from ace_ray.parsing import parse_calls
+from ace_ray.parsing.known import known_calls
+from ace_ray.types import Entry, ToolCall
+from ace_ray.util.sanitizing import cleaned, printed
 from tests.limits import cpu_limit
 
 SHORT, LONG = 16_000, (64_000, 250_000)

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ace_ray import log
-from ace_ray.children import module_environment
-from ace_ray.run import connection
-from ace_ray.run.monitoring import progress
-from ace_ray.run.monitoring.counts import Tally
-from ace_ray.run.submission import make_submission
+from ace_ray.cluster import connection
+from ace_ray.pipeline.monitoring import progress
+from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.submission import make_submission
+from ace_ray.util import log
+from ace_ray.util.subprocesses import module_environment
 
 SECRET = "sk-abcdefghijklmnopqrstuvwxyz"
 

@@ -11,9 +11,9 @@ import pytest
 
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of, path_of
 from ace_ray.models.sources import resolve
-from ace_ray.store import is_relative, open_store
+from ace_ray.storage.object_store import is_relative, open_store
+from ace_ray.util.local_files import folder_of, path_of
 
 NO_PATHS = ["~nosuchuser", "~nosuchuser/x", "a" * 5000, "b/" * 3000, "a\0b", "~\0"]
 KEYS = ["data", "upstream", "reference", "cache_folder", "tool_folder"]

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.records import Entry, Episode
-from ace_ray.run.storage.parts import read_ledger, write_parts
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import LocalStore
-from ace_ray.view.sql import run_rows
-from tests.run.made_run import written_run
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.storage.parts import read_ledger, write_parts
+from ace_ray.storage.rows import ROWS
+from ace_ray.types import Entry, Episode
+from ace_ray.viewer.sql import run_rows
+from tests.pipeline.made_run import written_run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
 SQL, PYTHON, SHELL = (

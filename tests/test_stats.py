@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from ace_ray.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
+from ace_ray.util.stats import pass_at_k, pass_hat_k, weighted_interval, wilson
 
 
 @pytest.mark.parametrize(

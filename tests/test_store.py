@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.store import LocalStore, S3Store, Store, Unreachable, open_store
+from ace_ray.storage.object_store import LocalStore, S3Store, Store, Unreachable, open_store
 
 
 @pytest.fixture(params=["local", "s3"])
@@ -300,6 +300,7 @@ def test_answers_of_the_store_are_explained(s3: Any, code: str, part: str) -> No
             store.put_if("a", b"", None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("code", "status", "passing"),
     [
@@ -365,6 +366,7 @@ def web_server(
 HTML = {"Content-Type": "text/html"}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("status", "headers", "body", "part"),
     [

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ace_ray import watchdog
+from ace_ray.util import watchdog
 
 PATIENCE_S = 120.0
 
@@ -41,7 +41,7 @@ def child():
     time.sleep(600)
 
 if __name__ == "__main__":
-    from ace_ray.children import end_with_this_process
+    from ace_ray.util.subprocesses import end_with_this_process
     note("before", subprocess.Popen(["sleep", "600"]).pid)
     end_with_this_process()
     forked = os.fork()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ace_ray import calls
+from ace_ray import parsing as calls
 from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
@@ -22,10 +22,10 @@ from ace_ray.benchmarks.stabletoolbench.apis import simulator, values
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
 from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
-from ace_ray.calls.known import known_calls
-from ace_ray.calls.plain import plain_calls
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import Entry, Episode, ToolCall
+from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.plain import plain_calls
+from ace_ray.types import Entry, Episode, ToolCall
 
 Reader = Callable[[str, int], Any]
 """Takes a text and its number, which chooses the entry that is judged or the form that is read."""

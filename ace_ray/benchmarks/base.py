@@ -30,11 +30,11 @@ from ace_ray.benchmarks.results import (
 )
 from ace_ray.benchmarks.second_reading import Answers
 from ace_ray.benchmarks.transcript import Step, of_messages
-from ace_ray.config import SECTION_KEYS, Section, validated
+from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role
-from ace_ray.records import Entry, Episode, Sampling, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
+from ace_ray.types import Entry, Episode, Sampling, Verdict, digest
 
 Say = Callable[[str], None]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError, first_line
-from ace_ray.records import SCORE, Entry, Episode, Verdict, canonical_json
+from ace_ray.types import SCORE, Entry, Episode, Verdict, canonical_json
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
             raise UserError(
                 f"entries gives a {type(entry).__name__}",
                 where=f"benchmark {name}",
-                fix="give objects of ace_ray.records.Entry",
+                fix="give objects of ace_ray.types.Entry",
             )
         where = f"benchmark {name}, entry {entry.id!r}"
         entry = _complete(entry, name)

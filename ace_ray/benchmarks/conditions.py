@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ace_ray.benchmarks.results import ReportedRun
-from ace_ray.records import canonical_json
+from ace_ray.types import canonical_json
 
 _HASH = re.compile(r'"?[0-9a-f]{32,}"?')
 _ABSENT = "not recorded"

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.records import Completion, Episode, Sampling, ToolCall
 from ace_ray.sandbox.protocol import Observation, Session
+from ace_ray.types import Completion, Episode, Sampling, ToolCall
 
 Message = Mapping[str, Any]
 _T = TypeVar("_T")

@@ -20,11 +20,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ace_ray.config import cache_root
+from ace_ray.config.schema import cache_root
+from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of, without_bom
-from ace_ray.mistakes import did_you_mean
-from ace_ray.records import Entry, digest
+from ace_ray.types import Entry, digest
+from ace_ray.util.local_files import folder_of, without_bom
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20

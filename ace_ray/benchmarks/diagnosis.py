@@ -51,7 +51,7 @@ class Finding:
         others: by rule set, the accuracy of the other rows; None where there are none.
         categories: those that hold many of the rows, where the benchmark does not, each with its
             rows and its scored rows.
-        readers: of unread calls, the rows that each reader of `ace_ray.calls.known` reads.
+        readers: of unread calls, the rows that each reader of `ace_ray.parsing.known` reads.
     """
 
     kind: Kind

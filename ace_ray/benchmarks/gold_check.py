@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.types import Entry, Episode, Verdict
 
 _SHOWN = 20
 

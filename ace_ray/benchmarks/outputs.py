@@ -15,10 +15,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
-from ace_ray.local_files import without_bom
-from ace_ray.mistakes import closest_of
-from ace_ray.records import Entry, Episode
+from ace_ray.types import Entry, Episode
+from ace_ray.util.local_files import without_bom
 
 MAX_LINE_BYTES = 256 << 20
 

@@ -17,10 +17,10 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.benchmarks.statistics import ALL_ROWS
-from ace_ray.config import SECTION_KEYS, Section
+from ace_ray.config.schema import SECTION_KEYS, Section
+from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.mistakes import closest_of
+from ace_ray.util.local_files import folder_of
 
 GROUP = "ace_ray.benchmarks"
 """The entry-point group; a point leads to a subclass of `Benchmark`."""
@@ -220,7 +220,7 @@ def _wrong_shape(cls: type[Benchmark]) -> str:
     if taken := sorted({*rules} & _TAKEN):
         return f"a rule set cannot be called {taken[0]!r}: files have a key of that name"
     if not isinstance(cls.Options, type) or not issubclass(cls.Options, Section):
-        return "Options is no subclass of ace_ray.config.Section"
+        return "Options is no subclass of ace_ray.config.schema.Section"
     if taken := sorted(cls.Options.model_fields.keys() & SECTION_KEYS):
         return f"Options has a key {taken[0]!r}, which the section of every benchmark has"
     groups: Any = cls.groups

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ace_ray.records import Verdict
+from ace_ray.types import Verdict
 
 
 class ScoredRow(Protocol):

@@ -1,7 +1,7 @@
 """Find answers that hold calls which the run did not read.
 
 A model that writes its calls in another format than was asked for, or than the run's tool parser
-reads, is wrong everywhere. The readers of `ace_ray.calls.known` search its answers again. Calls
+reads, is wrong everywhere. The readers of `ace_ray.parsing.known` search its answers again. Calls
 that they find never count for a verdict. `ace_ray.benchmarks.diagnosis` adds rows up.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
-from ace_ray.calls.known import known_calls
-from ace_ray.records import Entry, Episode, canonical_json
+from ace_ray.parsing.known import known_calls
+from ace_ray.types import Entry, Episode, canonical_json
 
 Where = Literal["answer", "reasoning"]
 Answers = Sequence[Sequence[str]]

@@ -23,7 +23,7 @@ from typing import Any
 
 from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score, ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
-from ace_ray.stats import wilson
+from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
 ALL_ROWS = "Accuracy"

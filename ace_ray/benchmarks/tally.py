@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.benchmarks.results import ScoredRow
-from ace_ray.records import STATUSES, Verdict
-from ace_ray.stats import pass_at_k, pass_hat_k, wilson
+from ace_ray.types import STATUSES, Verdict
+from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
 
 Units = list[tuple[int, float]]
 """Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is

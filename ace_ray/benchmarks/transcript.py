@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.clean import one_line
+from ace_ray.util.sanitizing import one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from ace_ray.benchmarks.dataset import (
     read_bounded,
     read_inside,
 )
+from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.mistakes import did_you_mean
+from ace_ray.util.local_files import folder_of
 
 UNKNOWN = "unknown"
 """The version of a folder that does not say, and whose data are not those of the known one."""

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ace_ray.bounded import MOST_BYTES, json_tree
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, tensors_of
 from ace_ray.models.sources import Adapter, ModelRef, resolve, tokenizer_folder
+from ace_ray.util.safe_loading import MOST_BYTES, json_tree
 
 WEIGHTS = "adapter_model.safetensors"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.mistakes import did_you_mean
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import ToolAnswer, ToolCall
+from ace_ray.types import ToolAnswer, ToolCall
 
 REASONING_CHARS = 524_288
 """Longest text that is given to a reasoning parser: 400,000 characters took 2.5 s on a busy core. A

@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ace_ray.clean import well_formed
 from ace_ray.errors import PromptRefused, UserError, first_line
 from ace_ray.models.families import date_variables
-from ace_ray.records import Messages, Tools
+from ace_ray.types import Messages, Tools
+from ace_ray.util.sanitizing import well_formed
 
 _PROBE = "ace_ray_probe_tool"
 _RESULT = "ace_ray_probe_result"

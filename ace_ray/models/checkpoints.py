@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ace_ray.bounded import json_within
 from ace_ray.errors import UserError, first_line
-from ace_ray.store import S3Store, Unreachable
-from ace_ray.store.local import open_regular
+from ace_ray.storage.object_store import S3Store, Unreachable
+from ace_ray.storage.object_store.local import open_regular
+from ace_ray.util.safe_loading import json_within
 
 INDEX = "model.safetensors.index.json"
 _PICKLE_INDEX = "pytorch_model.bin.index.json"

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.models.reasoning import split_think
 from ace_ray.models.sampling import request_fields
-from ace_ray.records import (
+from ace_ray.types import (
     Completion,
     EndpointFacts,
     Messages,

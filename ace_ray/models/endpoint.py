@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError
 from ace_ray.models.completions import Interrupted, Replay, completion_of, request_body
 from ace_ray.models.http import Client, HttpRequest, proxy_of
@@ -27,7 +27,7 @@ from ace_ray.models.pacing import (
     retry_after_s,
 )
 from ace_ray.models.roles import check_url, host_of, read_key
-from ace_ray.records import Completion, Messages, Sampling, Tools
+from ace_ray.types import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ace_ray.config import CandidateEndpoint, ModelConfig, RunConfig
+from ace_ray.config.schema import CandidateEndpoint, ModelConfig, RunConfig
 from ace_ray.errors import PromptTooLong, RequestFailed, UserError
 from ace_ray.models.endpoint import EndpointModel, EndpointRefused
 from ace_ray.models.probe import Logprobs, ProbeFailed
 from ace_ray.models.roles import check_url, host_of, read_key
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Completion, Messages, Sampling, Tools
+from ace_ray.types import Completion, Messages, Sampling, Tools
 
 WHERE = "model.endpoint"
 UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ace_ray import vllm_source
-from ace_ray.config import RunConfig, SamplingConfig
+from ace_ray.config.schema import RunConfig, SamplingConfig
+from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
-from ace_ray.mistakes import did_you_mean, instead, sections_of, unknown_keys
+from ace_ray.util import vllm_source
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
 RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}

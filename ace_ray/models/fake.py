@@ -19,11 +19,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.probe import TEXTS, Logprobs, weights_hash
 from ace_ray.models.reasoning import split_think
-from ace_ray.records import Completion, Messages, Sampling, ToolAnswer, ToolCall, Tools
+from ace_ray.types import Completion, Messages, Sampling, ToolAnswer, ToolCall, Tools
 
 
 class FakeCall(Section):

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.clean import well_formed
 from ace_ray.errors import PromptRefused, PromptTooLong, RequestFailed
 from ace_ray.models.answers import AnswerReader, Reading, parser_class
 from ace_ray.models.families import SWITCHES, FormatChoice, date_variables
 from ace_ray.models.reasoning import closes_thinking, may_think
-from ace_ray.records import Messages, ToolAnswer, Tools
+from ace_ray.types import Messages, ToolAnswer, Tools
+from ace_ray.util.sanitizing import well_formed
 
 RENDER_TIMEOUT_S = 300
 """vLLM's own is 30 s, and counts the time in the queue of a worker's prompts."""

@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from ace_ray.config import config_text
+from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 
 _loaded: set[str] = set()

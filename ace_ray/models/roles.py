@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
-from ace_ray.config import (
+from ace_ray.config.schema import (
     CandidateEndpoint,
     EndpointConfig,
     ModelConfig,
@@ -24,14 +24,14 @@ from ace_ray.config import (
     Section,
     validated,
 )
+from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.mistakes import did_you_mean
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
 from ace_ray.models.urls import HttpUrl, http_url
-from ace_ray.records import Sampling, digest
+from ace_ray.types import Sampling, digest
 
 
 class EndpointRole(Section):

@@ -11,12 +11,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ace_ray.bounded import json_object
-from ace_ray.config import ModelConfig, SamplingConfig
+from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import reasoning_parsers
 from ace_ray.models.sources import ModelRef, tokenizer_folder
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
+from ace_ray.util.safe_loading import json_object
 
 FILE = "generation_config.json"
 MOST_BYTES = 1 << 20

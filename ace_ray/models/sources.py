@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ace_ray.children import module_command, module_environment
-from ace_ray.config import cache_root
+from ace_ray.config.schema import cache_root
 from ace_ray.errors import UserError, first_line
-from ace_ray.local_files import path_of
 from ace_ray.models import cached
 from ace_ray.models.checkpoints import ADAPTER_CONFIG, check_no_pointer, check_whole
-from ace_ray.store import Object, S3Store
-from ace_ray.store.local import open_regular
+from ace_ray.storage.object_store import Object, S3Store
+from ace_ray.storage.object_store.local import open_regular
+from ace_ray.util.local_files import path_of
+from ace_ray.util.subprocesses import module_command, module_environment
 
 Kind = Literal["hub", "folder", "s3", "gguf", "endpoint", "fake"]
 

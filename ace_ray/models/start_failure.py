@@ -22,7 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from ace_ray.clean import printed
+from ace_ray.util.sanitizing import printed
 
 MOST_BYTES = 1 << 20
 """Kept of what is printed during a start: the last of it."""

@@ -16,9 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ace_ray.children import module_command, module_environment
-from ace_ray.clean import one_line
-from ace_ray.credentials import masked
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
 from ace_ray.models.checkpoints import weight_bytes
@@ -30,7 +27,10 @@ from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
-from ace_ray.records import Completion, Messages, Sampling, Tools, bounded_raw
+from ace_ray.types import Completion, Messages, Sampling, Tools, bounded_raw
+from ace_ray.util.sanitizing import one_line
+from ace_ray.util.secrets import masked
+from ace_ray.util.subprocesses import module_command, module_environment
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""

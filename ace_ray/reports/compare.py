@@ -22,7 +22,7 @@ from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
 from ace_ray.reports.runs import by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table, say
-from ace_ray.store import Store, open_store
+from ace_ray.storage.object_store import Store, open_store
 
 BOTH = "both"
 WARNING = (

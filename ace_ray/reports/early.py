@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.run.storage.stored import Early, EarlyHeadline, Summary, read_manifest
-from ace_ray.store import Store
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.stored import Early, EarlyHeadline, Summary, read_manifest
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ace_ray.bounded import Unbounded, json_tree
 from ace_ray.errors import UserError
-from ace_ray.run.evaluate import check_lasting
-from ace_ray.run.planning.plan import REPORTS
-from ace_ray.store import Store, open_store
+from ace_ray.pipeline.evaluate import check_lasting
+from ace_ray.pipeline.planning.plan import REPORTS
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.util.safe_loading import Unbounded, json_tree
 
 MARKER = "report.json"
 PAGE = "report.html"

@@ -32,7 +32,7 @@ from ace_ray.reports.significance import (
     holm,
     newcombe,
 )
-from ace_ray.stats import Z95, Interval
+from ace_ray.util.stats import Z95, Interval
 
 WEIGHT = 30
 """Repeated cells that all groups together are worth beside a group's own: a group has few."""

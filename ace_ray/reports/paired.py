@@ -1,7 +1,7 @@
 """Rows of several runs laid side by side: the same question, the same sample, every run's verdict.
 
 A *unit* is what is judged as one: an entry, or the dialogue that entries share
-(`ace_ray.records.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of
+(`ace_ray.types.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of
 one task, mostly one: clusters are independent evidence, units within one are not. Rows pair by
 benchmark, language, category, id and sample; the row ids of two models differ. A *group* is what
 runs are compared on: several categories, a single one, or all of them, in each language and in all.

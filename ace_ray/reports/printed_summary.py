@@ -9,14 +9,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from ace_ray import log
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score
-from ace_ray.clean import one_line
-from ace_ray.records import STATUSES
 from ace_ray.reports.table import cell, plain, say
-from ace_ray.run.storage.sessions import versions_line
-from ace_ray.run.storage.stored import Restriction
+from ace_ray.storage.sessions import versions_line
+from ace_ray.storage.stored import Restriction
+from ace_ray.types import STATUSES
+from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line
 
 WIDTH = 72
 """Columns of the summary, so that it is read anywhere."""

@@ -18,9 +18,9 @@ from ace_ray.reports.folder import PAGE, claim, claim_within, write
 from ace_ray.reports.runs import Run, read_runs
 from ace_ray.reports.sweeps import Sweep, load_sweep
 from ace_ray.reports.table import print_table, say
-from ace_ray.run.storage.stored import read_summary
-from ace_ray.store import Store, open_store
-from ace_ray.sweeps.config import SWEEP
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.stored import read_summary
+from ace_ray.sweep.config import SWEEP
 
 WRONG = 5
 """Wrong answers on the page, per run, language and category."""

@@ -14,7 +14,7 @@ from math import sqrt
 import numpy as np
 from scipy import stats
 
-from ace_ray.stats import Interval, wilson
+from ace_ray.util.stats import Interval, wilson
 
 ALPHA = 0.05
 POWER = 0.8

@@ -1,6 +1,6 @@
 """Sweeps read back for a report: the manifest, the ledger, and the runs that are complete.
 
-``ledger.json`` is that of `ace_ray.sweeps.ledger` (docs/sweeps.md).
+``ledger.json`` is that of `ace_ray.sweep.ledger` (docs/sweeps.md).
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from ace_ray.benchmarks.results import Table, Value
-from ace_ray.bounded import json_object
-from ace_ray.config import validated
+from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, early_run
 from ace_ray.reports.runs import Run, read_run
-from ace_ray.run.storage.stored import MANIFEST, Stored, read_summary
-from ace_ray.store import Store
-from ace_ray.sweeps.config import SWEEP
-from ace_ray.sweeps.ledger import CostRecord, ledger_lines
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.stored import MANIFEST, Stored, read_summary
+from ace_ray.sweep.config import SWEEP
+from ace_ray.sweep.ledger import CostRecord, ledger_lines
+from ace_ray.util.safe_loading import json_object
 
 PARTS = {
     "load": "Load",

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.clean import printed, spreadsheet
+from ace_ray.util.sanitizing import printed, spreadsheet
 
 NOT_AVAILABLE = "N/A"
 

@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
-from ace_ray.children import confine, set_limit
 from ace_ray.errors import UserError
+from ace_ray.util.subprocesses import confine, set_limit
 
 CALL_CPU_S = 1
 CALL_MEMORY_BYTES = 256 << 20

@@ -12,15 +12,15 @@ import pytest
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import benchmark_class, installed, make_benchmark, recorded_class
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.models.fake import FakeEngine
-from ace_ray.records import Entry, Episode, Sampling, Verdict
-from ace_ray.run.storage.rows import ResultRow
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import Entry, Episode, Sampling, Verdict
 
 HEAD = """
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 class Mine(Benchmark):
     name = "mine"
 """

@@ -12,11 +12,11 @@ import pytest
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.registry import benchmark_class, make_benchmark
-from ace_ray.config import RunConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Entry, Episode, Verdict
-from ace_ray.run.planning.plan import Plan, make_plan
+from ace_ray.pipeline.planning.plan import Plan, make_plan
+from ace_ray.types import Entry, Episode, Verdict
 
 FAKE = ModelRef("fake", "fake", "fake", "fake")
 BODY = {
@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Write:
         lines = [
             "from pydantic import BaseModel",
             "from ace_ray.benchmarks.base import Benchmark",
-            "from ace_ray.records import Entry, Verdict",
+            "from ace_ray.types import Entry, Verdict",
             "class Mine(Benchmark):",
             *(f"    {text}" for text in ({"name": "name = 'mine'"} | BODY | members).values()),
         ]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, as_sent
-from ace_ray.records import RAW_CHARS, Completion, Sampling, ToolAnswer, ToolCall, bounded_raw
+from ace_ray.types import RAW_CHARS, Completion, Sampling, ToolAnswer, ToolCall, bounded_raw
 
 
 class Thinker:

@@ -12,7 +12,7 @@ import ace_ray.benchmarks
 from ace_ray.benchmarks.dataset import json_lines
 from ace_ray.benchmarks.outputs import read_rows
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.config import config_text
+from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from ace_ray.benchmarks.diagnosis import MIN_CATEGORY_SHARE, MIN_ROWS, MIN_SHARE, diagnose
 from ace_ray.benchmarks.second_reading import SecondReading
-from ace_ray.records import SCORE, Verdict
-from ace_ray.run.storage.rows import ResultRow
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import SCORE, Verdict
 
 
 def row(valid: bool = False, status: str = "scored", category: str = "c", **more: Any) -> ResultRow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.types import Entry, Episode, Verdict
 
 
 class Sums(Benchmark):

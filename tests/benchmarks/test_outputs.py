@@ -17,7 +17,7 @@ from ace_ray.benchmarks.outputs import (
     read_rows,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 
 def entry(entry_id: str, category: str = "sums", language: str = "en") -> Entry:

@@ -15,7 +15,7 @@ from ace_ray.benchmarks.second_reading import (
     second_reading,
     texts_of,
 )
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.types import Entry, Episode, Verdict
 
 FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'
 

@@ -12,9 +12,9 @@ from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.records import Entry, Episode, Verdict
 from ace_ray.reports.printed_summary import print_benchmark
-from ace_ray.run.storage.rows import ResultRow
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import Entry, Episode, Verdict
 
 
 class Mine(Benchmark):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.records import Verdict
-from ace_ray.stats import wilson
+from ace_ray.types import Verdict
+from ace_ray.util.stats import wilson
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """A benchmark of many entries, for runs that are to stop before they have evaluated them all."""
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Episode, Verdict
+from ace_ray.types import Entry, Episode, Verdict
 
 ITEMS = 900
 

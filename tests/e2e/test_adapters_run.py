@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
 
 pytestmark = [
     pytest.mark.engine,

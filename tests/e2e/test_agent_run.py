@@ -21,7 +21,7 @@ import pytest
 import yaml
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.run.storage.rows import episode_of, verdict_columns
+from ace_ray.storage.rows import episode_of, verdict_columns
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 

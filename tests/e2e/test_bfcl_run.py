@@ -15,7 +15,7 @@ import yaml
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import MEMORY, MULTI_TURN
 from ace_ray.benchmarks.bfcl.gold import gold_text
-from ace_ray.run.storage.rows import episode_of, verdict_columns
+from ace_ray.storage.rows import episode_of, verdict_columns
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 

@@ -15,8 +15,8 @@ import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.rows import ROWS
 from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]

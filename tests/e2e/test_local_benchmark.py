@@ -112,7 +112,7 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
 
 GROUPED = """
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 class Grouped(Benchmark):
     name = "grouped"
@@ -167,7 +167,7 @@ def test_every_local_file_of_a_run_is_named(here: Any, tmp_path: Path) -> None:
 
 BUGGY = """
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 class Buggy(Benchmark):
     name = "buggy"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
+from ace_ray.storage.rows import ROWS
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 

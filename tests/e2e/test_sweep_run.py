@@ -19,9 +19,9 @@ import psutil
 import pytest
 import yaml
 
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
+from ace_ray.storage.rows import ROWS
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -248,7 +248,7 @@ def test_a_lane_that_is_killed_is_started_again(make_sweeps: Any) -> None:
     sweeps.until(lambda: sweeps.rows(2))
     before = [row["started_at"] for row in sweeps.rows(1)]
     lane = sweeps.until(
-        lambda: [p for p in sweeps.below() if "ace_ray.sweeps.lane" in " ".join(p.cmdline())]
+        lambda: [p for p in sweeps.below() if "ace_ray.sweep.lane" in " ".join(p.cmdline())]
     )
     lane[0].kill()
     assert process.wait(PATIENCE_S) == 0, sweeps.said

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.run.monitoring.metrics import DEATHS, SPECS
+from ace_ray.pipeline.monitoring.metrics import DEATHS, SPECS
 from tests.e2e.ray_clusters import Cluster, running, wait_for
 
 pytestmark = [pytest.mark.ray, pytest.mark.cluster, pytest.mark.nightly]

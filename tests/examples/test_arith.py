@@ -8,7 +8,7 @@ from pathlib import Path
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.models.fake import FakeEngine
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "arith.py"
 

@@ -16,9 +16,9 @@ import psutil
 import yaml
 
 from ace_ray.benchmarks.acebench.data.loader import load, locate
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.run.storage.rows import ROWS
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
+from ace_ray.storage.rows import ROWS
 
 CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]
 """Twelve entries of the mini set, each with a question of its own."""

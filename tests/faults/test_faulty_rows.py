@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ace_ray.run.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
+from ace_ray.pipeline.actors.coordinator import MAX_STARTS_WITHOUT_PROGRESS
 from tests.faults.fault_runs import Driver, Run
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 BENCHMARK = '''
 import os, signal
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 
 class Poison(Benchmark):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.cli import cli
-from ace_ray.store import open_store
+from ace_ray.cli.main import cli
+from ace_ray.storage.object_store import open_store
 
 KEY = "sk-THIS-IS-A-SECRET-0123456789"
 

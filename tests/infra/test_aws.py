@@ -16,8 +16,8 @@ import yaml
 
 from ace_ray.errors import UserError
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.run.storage.lease import Lease
-from ace_ray.store import open_store
+from ace_ray.storage.lease import Lease
+from ace_ray.storage.object_store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 AWS = ROOT / "infra" / "aws"

@@ -12,7 +12,7 @@ import click
 import pytest
 import yaml
 
-from ace_ray.cli import cli
+from ace_ray.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = [

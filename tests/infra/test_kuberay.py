@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config import RunConfig, load_config
-from ace_ray.run.health.monitor import END_S
-from ace_ray.run.planning.cluster import fit
-from ace_ray.sweeps.config import load_sweep
+from ace_ray.cluster.resources import fit
+from ace_ray.config.schema import RunConfig, load_config
+from ace_ray.pipeline.health.monitor import END_S
+from ace_ray.sweep.config import load_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERAY = ROOT / "infra" / "kuberay"

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from ace_ray.config import RunConfig
-from ace_ray.run.health.monitor import END_S
+from ace_ray.config.schema import RunConfig
+from ace_ray.pipeline.health.monitor import END_S
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "infra" / "ray" / "aws.yaml"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.run.monitoring.metrics import RUN_TAGS, SPECS
+from ace_ray.pipeline.monitoring.metrics import RUN_TAGS, SPECS
 
 FOLDER = Path(__file__).resolve().parents[2] / "infra" / "monitoring"
 BY_NAME = {spec.scraped: spec for spec in SPECS}

@@ -23,7 +23,7 @@ from ace_ray.models.checkpoints import (
     tensors_of,
     weight_bytes,
 )
-from ace_ray.store import S3Store
+from ace_ray.storage.object_store import S3Store
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.models.completions import MAX_CALLS, Replay, completion_of, request_body
 from ace_ray.models.sampling import request_fields
-from ace_ray.records import Messages, Sampling, Tools
+from ace_ray.types import Messages, Sampling, Tools
 
 ASKED = [{"role": "user", "content": "hello"}]
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]

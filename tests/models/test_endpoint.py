@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import CandidateEndpoint, EndpointConfig
+from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.errors import PromptTooLong, RowError, UserError
 from ace_ray.models import endpoint as module
 from ace_ray.models import pacing
 from ace_ray.models.endpoint import EndpointDown, EndpointModel, EndpointRefused
 from ace_ray.models.pacing import Breaker, Pacer
-from ace_ray.records import Completion, Sampling
+from ace_ray.types import Completion, Sampling
 
 web = pytest.importorskip("aiohttp.web")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import RunConfig, run_config
+from ace_ray.config.schema import RunConfig, run_config
 from ace_ray.errors import RowError, UserError
 from ace_ray.models import pacing
 from ace_ray.models.endpoint_engine import (
@@ -22,7 +22,7 @@ from ace_ray.models.endpoint_engine import (
 )
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import candidate_identity
-from ace_ray.records import Sampling, digest
+from ace_ray.types import Sampling, digest
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
 
 KEY = "the-key-of-the-test"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from ace_ray.errors import EngineDead, PromptTooLong
 from ace_ray.models.fake import FakeEngine
-from ace_ray.records import Completion, Sampling
+from ace_ray.types import Completion, Sampling
 
 
 def chat(engine: FakeEngine, text: str) -> Coroutine[Any, Any, Completion]:

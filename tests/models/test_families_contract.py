@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ace_ray.config import run_config
+from ace_ray.config.schema import run_config
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 pytest.importorskip("vllm")
 
@@ -332,6 +332,7 @@ def test_a_prompt_is_the_servers(name: str, make_renderer: Make) -> None:
         assert list(ours.ids) == prompt["prompt_token_ids"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", FAMILIES)
 def test_an_answer_is_read_as_the_server_reads_it(name: str, make_renderer: Make) -> None:
     family = FAMILIES[name]
@@ -372,6 +373,7 @@ def test_the_family_is_found(name: str) -> None:
     assert families.reasoning_parser(facts) == family.reasoning
 
 
+@pytest.mark.nightly
 def test_reasoning_is_shown_between_tool_calls(make_renderer: Make) -> None:
     family = FAMILIES["Qwen3 on"]
     form = Format(*make_renderer(family.template, family.marks), choice_of(family))

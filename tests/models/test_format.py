@@ -13,7 +13,7 @@ import pytest
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
-from ace_ray.records import Sampling, ToolAnswer, ToolCall
+from ace_ray.types import Sampling, ToolAnswer, ToolCall
 
 pytest.importorskip("vllm")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import EndpointConfig, run_config
+from ace_ray.config.schema import EndpointConfig, run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
 from ace_ray.models.families import FormatChoice
@@ -22,7 +22,7 @@ from ace_ray.models.roles import (
     role_identity,
 )
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 
 ENDPOINT = {"url": "https://api.example.com/v1", "model": "m"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import ModelConfig, SamplingConfig, validated
+from ace_ray.config.schema import ModelConfig, SamplingConfig, validated
 from ace_ray.errors import UserError
 from ace_ray.models.sampling import (
     check_budget,
@@ -19,7 +19,7 @@ from ace_ray.models.sampling import (
     vllm_arguments,
 )
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 
 SCHEMA = {"type": "object", "properties": {"b": {}, "a": {}}}
 OWN = {

@@ -19,7 +19,7 @@ from ace_ray.models.sources import (
     resolve,
     tokenizer_folder,
 )
-from ace_ray.store import S3Store
+from ace_ray.storage.object_store import S3Store
 
 Make = Callable[..., Path]
 GGUF = struct.pack("<4sIQQ", b"GGUF", 3, 0, 0)
@@ -174,6 +174,7 @@ def test_a_prefix_that_was_rewritten_before_it_is_fetched(
     assert not [path for path in (cache / "models").iterdir() if path.is_dir()]
 
 
+@pytest.mark.nightly
 def test_a_prefix_that_is_rewritten_while_it_is_fetched(
     model_folder: Make, s3: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 
 import pytest
 
-from ace_ray import vllm_source
 from ace_ray.models.start_failure import OutputCapture
 from ace_ray.models.start_phases import MARKS, StartPhases
+from ace_ray.util import vllm_source
 
 LOG = (
     b"(Worker pid=580) INFO 11-25 17:10:52 [cpu_model_runner.py:68] Starting to load model m\n"

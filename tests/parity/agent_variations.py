@@ -11,7 +11,7 @@ from typing import Any
 from call_variations import NotHere, pick
 
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Rng = random.Random
 Output = tuple[Any, Any]

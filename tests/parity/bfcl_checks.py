@@ -32,7 +32,7 @@ from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import executable
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 _LINES = 4_000
 HEADER = "| kind | outputs | judged | valid | equal | upstream crashes | upstream's eval refused |"

@@ -29,7 +29,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 CHILD = Path(__file__).with_name("bfcl_multi_turn_child.py")
 # What is documented to differ in a result's text: a step that Python cannot parse, or that is more

@@ -35,7 +35,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UPSTREAM, UpstreamPack
 from ace_ray.benchmarks.bfcl.forms import form_of
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 EMPTY_MEMORY = "(nothing)"
 _CHILD = Path(__file__).with_name("bfcl_prompts_child.py")

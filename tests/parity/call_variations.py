@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Args = list[tuple[str, Any]]
 """Keywords and values. The keyword ``""`` stands for a positional argument, ``**`` for a spread."""

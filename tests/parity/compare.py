@@ -19,7 +19,7 @@ from variations import Variation, variations
 from ace_ray.benchmarks.acebench.check import check, check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 COLUMNS = ("rows", "outputs", "judged", "verdict", "error_type", "process", "crash", "refused")
 HEADER = (

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import called, linked
 from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Verdict, canonical_json
+from ace_ray.types import Entry, Verdict, canonical_json
 
 _NUMBER = re.compile(r"=(\d+)(?=[,)])")
 REAL: dict[str, Callable[[str], str]] = {

@@ -19,7 +19,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_COMMIT
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 VARIABLE = "ACEBENCH_OFFICIAL"
 MEMORY_BYTES = 2 << 30

@@ -25,8 +25,8 @@ from typing import Any
 
 from ace_ray.benchmarks.bfcl import categories as bfcl
 from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.run.storage.parts import read_ledger
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.parts import read_ledger
 
 COLUMNS = ["benchmark", "category", "id", "status", "output", "state", "official_valid"]
 FC_MODEL = "gpt-4o-2024-11-20-FC"

@@ -10,7 +10,7 @@ from typing import Any
 from call_variations import NotHere
 
 from ace_ray.benchmarks.acebench.gold import LIMITS, render_gold
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Rng = random.Random
 SpecialKind = Callable[[Entry, Rng], str]

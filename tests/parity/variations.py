@@ -19,7 +19,7 @@ from text_variations import TEXT_KINDS
 from value_variations import VALUE_KINDS
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Kind = Callable[[Entry, random.Random], Any]
 

@@ -24,17 +24,17 @@ from ace_ray.benchmarks.acebench.categories import (
     dialogue,
 )
 from ace_ray.benchmarks.results import own_task
-from ace_ray.config import RunConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
-from ace_ray.records import RULE_SETS, Episode, Verdict, digest
+from ace_ray.pipeline.planning.plan import make_manifest
 from ace_ray.reports.paired import Cells, PairedData, groups_of
 from ace_ray.reports.paired import cells_of as cells_under
 from ace_ray.reports.runs import Run, read_run
-from ace_ray.run.planning.plan import make_manifest
-from ace_ray.run.storage.parts import write_parts
-from ace_ray.run.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
-from ace_ray.store import LocalStore, open_store
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
+from ace_ray.types import RULE_SETS, Episode, Verdict, digest
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}
 SPECIAL_ERRORS = {"official": "error_detection", "strict": "detection_failed"}

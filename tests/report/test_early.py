@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ace_ray.reports.early import EarlyRun, decisions_table, early_run
-from ace_ray.run.storage.stored import Early, read_summary
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
+from ace_ray.storage.stored import Early, read_summary
 from tests.report.builders import everything, write_run
 
 HEADLINE = {

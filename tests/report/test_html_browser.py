@@ -128,6 +128,7 @@ def open_all(page: Any) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_is_quiet_and_no_wider_than_its_window(
@@ -152,6 +153,7 @@ def test_the_page_is_quiet_and_no_wider_than_its_window(
     page.context.close()
 
 
+@pytest.mark.nightly
 def test_what_a_page_may_not_do_is_noticed(
     desktop: Watched, page_file: Path, tmp_path: Path
 ) -> None:
@@ -179,6 +181,7 @@ def test_what_a_page_may_not_do_is_noticed(
         desktop.is_quiet(spoiled)
 
 
+@pytest.mark.nightly
 def test_figures_are_drawn_in_the_page_s_ink(browser: Any, page_file: Path) -> None:
     inks = {}
     for scheme in ("light", "dark"):
@@ -193,6 +196,7 @@ def test_figures_are_drawn_in_the_page_s_ink(browser: Any, page_file: Path) -> N
     assert inks["light"] != inks["dark"]
 
 
+@pytest.mark.nightly
 def test_ids_are_the_document_s_own(desktop: Watched, page_file: Path) -> None:
     page = desktop.opened(page_file).page
     twice = page.evaluate(
@@ -204,6 +208,7 @@ def test_ids_are_the_document_s_own(desktop: Watched, page_file: Path) -> None:
         assert page.query_selector(link.get_attribute("href")) is not None
 
 
+@pytest.mark.nightly
 def test_filters_show_what_they_say(desktop: Watched, page_file: Path) -> None:
     page = desktop.opened(page_file).page
     every = [
@@ -246,6 +251,7 @@ def fits(answer: dict[str, list[str]], key: str, value: str) -> bool:
     return value in answer[key]
 
 
+@pytest.mark.nightly
 def test_without_javascript_all_is_there_and_opens(browser: Any, page_file: Path) -> None:
     found = watched(browser, java_script_enabled=False, viewport={"width": 1280, "height": 900})
     page = found.opened(page_file).page
@@ -260,6 +266,7 @@ def test_without_javascript_all_is_there_and_opens(browser: Any, page_file: Path
     page.context.close()
 
 
+@pytest.mark.nightly
 def test_invisible_signs_are_seen(desktop: Watched, page_file: Path) -> None:
     page = desktop.opened(page_file).page
     open_all(page)

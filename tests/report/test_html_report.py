@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import RunConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.reports.folder import claim_within
-from ace_ray.store import LocalStore, open_store
+from ace_ray.storage.object_store import LocalStore, open_store
 from tests.report.builders import block, everything, row, write_run
 from tests.report.pages import Page, is_sound, report_page
 
@@ -206,8 +206,8 @@ def test_where_nothing_can_be_written_the_report_goes_elsewhere(tmp_path: Path) 
 
 def test_a_report_does_not_stand_in_a_run_s_way(tmp_path: Path) -> None:
     """A run resumes with a report in its folder, and begins anew where `--fresh` left only that."""
-    from ace_ray.run.planning.plan import make_manifest, make_plan
-    from ace_ray.run.planning.preflight import make_benchmarks, open_output, resolve_model
+    from ace_ray.pipeline.planning.plan import make_manifest, make_plan
+    from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
 
     config = RunConfig.model_validate(
         {

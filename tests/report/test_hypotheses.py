@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.records import RULE_SETS
 from ace_ray.reports import hypotheses
 from ace_ray.reports.comparison_tables import p_text, sentence
 from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
 from ace_ray.reports.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, detectable, newcombe
-from ace_ray.stats import Z95
+from ace_ray.types import RULE_SETS
+from ace_ray.util.stats import Z95
 from tests.report.builders import chances, column, drawn, made, paired
 
 PAIR = [("r0", "r1")]

@@ -10,7 +10,7 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.results import Estimate, Paper, Table
 from ace_ray.reports.runs import load_runs
-from ace_ray.stats import wilson
+from ace_ray.util.stats import wilson
 from tests.report.builders import block, everything, row, write_run
 
 SHARES = {

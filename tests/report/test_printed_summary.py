@@ -14,9 +14,9 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.headline import few, partial_notes, scores_of, titles
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
-from ace_ray.run.summary import summarize
 from tests.report.builders import block, write_run
 
 

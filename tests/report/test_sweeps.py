@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.cli import run_sweep
-from ace_ray.config import StoreConfig
+from ace_ray.cli.run import run_sweep
+from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
-from ace_ray.store import open_store
-from ace_ray.sweeps.ledger import CostRecord, write_ledger
+from ace_ray.storage.object_store import open_store
+from ace_ray.sweep.ledger import CostRecord, write_ledger
 from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
 from tests.report.pages import Page, is_sound, report_page
 
@@ -232,9 +232,9 @@ def test_a_sweep_s_own_store_is_asked(
         has_results=True,
         any_run=SimpleNamespace(publish=[], store=StoreConfig()),
     )
-    monkeypatch.setattr("ace_ray.sweeps.sweep.Sweep", lambda *_, **__: ended)
-    monkeypatch.setattr("ace_ray.sweeps.config.load_sweep", lambda *config: None)
-    monkeypatch.setattr("ace_ray.sweeps.show.print_ledger", lambda *ledger: None)
+    monkeypatch.setattr("ace_ray.sweep.sweep.Sweep", lambda *_, **__: ended)
+    monkeypatch.setattr("ace_ray.sweep.config.load_sweep", lambda *config: None)
+    monkeypatch.setattr("ace_ray.sweep.show.print_ledger", lambda *ledger: None)
     assert run_sweep("any.yaml") == 1
     assert f"report: {uri}/report/report.html" in capsys.readouterr().out
     content = store.get("report/report.html")

@@ -133,6 +133,7 @@ def test_a_process_that_is_silent_is_ended(
     assert gone(pid)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "action",
     ["write", "read", "system", "fork", "spawn", "socket", "import", "kill", "pipe", "lift",

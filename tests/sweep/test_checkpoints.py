@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import StoreConfig
+from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
-from ace_ray.store import open_store
-from ace_ray.sweeps.checkpoints import Checkpoint, chosen, find_checkpoints
-from ace_ray.sweeps.config import SweepOptions
+from ace_ray.storage.object_store import open_store
+from ace_ray.sweep.checkpoints import Checkpoint, chosen, find_checkpoints
+from ace_ray.sweep.config import SweepOptions
 
 WHOLE = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w"}
 

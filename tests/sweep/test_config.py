@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config import RunConfig
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.sweeps.config import SweepModel, SweepOptions, load_sweep
+from ace_ray.sweep.config import SweepModel, SweepOptions, load_sweep
 
 Write = Callable[..., str]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.run.monitoring.timing import STATES
-from ace_ray.store import LocalStore
-from ace_ray.sweeps.ledger import (
+from ace_ray.pipeline.monitoring.timing import STATES
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.sweep.ledger import (
     LEDGER,
     CostRecord,
     cost_record,
@@ -20,7 +20,7 @@ from ace_ray.sweeps.ledger import (
     still_valid,
     write_ledger,
 )
-from ace_ray.sweeps.runs import SweepRun
+from ace_ray.sweep.runs import SweepRun
 
 TIMING = {
     "device": "gpu",

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from ace_ray.run import connection
-from ace_ray.run.planning import cluster
-from ace_ray.sweeps.machine import find_machine
-from ace_ray.sweeps.packing import Machine
+from ace_ray.cluster import connection
+from ace_ray.cluster import resources as cluster
+from ace_ray.sweep.machine import find_machine
+from ace_ray.sweep.packing import Machine
 
 Smi = Callable[..., Path]
 Cluster = Callable[..., None]

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import RunConfig
+from ace_ray.cluster.resources import gpus_per_worker
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.run.planning.cluster import gpus_per_worker
-from ace_ray.sweeps.packing import Lane, Machine, Placed, check_sizes, lanes, resolved, schedule
-from ace_ray.sweeps.runs import SweepRun
+from ace_ray.sweep.packing import Lane, Machine, Placed, check_sizes, lanes, resolved, schedule
+from ace_ray.sweep.runs import SweepRun
 
 CPU = Machine(0)
 ONE = Machine(1)
@@ -198,7 +198,7 @@ class TestSizes:
         match: str,
     ) -> None:
         big, machine = on_nodes([node, node], servers=((1.0, 3), (1.0, 2)), **told)
-        monkeypatch.setattr("ace_ray.run.planning.cluster._installed", lambda name: False)
+        monkeypatch.setattr("ace_ray.cluster.resources._installed", lambda name: False)
         with pytest.raises(UserError, match=match) as error:
             check_sizes([big], machine)
         assert error.value.where.startswith("big (big)")

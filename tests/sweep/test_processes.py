@@ -15,18 +15,17 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 
-from ace_ray.config import RunConfig, run_config
-from ace_ray.errors import UserError
-from ace_ray.run import connection
-from ace_ray.run.evaluate import plan_run
-from ace_ray.run.health.interrupts import RunFailed
-from ace_ray.run.planning import cluster
-from ace_ray.run.session import Session
-from ace_ray.store import Unreachable
-from ace_ray.sweeps import lane as lane_module
-from ace_ray.sweeps.packing import Lane
-from ace_ray.sweeps.processes import LaneProcess
-from ace_ray.sweeps.runs import SweepRun
+from ace_ray.cluster import connection
+from ace_ray.cluster import resources as cluster
+from ace_ray.config.schema import RunConfig, run_config
+from ace_ray.errors import RunFailed, UserError
+from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.pipeline.session import Session
+from ace_ray.storage.object_store import Unreachable
+from ace_ray.sweep import lane as lane_module
+from ace_ray.sweep.packing import Lane
+from ace_ray.sweep.processes import LaneProcess
+from ace_ray.sweep.runs import SweepRun
 
 LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
 Start = Callable[..., LaneProcess]
@@ -43,7 +42,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
         script = tmp_path / "python"
         script.write_text(
             f"#!{sys.executable}\nimport json, os, signal, sys, time\n"
-            "assert sys.argv[1:4] == ['-P', '-m', 'ace_ray.sweeps.lane'], sys.argv\n"
+            "assert sys.argv[1:4] == ['-P', '-m', 'ace_ray.sweep.lane'], sys.argv\n"
             "spec = json.load(open(sys.argv[4]))\n" + body
         )
         script.chmod(0o755)
@@ -157,7 +156,7 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
 class TestDeath:
-    CHILD = "from ace_ray.run.health.supervise import die_with; die_with({}); print(1); "
+    CHILD = "from ace_ray.pipeline.health.supervise import die_with; die_with({}); print(1); "
 
     def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
         child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"

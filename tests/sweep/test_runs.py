@@ -11,13 +11,13 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.models.checkpoints import INDEX
-from ace_ray.run import roles
-from ace_ray.run.planning.plan import make_manifest
-from ace_ray.run.summary import as_json
-from ace_ray.store import LocalStore, Unreachable
-from ace_ray.sweeps.checkpoints import Checkpoint
-from ace_ray.sweeps.config import SweepConfig, SweepModel, SweepOptions
-from ace_ray.sweeps.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
+from ace_ray.pipeline import roles
+from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.summary import as_json
+from ace_ray.storage.object_store import LocalStore, Unreachable
+from ace_ray.sweep.checkpoints import Checkpoint
+from ace_ray.sweep.config import SweepConfig, SweepModel, SweepOptions
+from ace_ray.sweep.runs import SweepRun, is_finished, run_of_checkpoint, run_of_model
 
 
 def sweep_of(**changes: Any) -> SweepConfig:
@@ -97,7 +97,7 @@ class TestRefused:
         def away(config: Any) -> Any:
             raise Unreachable("S3 cannot be reached")
 
-        monkeypatch.setattr("ace_ray.sweeps.runs.plan_run", away)
+        monkeypatch.setattr("ace_ray.sweep.runs.plan_run", away)
         with pytest.raises(Unreachable):
             of(one)
 

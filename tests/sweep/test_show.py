@@ -35,7 +35,7 @@ def test_sizes_that_nobody_knows_are_named(
     here: Any, config: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hub's model without a network."""
-    monkeypatch.setattr("ace_ray.sweeps.runs.size_of", lambda model: None)
+    monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     plan = here("sweep", config(), "--plan")
     assert plan.code == 0, plan.stderr
     assert "step 1: its size is not known, the estimate takes" in plan.stdout

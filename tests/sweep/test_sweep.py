@@ -17,20 +17,20 @@ from typing import Any
 import pytest
 import yaml
 
-from ace_ray.config import EarlyConfig
+from ace_ray.config.schema import EarlyConfig
 from ace_ray.errors import UserError
-from ace_ray.run.evaluate import plan_run
-from ace_ray.run.planning.plan import make_manifest
-from ace_ray.run.summary import as_json
-from ace_ray.store import LocalStore, Unreachable
-from ace_ray.sweeps import runs as runs_module
-from ace_ray.sweeps import sweep as module
-from ace_ray.sweeps.comparisons import Shares, write_shares
-from ace_ray.sweeps.config import SweepConfig, load_sweep
-from ace_ray.sweeps.ledger import write_ledger
-from ace_ray.sweeps.packing import Lane, Machine
-from ace_ray.sweeps.runs import SweepRun, is_finished
-from ace_ray.sweeps.sweep import Sweep
+from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.summary import as_json
+from ace_ray.storage.object_store import LocalStore, Unreachable
+from ace_ray.sweep import runs as runs_module
+from ace_ray.sweep import sweep as module
+from ace_ray.sweep.comparisons import Shares, write_shares
+from ace_ray.sweep.config import SweepConfig, load_sweep
+from ace_ray.sweep.ledger import write_ledger
+from ace_ray.sweep.packing import Lane, Machine
+from ace_ray.sweep.runs import SweepRun, is_finished
+from ace_ray.sweep.sweep import Sweep
 
 Script = Callable[["FakeLane"], None]
 
@@ -361,7 +361,7 @@ class TestToTheEnd:
         assert setup.states() == {"step 1": "complete"}
 
     def test_one_process_at_a_time(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ace_ray.run.storage.lease.BEAT_S", 0.1)
+        monkeypatch.setattr("ace_ray.storage.lease.BEAT_S", 0.1)
         other = setup.sweep
 
         def script(lane: FakeLane) -> None:
@@ -509,7 +509,7 @@ class TestEarly:
                 raise UserError("the store is away")
             write_shares(store, shares)
 
-        monkeypatch.setattr("ace_ray.sweeps.comparisons.write_shares", writes)
+        monkeypatch.setattr("ace_ray.sweep.comparisons.write_shares", writes)
         assert setup.run(**self.early()) == 0
         assert not left
         noted = json.loads(setup.folder.get("early.json") or b"")
@@ -528,7 +528,7 @@ class TestEarly:
             seen[store.root.rsplit("/", 1)[-1]] = plan.config.early
             return True
 
-        monkeypatch.setattr("ace_ray.sweeps.comparisons.decide_again", look)
+        monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
         setup.save(10, 20, 30)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
         assert setup.run(**self.early()) == 0
@@ -1205,7 +1205,7 @@ class TestWatching:
         def last() -> None:
             setup.save(2)
             setup.stop()
-            monkeypatch.setattr("ace_ray.sweeps.watching.find_checkpoints", away)
+            monkeypatch.setattr("ace_ray.sweep.watching.find_checkpoints", away)
 
         setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75

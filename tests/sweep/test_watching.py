@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config import StoreConfig
+from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
-from ace_ray.sweeps import watching as module
-from ace_ray.sweeps.checkpoints import Checkpoint, find_checkpoints
-from ace_ray.sweeps.config import SweepOptions
-from ace_ray.sweeps.watching import Settling, Watching
+from ace_ray.sweep import watching as module
+from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweep.config import SweepOptions
+from ace_ray.sweep.watching import Settling, Watching
 
 Make = Callable[..., "Watched"]
 

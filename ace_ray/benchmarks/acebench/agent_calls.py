@@ -7,7 +7,7 @@ Nothing of a message is run.
 The former are facts of ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
 ``multi_step/execution_role_step.py`` at upstream commit 56dd66c, restated. Upstream evaluates
 binary operations when it decodes, and writes each call back as source text to evaluate that. Here
-operations are folded (`ace_ray.calls.fold`); a call that could not be written back, or would run
+operations are folded (`ace_ray.parsing.fold`); a call that could not be written back, or would run
 more than its tool, has an `AgentCall.problem`.
 """
 
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from ace_ray.calls import (
+from ace_ray.parsing import (
     MAX_CODE,
     MAX_DIGITS,
     Budget,

@@ -50,7 +50,7 @@ from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
 OFFICIAL_DATA_SHA256 = {
     ("en",): "176f275d787158744b5eee3831ff16e0f8bf1f3bae0b3cb440f56414af53737e",

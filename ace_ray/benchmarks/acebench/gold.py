@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES
-from ace_ray.records import Entry, digest
+from ace_ray.types import Entry, digest
 
 Calls = dict[str, dict[str, Any]]
 """One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ..."""

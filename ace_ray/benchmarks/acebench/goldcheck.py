@@ -30,7 +30,7 @@ from ace_ray.benchmarks.acebench.gold import (
     render_mangled,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import RULE_SETS, Entry, Verdict
+from ace_ray.types import RULE_SETS, Entry, Verdict
 
 Verdicts = Mapping[str, Verdict]
 _COPIES = ("gold", "mangled")

@@ -20,8 +20,8 @@ from typing import Any, NoReturn
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
-from ace_ray.calls import MAX_CODE, MAX_DIGITS, check_json_depth, render
-from ace_ray.records import Entry, ToolCall
+from ace_ray.parsing import MAX_CODE, MAX_DIGITS, check_json_depth, render
+from ace_ray.types import Entry, ToolCall
 
 UNREADABLE = "a tool call that cannot be read"
 """Stands for calls that have no text in the official syntax; every checker finds no call in it."""
@@ -269,7 +269,7 @@ class NotJson(ValueError):
 def load_json(text: str) -> Any:
     """The value of a JSON text. NaN, infinities, and numbers that overflow are none.
 
-    Raises `NotJson` for anything else, and beyond the bounds of `ace_ray.calls` on length (here
+    Raises `NotJson` for anything else, and beyond the bounds of `ace_ray.parsing` on length (here
     with strings), depth and digits.
     """
     if len(text) > MAX_CODE:

@@ -10,9 +10,9 @@ from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench.prompts import OFFICIAL_FILE
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
+from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
-from ace_ray.mistakes import check_names
 
 GROUPS = {
     "all": groups.CATEGORIES,

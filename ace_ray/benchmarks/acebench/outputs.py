@@ -24,7 +24,7 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode
+from ace_ray.types import Entry, Episode
 
 NO_OUTPUT = {"output": None}
 """The state of a single answer that is null."""

@@ -43,7 +43,7 @@ from ace_ray.benchmarks.results import (
 )
 from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
-from ace_ray.records import RULE_SETS
+from ace_ray.types import RULE_SETS
 
 _DETECTED_IN = ("special_incomplete", "special_error_param")
 """What Table 5 counts. The paper does not say so, but only then do its rows agree with Table 3:

@@ -19,7 +19,7 @@ from ace_ray.benchmarks.acebench.categories import GENERATION
 from ace_ray.benchmarks.acebench.texts import NORMAL_VARIANTS, OWN
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, digest
+from ace_ray.types import Entry, digest
 
 VARIANTS = ("standard", *NORMAL_VARIANTS)
 OFFICIAL_FILE = Path("upstream", "prompts.json")

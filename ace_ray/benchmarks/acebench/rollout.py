@@ -13,8 +13,8 @@ from ace_ray.benchmarks.acebench.native import answer_text, arguments_of
 from ace_ray.benchmarks.acebench.prompts import AgentTexts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, as_sent, tool_results
 from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
-from ace_ray.records import Completion, Entry, Episode, ToolAnswer
 from ace_ray.sandbox.protocol import Session
+from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
 Protocol = Literal["official", "fixed"]
 Loop = Literal["multi_turn", "multi_step"]

@@ -31,8 +31,8 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
-from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import Interval, mean_of_present, weighted_interval
+from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
 # The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
 _NORMAL = (*SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference", *ATOM)

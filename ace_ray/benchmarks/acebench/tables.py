@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import marked, self_played
 from ace_ray.benchmarks.results import Estimate, ReportedRun, Table, Value
 from ace_ray.benchmarks.statistics import estimate, percent
-from ace_ray.records import canonical_json
+from ace_ray.types import canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
 _TOP = ("normal", "special", "agent")

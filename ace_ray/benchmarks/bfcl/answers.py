@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.records import Completion, ToolCall
+from ace_ray.types import Completion, ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,10 @@ from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
-from ace_ray.local_files import folder_of
 from ace_ray.models.http import Http
-from ace_ray.records import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
+from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
+from ace_ray.util.local_files import folder_of
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
 """`Prompts.sha256` of the published package."""

@@ -14,8 +14,8 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.calls import Call, render
-from ace_ray.records import Entry, Episode
+from ace_ray.parsing import Call, render
+from ace_ray.types import Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.functions import Function, documented, openai_tools, with_hints
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
 from ace_ray.benchmarks.context import Model
-from ace_ray.records import Completion, Sampling, digest
+from ace_ray.types import Completion, Sampling, digest
 
 Message = Mapping[str, Any]
 

@@ -57,9 +57,9 @@ from ace_ray.benchmarks.stabletoolbench.tables import (
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
     mean_points,
     unanswered,
 )
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 ORIGINS = ("recorded", "simulator", "real")
 """Who first made an answer that came from the cache."""

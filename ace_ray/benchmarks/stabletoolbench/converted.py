@@ -17,8 +17,8 @@ from typing import Any
 
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.bounded import MOST_ROW_DEPTH
 from ace_ray.errors import UserError
+from ace_ray.util.safe_loading import MOST_ROW_DEPTH
 
 GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
@@ -254,8 +254,8 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
 def answer_of(given: Any, where: str) -> Mapping[str, Any]:
     """Return the ``answer`` of a converted answer, as far as judges look at it. Raises `UserError`
     where there is none."""
-    answer: Any = given.get("answer") if isinstance(given, Mapping) else None
-    if not is_answer(answer):
+    answer = given.get("answer") if isinstance(given, Mapping) else None
+    if not isinstance(answer, Mapping) or not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=FIX)
     return answer
 

@@ -35,11 +35,11 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majori
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
 from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
-from ace_ray.stats import Z95, wilson
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
+from ace_ray.util.local_files import folder_of
+from ace_ray.util.stats import Z95, wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said_"

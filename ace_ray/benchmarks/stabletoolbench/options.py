@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 
 Form = Literal["native", "react"]

@@ -45,7 +45,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, Api, apis_of, find
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode, canonical_json
+from ace_ray.types import Entry, Episode, canonical_json
 
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."

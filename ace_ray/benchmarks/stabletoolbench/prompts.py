@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.errors import UserError
-from ace_ray.records import digest
+from ace_ray.types import digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,10 @@ from ace_ray.benchmarks.stabletoolbench.shapes import (
     relevant_of,
     text_of,
 )
+from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.mistakes import check_names
-from ace_ray.records import Entry
+from ace_ray.types import Entry
+from ace_ray.util.local_files import folder_of
 
 MINI = Path(__file__).with_name("mini")
 QUERIES = "solvable_queries"

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import majority, mean_points
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
+from ace_ray.util.local_files import folder_of
 
 Doc = dict[str, Any]
 """One API as an entry holds it: ``category, tool, api, description, tool_description, method,

@@ -43,8 +43,8 @@ from ace_ray.benchmarks.stabletoolbench.check import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS, LEVELS
 from ace_ray.benchmarks.statistics import statistics
-from ace_ray.records import RULE_SETS
-from ace_ray.stats import mean_of_present, weighted_interval, wilson
+from ace_ray.types import RULE_SETS
+from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
 SHARES = (
     "api_recall",

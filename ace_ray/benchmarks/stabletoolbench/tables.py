@@ -21,7 +21,7 @@ from ace_ray.benchmarks.stabletoolbench.check import SOURCES
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import RATES, SHARES
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
-from ace_ray.records import RULE_SETS
+from ace_ray.types import RULE_SETS
 
 AVERAGE = "average"
 Stats = Mapping[str, Any]

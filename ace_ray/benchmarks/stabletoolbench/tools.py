@@ -20,7 +20,7 @@ from ace_ray.benchmarks.stabletoolbench.names import (
 )
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Schema = dict[str, Any]
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.calls.known import known_calls
-from ace_ray.records import Completion, ToolCall, digest
+from ace_ray.parsing.known import known_calls
+from ace_ray.types import Completion, ToolCall, digest
 
 Message = dict[str, Any]
 Tools = Sequence[Mapping[str, Any]]

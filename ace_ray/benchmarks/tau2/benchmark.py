@@ -40,10 +40,10 @@ from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
 from ace_ray.benchmarks.tau2.transcript import transcript
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
-from ace_ray.local_files import folder_of
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
-from ace_ray.records import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 from ace_ray.sandbox.protocol import Scenario
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
+from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.tau2"
 USER_TOKENS = 4096

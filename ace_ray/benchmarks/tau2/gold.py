@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.benchmarks.tau2.data.tasks import Message
 from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
-from ace_ray.records import Entry, Episode
 from ace_ray.sandbox.protocol import Scenario
+from ace_ray.types import Entry, Episode
 
 
 class HasScenarios(Protocol):

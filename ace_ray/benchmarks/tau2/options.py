@@ -7,8 +7,8 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
-from ace_ray.config import Section
-from ace_ray.mistakes import check_names
+from ace_ray.config.schema import Section
+from ace_ray.config.suggestions import check_names
 
 _WHERE = "benchmarks.tau2"
 MAX_STEPS = 200

@@ -19,9 +19,9 @@ from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.data.tasks import Message, Part
 from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
-from ace_ray.bounded import MOST_ROW_DEPTH, bounded_time, check_depth
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode
+from ace_ray.types import Entry, Episode
+from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")

@@ -25,10 +25,10 @@ from ace_ray.benchmarks.tau2.answers import (
     results_text,
 )
 from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
-from ace_ray.bounded import check_depth
 from ace_ray.errors import PromptTooLong
-from ace_ray.records import Completion, Sampling, ToolCall
 from ace_ray.sandbox.protocol import Session
+from ace_ray.types import Completion, Sampling, ToolCall
+from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
 MOST_DEPTH = 100

@@ -21,7 +21,7 @@ from typing import Any
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
 from ace_ray.benchmarks.tau2.replay import Replayed, replayed
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ace_ray.benchmarks.results import Table
-from ace_ray.records import digest
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty, shown, shown_json
-from ace_ray.run.storage.rows import ResultRow, messages_of
+from ace_ray.storage.rows import ResultRow, messages_of
+from ace_ray.types import digest
 
 HOST = "127.0.0.1"
 PORT = 8642

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ace_ray.records import Verdict
+from ace_ray.types import Verdict
 
 
 @dataclass(slots=True)

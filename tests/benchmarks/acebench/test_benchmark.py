@@ -13,7 +13,7 @@ import pytest
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.dataset import imports_folder
-from ace_ray.records import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS, Verdict
 from tests.benchmarks.acebench.summary_row import SummaryRow
 
 

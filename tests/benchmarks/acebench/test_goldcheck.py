@@ -16,7 +16,7 @@ from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state, render_gold, render_mangled
 from ace_ray.benchmarks.acebench.goldcheck import check_gold, replay
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 SHARED = Path(os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[4] / "shared"))
 OFFICIAL = SHARED / "data" / "acebench"

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 ENTRIES = data.load(data.MINI)
 APP_SPECS = json.loads((data.MINI / "upstream" / "worlds.json").read_text(encoding="utf-8"))

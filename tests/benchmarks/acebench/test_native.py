@@ -25,7 +25,7 @@ from ace_ray.benchmarks.acebench.native import (
     tool_names,
     tools_of,
 )
-from ace_ray.records import Entry, ToolCall
+from ace_ray.types import Entry, ToolCall
 
 
 @pytest.fixture(scope="module")

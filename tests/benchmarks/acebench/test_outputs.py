@@ -12,16 +12,16 @@ import pytest
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
-from ace_ray.export.inspect_log import export_inspect
-from ace_ray.export.result_files import export_hub
-from ace_ray.records import Entry
+from ace_ray.integrations.inspect_log import export_inspect
+from ace_ray.integrations.result_files import export_hub
+from ace_ray.pipeline.rescore import rescore
+from ace_ray.pipeline.score import score_outputs
 from ace_ray.reports.content import comparison_table
 from ace_ray.reports.runs import by_benchmark, load_runs
-from ace_ray.run.rescore import rescore
-from ace_ray.run.score import score_outputs
-from ace_ray.store import LocalStore
-from ace_ray.view.select import StoredRun
-from ace_ray.view.table import RunTable
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.types import Entry
+from ace_ray.viewer.select import StoredRun
+from ace_ray.viewer.table import RunTable
 
 
 def score(path: Path, *, data: Path, output: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.texts import OWN
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = Path(os.environ.get("ACE_RAY_SHARED", ROOT.parent / "shared"))

@@ -19,8 +19,8 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
-from ace_ray.records import Verdict
-from ace_ray.stats import wilson
+from ace_ray.types import Verdict
+from ace_ray.util.stats import wilson
 from tests.benchmarks.acebench.summary_row import SummaryRow
 
 GOOD, BAD = Verdict(True), Verdict(False, "value_error")

@@ -10,7 +10,7 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.records import Completion, Sampling, ToolAnswer
+from ace_ray.types import Completion, Sampling, ToolAnswer
 
 COPY = UpstreamPackage.locate("mini")
 

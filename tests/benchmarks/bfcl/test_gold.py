@@ -5,7 +5,7 @@ from ace_ray.benchmarks.bfcl.categories import LIVE, NON_LIVE
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
-from ace_ray.calls import Call, render
+from ace_ray.parsing import Call, render
 
 CATEGORIES = [category for category in (*NON_LIVE, *LIVE) if asked_for_gold(category)]
 

@@ -15,7 +15,7 @@ from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import executable
 from ace_ray.benchmarks.bfcl.forms import Form
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 KINDS = {
     "simple_python": ["string", "integer", "float", "array", "dict", "any", "tuple", "boolean"],

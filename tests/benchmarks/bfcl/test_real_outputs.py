@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.single import check_single
@@ -29,16 +31,19 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
-    real_outputs: Path, bfcl_copy: UpstreamPackage, tmp_path: Path
+    real_outputs: Path, bfcl_copy: UpstreamPackage, tmp_path: Path, third: int, answers: int
 ) -> None:
-    """``strict`` agrees with ``official`` on all of these answers."""
+    """``strict`` agrees with ``official`` on all of these 908 answers."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
     stored: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows_of(real_outputs / "bfcl_native.jsonl"):
         stored[row["source"], row["model"]].append(row)
     judged = 0
     for number, ((_, model), rows) in enumerate(stored.items()):
+        if number % 3 != third:
+            continue
         wanted = {row["id"]: row["upstream_error_type"] or "" for row in rows}
         path = tmp_path / str(number) / f"{model}.jsonl"
         path.parent.mkdir()
@@ -49,7 +54,7 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
             kinds = {rules: verdict.error_type for rules, verdict in verdicts.items()}
             assert kinds == dict.fromkeys(kinds, wanted[output.entry.id]), output.entry.id
             judged += 1
-    assert judged == 908
+    assert judged == answers
 
 
 def test_prompted_texts_are_judged_and_strict_differs_where_it_should(

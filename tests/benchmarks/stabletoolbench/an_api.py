@@ -9,7 +9,7 @@ from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.records import Completion, Sampling
+from ace_ray.types import Completion, Sampling
 
 API = Api(
     category="News, Media",

@@ -15,7 +15,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
-from ace_ray.records import Entry, Sampling
+from ace_ray.types import Entry, Sampling
 from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, Table
 
 ROOT = Path(__file__).resolve().parents[3]

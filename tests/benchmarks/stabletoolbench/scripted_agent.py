@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
-from ace_ray.records import Completion, Entry, Sampling, ToolAnswer, ToolCall
+from ace_ray.types import Completion, Entry, Sampling, ToolAnswer, ToolCall
 
 
 def doc(tool: str, api: str, **fields: Any) -> dict[str, Any]:

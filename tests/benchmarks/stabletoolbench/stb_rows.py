@@ -14,7 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
-from ace_ray.records import Entry, Sampling, Verdict
+from ace_ray.types import Entry, Sampling, Verdict
 from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, doc, say
 
 QUERY = "Which bread, and where?"

@@ -26,7 +26,7 @@ from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import notes
 from ace_ray.errors import UserError
 from ace_ray.models.roles import parse_role
-from ace_ray.records import (
+from ace_ray.types import (
     RULE_SETS,
     Completion,
     Entry,

@@ -17,8 +17,8 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     has_finish,
     read_reference,
 )
-from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
+from ace_ray.util.safe_loading import json_of_row
 from tests.benchmarks.stabletoolbench.stb_rows import BREADS, QUERY, SCRIPTS, SHOPS, TOOLS, run
 
 DFS = "DFS_woFilter_w2"

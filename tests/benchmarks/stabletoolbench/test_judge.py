@@ -46,7 +46,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.reading import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
-from ace_ray.records import Completion, Sampling
+from ace_ray.types import Completion, Sampling
 
 Reply = str | Exception | Callable[[str, Sampling], str]
 

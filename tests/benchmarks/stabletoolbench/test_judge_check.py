@@ -16,8 +16,8 @@ from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
-from ace_ray.records import Completion, Sampling, Verdict, canonical_json
-from ace_ray.run.storage.rows import metrics_of
+from ace_ray.storage.rows import metrics_of
+from ace_ray.types import Completion, Sampling, Verdict, canonical_json
 
 LABELS = [
     {"query_id": 1, "query": "How far is Vega?", "answer": "25 light years.", "label": "solved"},

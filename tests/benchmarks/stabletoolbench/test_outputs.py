@@ -21,9 +21,9 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
-from ace_ray.bounded import json_of_row
 from ace_ray.errors import UserError
-from ace_ray.records import RULE_SETS, canonical_json
+from ace_ray.types import RULE_SETS, canonical_json
+from ace_ray.util.safe_loading import json_of_row
 from tests.benchmarks.stabletoolbench.stb_rows import (
     BREADS,
     ENTRY,

@@ -13,8 +13,8 @@ from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
-from ace_ray.records import RULE_SETS
-from ace_ray.stats import wilson
+from ace_ray.types import RULE_SETS
+from ace_ray.util.stats import wilson
 from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
 
 

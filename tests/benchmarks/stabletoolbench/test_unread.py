@@ -6,7 +6,7 @@ from typing import Any
 
 from ace_ray.benchmarks.second_reading import SecondReading, second_reading
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
-from ace_ray.records import Episode
+from ace_ray.types import Episode
 
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.records import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 from ace_ray.sandbox.local import LocalSession
+from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 
 Turn = Any
 """A text; a call (name, arguments); a list of calls; (text, [calls]); or an exception to raise."""

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
     domain_file,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import Verdict
+from ace_ray.types import Verdict
 from tests.benchmarks.tau2.scripted import entry_of, made
 
 pytestmark = pytest.mark.usefixtures("package")

@@ -13,10 +13,10 @@ import pytest
 from ace_ray.benchmarks.outputs import Output, Unscored
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.errors import UserError
-from ace_ray.records import Entry, Episode
-from ace_ray.run.rescore import rescore
-from ace_ray.run.score import score_outputs
-from ace_ray.store import LocalStore
+from ace_ray.pipeline.rescore import rescore
+from ace_ray.pipeline.score import score_outputs
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.types import Entry, Episode
 from tests.benchmarks.tau2.scripted import Scripted, entry_of, made, play
 
 pytestmark = pytest.mark.usefixtures("package")
@@ -268,6 +268,7 @@ def test_a_system_message_is_read_past(benchmark: Tau2, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_task_of_another_split_is_scored(benchmark: Tau2, tmp_path: Path) -> None:
     entries = benchmark.output_entries()
     base = entries.of("en", "telecom").keys()
@@ -328,6 +329,7 @@ def score(path: Path, output: Path) -> dict[str, Any]:
     )
 
 
+@pytest.mark.nightly
 def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path) -> None:
     """As upstream's pass^k: over the trials that ended by themselves."""
     lost = "infrastructure_error"
@@ -357,6 +359,7 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     assert again["notes"] == found["notes"]
 
 
+@pytest.mark.nightly
 def test_a_file_of_which_nothing_can_be_scored_is_an_error(tmp_path: Path) -> None:
     lost = simulation_of(termination_reason="infrastructure_error")
     path, output = results_of(tmp_path, "mock", lost), tmp_path / "out"

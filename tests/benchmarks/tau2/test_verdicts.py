@@ -18,7 +18,7 @@ from ace_ray.benchmarks.tau2.verdicts import (
     strict_parts,
     verdicts,
 )
-from ace_ray.records import Entry, Episode
+from ace_ray.types import Entry, Episode
 from tests.benchmarks.tau2.scripted import entry_of, made
 
 FINE = Replayed(same=True, same_by_value=True)
@@ -140,6 +140,7 @@ def benchmark(package: object) -> Tau2:
     return made(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
 
 
+@pytest.mark.nightly
 def test_gold_paths_score_and_mangled_ones_do_not(benchmark: Tau2) -> None:
     for name in ("airline", "retail", "telecom", "telecom_solo"):
         entries = [one for one in benchmark.dataset() if one.category == name][::10]

@@ -18,7 +18,7 @@ from ace_ray.benchmarks.acebench.check.official import judge_normal as official_
 from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
 from ace_ray.benchmarks.acebench.check.strict_normal import judge as strict_normal
 from ace_ray.benchmarks.acebench.check.strict_special import judge as strict_special
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 __all__ = ["check", "check_agent", "holds_calls"]
 

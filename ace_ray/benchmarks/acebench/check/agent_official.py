@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.records import Verdict
+from ace_ray.types import Verdict
 
 CRASH = "official_crash"
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, RecursionError)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
-from ace_ray.calls import Call, NotCalls, parse_calls
+from ace_ray.parsing import Call, NotCalls, parse_calls
 
 _APOSTROPHE = re.compile(r"(?<!\\)'")
 _CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)")

@@ -40,8 +40,8 @@ from ace_ray.benchmarks.acebench.check.agent_paths import (
     made,
     paths,
 )
-from ace_ray.calls import Call
-from ace_ray.records import Entry, Verdict
+from ace_ray.parsing import Call
+from ace_ray.types import Entry, Verdict
 
 _NUMBERS = (int, float)
 

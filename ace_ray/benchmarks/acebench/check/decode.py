@@ -3,8 +3,8 @@
 How the official evaluator finds and reads calls are facts of ``eval_main.py`` and
 ``model_inference/utils.py`` at upstream commit 56dd66c, restated: it is lenient (names become
 strings, positional arguments vanish, every sign negates) and it runs binary operations through
-``eval``. Here they are folded (`ace_ray.calls.fold`) or refused; most unquoted values (``2025-Q2``)
-hold a name that means nothing there, which only raises.
+``eval``. Here they are folded (`ace_ray.parsing.fold`) or refused; most unquoted values
+(``2025-Q2``) hold a name that means nothing there, which only raises.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import builtins
 import re
 from typing import Any, NamedTuple
 
-from ace_ray.calls import (
+from ace_ray.parsing import (
     Budget,
     Call,
     LenientReader,

@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ace_ray.benchmarks.acebench.check.decode import Decoded
-from ace_ray.calls import MAX_DIGITS, Call
-from ace_ray.records import Entry, Verdict
+from ace_ray.parsing import MAX_DIGITS, Call
+from ace_ray.types import Entry, Verdict
 
 _DROPPED = str.maketrans("", "", " ,./-_*^")
 

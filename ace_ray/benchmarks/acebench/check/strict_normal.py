@@ -25,8 +25,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.calls import Call
-from ace_ray.records import Entry, Verdict
+from ace_ray.parsing import Call
+from ace_ray.types import Entry, Verdict
 
 
 def assign(costs: Sequence[Sequence[int]]) -> list[int]:

@@ -25,7 +25,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 # A value may hold parentheses; the bounds keep the search linear in the text.
 _MISSING = re.compile(

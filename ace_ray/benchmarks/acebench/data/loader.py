@@ -29,7 +29,7 @@ from ace_ray.benchmarks.dataset import (
     rows_by_id,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 BENCHMARK = "acebench"
 MINI = Path(__file__).parents[1] / "mini"

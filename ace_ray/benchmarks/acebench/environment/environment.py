@@ -25,9 +25,9 @@ from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
 from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import Tool, call_tool, unknown_tool
+from ace_ray.types import Entry
 
 PHONE_APPS = (MESSAGE, REMINDER, FOOD)
 APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, FINANCE)}

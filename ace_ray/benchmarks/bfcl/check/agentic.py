@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable
-from ace_ray.records import Verdict
+from ace_ray.types import Verdict
 
 _IGNORED = str.maketrans("", "", ",./-_*^()")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ace_ray.calls import MAX_CODE
+from ace_ray.parsing import MAX_CODE
 
 _MARKUP = re.compile(
     r"""

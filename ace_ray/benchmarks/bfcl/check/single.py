@@ -32,8 +32,8 @@ from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
 from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
-from ace_ray.calls import NotCalls, Refused
-from ace_ray.records import Verdict
+from ace_ray.parsing import NotCalls, Refused
+from ace_ray.types import Verdict
 
 _FAILED = "ast_decoder:decoder_failed"
 _MALFORMED = "ast_decoder:decoder_wrong_output_format"

@@ -46,7 +46,7 @@ from ace_ray.benchmarks.dataset import (
     shaped,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 Docs = dict[str, list[dict[str, Any]]]
 Made = tuple[str, dict[str, Any], Any]

@@ -17,8 +17,8 @@ from ace_ray.benchmarks.bfcl.decode.calls import Read, json_value, read_json, re
 from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
 from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
-from ace_ray.calls import MAX_CHARS, NotCalls, Refused
-from ace_ray.records import ToolCall
+from ace_ray.parsing import MAX_CHARS, NotCalls, Refused
+from ace_ray.types import ToolCall
 
 __all__ = [
     "Read",

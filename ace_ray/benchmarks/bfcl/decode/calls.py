@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ace_ray.calls import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
+from ace_ray.parsing import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
 
 
 class Read(NamedTuple):

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.calls import Budget, LenientReader, NotCalls, expression, fold, plain_calls
+from ace_ray.parsing import Budget, LenientReader, NotCalls, expression, fold, plain_calls
 
 
 def read_python(text: str) -> list[Read]:

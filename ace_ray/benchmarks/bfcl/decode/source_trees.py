@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.calls import NotCalls
 from ace_ray.errors import UserError
+from ace_ray.parsing import NotCalls
 
 _QUOTED = ("string_literal", "character_literal")
 _WHOLE = ("identifier", "class_literal", "type_identifier", "method_invocation")

@@ -12,8 +12,8 @@ from ace_ray.benchmarks.bfcl.decode import executable
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
-from ace_ray.records import Entry, Episode
 from ace_ray.sandbox.protocol import Session
+from ace_ray.types import Entry, Episode
 
 MAX_STEPS = 21
 """Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""

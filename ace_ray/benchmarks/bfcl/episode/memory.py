@@ -14,7 +14,7 @@ from ace_ray.benchmarks.bfcl.episode.conversation import (
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.errors import PromptTooLong
-from ace_ray.records import Entry, Episode, digest
+from ace_ray.types import Entry, Episode, digest
 
 _FORGOTTEN = ("context", "deadline")
 """Endings of a conversation of which the memory keeps nothing."""

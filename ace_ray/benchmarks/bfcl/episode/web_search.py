@@ -23,7 +23,7 @@ from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.models.http import Reply, Transport
-from ace_ray.records import Entry, Episode
+from ace_ray.types import Entry, Episode
 
 MAX_RESULTS = 50
 MAX_PAGE_CHARS = 100_000

@@ -39,10 +39,10 @@ from ace_ray.benchmarks.outputs import (
     text_of,
     value_of,
 )
-from ace_ray.calls import NotCalls
-from ace_ray.calls.known import known_calls
 from ace_ray.errors import UserError
-from ace_ray.records import Completion, Entry, Episode, ToolAnswer, ToolCall
+from ace_ray.parsing import NotCalls
+from ace_ray.parsing.known import known_calls
+from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 MAX_ANSWERS = 1_000
 """Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns."""

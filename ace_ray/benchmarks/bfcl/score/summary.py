@@ -33,8 +33,8 @@ from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import Z95, mean_of_present, wilson
+from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from ace_ray.benchmarks.results import (
 )
 from ace_ray.benchmarks.sizes import curves_by_size
 from ace_ray.benchmarks.statistics import estimate, percent, pooled, sample_tables
-from ace_ray.records import RULE_SETS
+from ace_ray.types import RULE_SETS
 
 _HEADLINE = ("non_live", "live", "irrelevance_mean", "multi_turn", "agentic")
 _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}

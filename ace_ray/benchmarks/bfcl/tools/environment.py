@@ -16,9 +16,9 @@ from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, string
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
 from ace_ray.benchmarks.bfcl.tools.state_json import MAX_MEMORY_CHARS, as_json
-from ace_ray.records import Entry
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
+from ace_ray.types import Entry
 
 Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 """The functions' docs as published, by the class that has the functions."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ace_ray.calls import NotCalls, dotted_name, expression
+from ace_ray.parsing import NotCalls, dotted_name, expression
 
 BLOCKED = frozenset(["kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"])
 """Names that upstream refuses to call (``multi_turn_utils.py``)."""

@@ -23,8 +23,8 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES, STAND_INS
 from ace_ray.errors import UserError
-from ace_ray.records import digest
 from ace_ray.sandbox.private_modules import PrivateModules
+from ace_ray.types import digest
 
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
 OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"

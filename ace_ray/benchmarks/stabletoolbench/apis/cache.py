@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import RowError, UserError
-from ace_ray.records import canonical_json
+from ace_ray.types import canonical_json
 
 Mode = Literal["read", "readwrite"]
 Service = Callable[..., Awaitable[Any]]

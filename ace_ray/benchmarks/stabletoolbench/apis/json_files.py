@@ -28,9 +28,9 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
-from ace_ray.calls import NotCalls, expression, literal
 from ace_ray.errors import UserError
-from ace_ray.records import canonical_json
+from ace_ray.parsing import NotCalls, expression, literal
+from ace_ray.types import canonical_json
 
 MAX_FILE_BYTES = 32 << 20
 _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")

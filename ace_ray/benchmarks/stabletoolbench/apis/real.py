@@ -18,7 +18,7 @@ from pydantic import Field
 from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.config import Section
+from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url

@@ -28,7 +28,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.values import (
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
-from ace_ray.records import Sampling, digest
+from ace_ray.types import Sampling, digest
 
 Form = Literal["mirror", "mirror_cache", "own"]
 PROMPTS_FILE = "server/system_prompts.py"

@@ -28,13 +28,13 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
 from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.config import cache_root
+from ace_ray.config.schema import cache_root
+from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
-from ace_ray.local_files import folder_of
-from ace_ray.mistakes import check_names
 from ace_ray.models.http import Http
 from ace_ray.models.roles import EndpointRole, Role, parse_role
-from ace_ray.records import Sampling, digest
+from ace_ray.types import Sampling, digest
+from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 BACKENDS = ("cache", "real", "simulator")

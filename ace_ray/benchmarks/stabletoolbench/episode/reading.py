@@ -11,7 +11,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.values import nesting
 from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 MAX_TEXT = 200_000
 """Characters of a reply that are looked at."""

@@ -25,7 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, M
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, MAX_OBSERVATION, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
-from ace_ray.records import Completion, Entry, ToolCall
+from ace_ray.types import Completion, Entry, ToolCall
 
 
 def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:

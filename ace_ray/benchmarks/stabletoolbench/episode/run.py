@@ -13,7 +13,7 @@ from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Rollout
 from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 
 async def chains(rollout: Rollout) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.errors import PromptTooLong, RowError
-from ace_ray.records import Sampling, digest
+from ace_ray.types import Sampling, digest
 
 SAMPLING = Sampling(temperature=0.2, max_tokens=1000)
 """Upstream's ``evaluators/tooleval_gpt-3.5-turbo_default/config.yaml``."""

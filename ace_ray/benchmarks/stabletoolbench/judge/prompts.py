@@ -32,7 +32,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.reading import (
     STATUS_SCHEMA,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import digest
+from ace_ray.types import digest
 
 _DATA = """\
 The text to judge is on the line that starts with DATA: one JSON object. All of it is material to \

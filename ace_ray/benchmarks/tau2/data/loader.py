@@ -17,9 +17,9 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
     domain_file,
 )
 from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
+from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.mistakes import did_you_mean
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 _FIX = "use an unmodified copy of the data"
 _SHOWN = ("user_scenario", "ticket", "initial_state")

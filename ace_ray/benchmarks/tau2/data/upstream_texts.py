@@ -19,7 +19,7 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
     UpstreamPackage,
 )
 from ace_ray.errors import UserError
-from ace_ray.records import digest
+from ace_ray.types import digest
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 _FIELD = re.compile(r"\{(\w+)\}")

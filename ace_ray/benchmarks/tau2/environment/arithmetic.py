@@ -10,7 +10,7 @@ import ast
 import warnings
 from typing import Any
 
-from ace_ray.calls import Refused, operate
+from ace_ray.parsing import Refused, operate
 
 MAX_CHARS = 1_000
 

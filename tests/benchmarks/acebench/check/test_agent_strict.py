@@ -9,8 +9,8 @@ import pytest
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.check.agent_paths import escaped, made, paths
 from ace_ray.benchmarks.acebench.check.agent_strict import same_value
-from ace_ray.calls import Call
-from ace_ray.records import Entry, Verdict
+from ace_ray.parsing import Call
+from ace_ray.types import Entry, Verdict
 
 FUNCTIONS = [
     {"name": "login", "parameters": {"type": "dict", "properties": {}, "required": []}},

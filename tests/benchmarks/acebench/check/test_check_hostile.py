@@ -129,7 +129,7 @@ JSON_FORMS = [
 SCRIPT = """
 import json, sys, time
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 schema = {"properties": {"a": {"type": "integer"}}, "required": []}
 data = {"question": "?", "function": [{"name": "X", "parameters": schema}]}
@@ -158,7 +158,7 @@ from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.check import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 options = {"languages": ["en"], "categories": ["agent"]}
 benchmark = ACEBench.from_options(options)

@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.check.strict_normal import assign
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 SCHEMA = {
     "properties": {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 ONE = {"book": ["day", "room"]}
 TWO = {"book": ["day", "room"], "pay": ["card"]}

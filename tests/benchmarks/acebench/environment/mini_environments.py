@@ -13,7 +13,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 ON = {"BaseApi": {"wifi": True, "logged_in": True}}
 

@@ -9,8 +9,8 @@ import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs, open_environment
-from ace_ray.calls import NotCalls, parse_calls
-from ace_ray.records import Entry
+from ace_ray.parsing import NotCalls, parse_calls
+from ace_ray.types import Entry
 
 AGENT = ("agent_multi_turn", "agent_multi_step")
 FORGETS_LOGIN = {"agent_multi_turn_6", "agent_multi_step_12", "agent_multi_step_13"}

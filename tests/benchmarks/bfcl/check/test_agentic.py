@@ -2,7 +2,7 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 
 @pytest.mark.parametrize(

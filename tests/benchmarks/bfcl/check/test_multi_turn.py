@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
-from ace_ray.records import Entry, Verdict
+from ace_ray.types import Entry, Verdict
 
 DOCS = {
     "Bakery": [
@@ -209,6 +209,7 @@ def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
 
 
 class TestRealCopy:
+    @pytest.mark.nightly
     @pytest.mark.parametrize("category", MULTI_TURN)
     def test_every_key_is_valid(
         self, bfcl_copy: UpstreamPackage, sources: ToolSources, category: str

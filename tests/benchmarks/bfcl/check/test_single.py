@@ -3,7 +3,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.forms import Form
-from ace_ray.records import ToolCall
+from ace_ray.types import ToolCall
 
 
 def function(name, required=(), /, **types):

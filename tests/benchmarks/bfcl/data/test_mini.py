@@ -25,7 +25,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
-from ace_ray.records import Entry
+from ace_ray.types import Entry
 
 COPY = UpstreamPackage.locate("mini")
 ENTRIES = load(COPY)

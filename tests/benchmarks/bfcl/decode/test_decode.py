@@ -14,9 +14,9 @@ from ace_ray.benchmarks.bfcl.decode import (
     source_trees,
 )
 from ace_ray.benchmarks.bfcl.forms import Form
-from ace_ray.calls import NotCalls, Refused
 from ace_ray.errors import UserError
-from ace_ray.records import ToolCall
+from ace_ray.parsing import NotCalls, Refused
+from ace_ray.types import ToolCall
 
 JSON = Form("json")
 VERBOSE, CONCISE = Form("verbose_xml"), Form("concise_xml")

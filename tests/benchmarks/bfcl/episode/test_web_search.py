@@ -26,7 +26,7 @@ from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
 
 CONFIG = WebSearchConfig(

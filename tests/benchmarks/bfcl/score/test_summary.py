@@ -14,8 +14,8 @@ from ace_ray.benchmarks.bfcl.categories import CATEGORIES, SCORING
 from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id, form_of
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
-from ace_ray.records import RULE_SETS, Verdict
-from ace_ray.stats import wilson
+from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.util.stats import wilson
 
 
 @dataclass

@@ -16,10 +16,10 @@ from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environ
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import SandboxLost, UserError
-from ace_ray.records import Entry
 from ace_ray.sandbox import limited as limited_process
 from ace_ray.sandbox.attempts import end_processes, processes
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
+from ace_ray.types import Entry
 
 CLASS = """
 class TicketAPI:

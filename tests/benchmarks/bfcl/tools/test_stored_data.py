@@ -15,19 +15,19 @@ import pytest
 from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER
 from ace_ray.benchmarks.bfcl.tools.own import Bakery
-from ace_ray.cli import main
-from ace_ray.config import RunConfig
+from ace_ray.cli.main import main
+from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
-from ace_ray.records import Episode
-from ace_ray.run.actors.judging import judged
-from ace_ray.run.planning.plan import make_manifest, make_plan
-from ace_ray.run.planning.preflight import make_benchmarks
-from ace_ray.run.storage.parts import write_parts
-from ace_ray.run.storage.rows import ROWS, episode_columns
-from ace_ray.run.storage.stored import MANIFEST
-from ace_ray.run.summary import as_json
+from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.planning.plan import make_manifest, make_plan
+from ace_ray.pipeline.planning.preflight import make_benchmarks
+from ace_ray.pipeline.summary import as_json
 from ace_ray.sandbox.attempts import end_processes
-from ace_ray.store import LocalStore
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS, episode_columns
+from ace_ray.storage.stored import MANIFEST
+from ace_ray.types import Episode
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 
 CLASS = "from typing import Any, Dict\nAnswer = Mapping = Dict\n" + inspect.getsource(

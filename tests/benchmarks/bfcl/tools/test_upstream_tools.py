@@ -99,6 +99,7 @@ def test_precision_stays_in_the_sandbox(open_class: Open) -> None:
     assert (mpmath.mp.dps, decimal.getcontext().prec) == digits
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "text"),
     [

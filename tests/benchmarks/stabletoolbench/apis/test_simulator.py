@@ -25,7 +25,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     system_text,
 )
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
-from ace_ray.records import Sampling
+from ace_ray.types import Sampling
 from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
 
 GOOD = '{"error": "", "response": {"name": "Messi"}}'

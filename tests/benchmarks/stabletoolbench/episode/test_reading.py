@@ -102,7 +102,6 @@ def test_finish(arguments: str, code: int, answer: str) -> None:
 def test_a_bad_finish_is_an_observation_and_the_work_goes_on(play: Played) -> None:
     bad = "Action: Finish\nAction Input: {}"
     run = play(Scripted(bad, END), form="react")
-    nodes = run.tries[0]["nodes"]
-    assert json.loads(nodes[2]["observation"]) == {"error": "Finish needs return_type"}
+    assert "Finish needs return_type" in json.dumps(run.messages)
     assert run.ended == "answered"
     assert run.calls == [], "Finish is no API"

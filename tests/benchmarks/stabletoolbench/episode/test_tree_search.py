@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.errors import PromptTooLong
-from ace_ray.records import ToolAnswer
+from ace_ray.types import ToolAnswer
 from tests.benchmarks.stabletoolbench.scripted_agent import (
     BREAD,
     GIVE_UP,

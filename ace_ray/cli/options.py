@@ -1,0 +1,114 @@
+"""Options that several commands of ``ace-ray`` share, and the log options that all of them take."""
+
+from __future__ import annotations
+
+from functools import partial, wraps
+from typing import Any
+
+import click
+
+from ace_ray.util import log
+
+
+def _log_options() -> list[click.Option]:
+    """Of ``ace-ray`` and of each command, so that they may stand anywhere."""
+    return [
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(log.LEVELS),
+            expose_value=False,
+            callback=lambda ctx, option, value: log.configure(level=value),
+            help="Least level of the lines that are said meanwhile. Default: info.",
+        ),
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(log.FORMATS),
+            expose_value=False,
+            callback=lambda ctx, option, value: log.configure(form=value),
+            help="json: lines as JSON on stderr, the results as one on stdout. Default: text.",
+        ),
+    ]
+
+
+class Command(click.Command):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += _log_options()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # Variables have the names of options; click's own are of their parameters.
+        for option in self.params:
+            if isinstance(option, click.Option) and ctx.auto_envvar_prefix:
+                name = option.opts[0].lstrip("-").replace("-", "_")
+                option.envvar = f"{ctx.auto_envvar_prefix}_{name}".upper()
+        return super().parse_args(ctx, args)
+
+
+class Group(click.Group):
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.params += _log_options()
+
+
+MODEL = click.option("--model", metavar="SOURCE", help="In place of the config's model.source.")
+BENCHMARKS = click.option(
+    "--benchmark",
+    "benchmarks",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; as the config has it, if it does. May be given several times.",
+)
+LIMIT = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Evaluate at most N entries, in turns from every category.",
+)
+IDS = click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID. May be repeated.",
+)
+FULL = click.option("--full", is_flag=True, help="Print the tables of all categories, too.")
+OVERRIDES = click.option(
+    "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
+)
+
+
+OUTPUT = click.option(
+    "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
+)
+ENDPOINT_URL = click.option(
+    "--endpoint-url",
+    metavar="URL",
+    help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
+)
+REGION = click.option("--region", help="Of S3. Default: the environment's.")
+
+
+def placed(command: Any) -> Any:
+    """``command`` with the options that say which S3 service an s3:// URI means; it is given
+    ``opens`` in their place."""
+
+    @ENDPOINT_URL
+    @REGION
+    @wraps(command)
+    def placed(endpoint_url: str | None, region: str | None, **options: Any) -> Any:
+        return command(opens=opener(endpoint_url, region), **options)
+
+    return placed
+
+
+def opener(endpoint_url: str | None, region: str | None) -> Any:
+    """Opens URIs at the S3 service that the command names."""
+    from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
+    from ace_ray.storage.object_store import open_store
+
+    asked = {"endpoint_url": endpoint_url, "region": region}
+    refuse_secrets(asked, "a command line is for all to see")
+    place = validated(StoreConfig, asked, where="command line")
+    return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)

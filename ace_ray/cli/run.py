@@ -1,0 +1,373 @@
+"""Commands that evaluate: evaluate, sweep, doctor, list, submit, judge check."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from ace_ray.cli.group import cli, is_own_process
+from ace_ray.cli.options import (
+    BENCHMARKS,
+    FULL,
+    IDS,
+    LIMIT,
+    MODEL,
+    OUTPUT,
+    OVERRIDES,
+)
+from ace_ray.config.schema import COMMAND_LINE
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.pipeline.health.supervise import supervised
+from ace_ray.util import log
+
+
+def _given(
+    output: str | None,
+    limit: int | None = None,
+    benchmarks: tuple[str, ...] = (),
+    ids: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    asked = {
+        "output": output,
+        "limit": limit,
+        "benchmarks": benchmarks or None,
+        "ids": list(ids) or None,
+    }
+    return {key: value for key, value in asked.items() if value is not None}
+
+
+def _of_model(model: str | None) -> tuple[str, ...]:
+    """``--model`` as an override, quoted: a name may look like a number."""
+    return () if model is None else (f"model.source={json.dumps(model)}",)
+
+
+def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
+    if config is None and not (model and benchmarks):
+        raise UserError(
+            "it is not clear what to evaluate",
+            where=COMMAND_LINE,
+            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows what there is",
+        )
+
+
+@cli.command()
+@click.argument("config", required=False)
+@MODEL
+@BENCHMARKS
+@OUTPUT
+@OVERRIDES
+@LIMIT
+@IDS
+@click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
+@FULL
+@click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+def evaluate(config: str | None, **options: Any) -> None:
+    """Evaluate a model: plan, run, write, summarize.
+
+    CONFIG is a YAML file, the run.json of a run, or the name of a shipped config. With --model and
+    --benchmark none is needed.
+    """
+    sys.exit(run_evaluate(config, own_process=is_own_process(), **options))
+
+
+def run_evaluate(
+    config: str | None,
+    *,
+    model: str | None = None,
+    benchmarks: tuple[str, ...] = (),
+    output: str | None = None,
+    overrides: tuple[str, ...] = (),
+    limit: int | None = None,
+    ids: tuple[str, ...] = (),
+    resume: bool = True,
+    full: bool = False,
+    complete: bool = False,
+    only_plan: bool = False,
+    own_process: bool = False,
+) -> int:
+    """``ace-ray evaluate`` as a function; returns the exit code.
+
+    ``own_process``: this process is there for nothing else, so the driver may be its child
+    (`ace_ray.pipeline.health.supervise`).
+    """
+    _check_config(config, model, benchmarks)
+    asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
+    values = _given(output, limit, benchmarks, ids)
+    if only_plan:
+        return _show_plan(config, asked, values)
+    work = partial(_evaluate, config, asked, values, resume, full)
+    return supervised(work) if own_process else work()
+
+
+def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
+    from ace_ray.pipeline.doctor import planned
+    from ace_ray.pipeline.planning.requested_run import asked_run
+
+    failed = 0
+    for line in planned(asked_run(config, overrides, values)):
+        failed += line.problem
+        _found(line, "")
+    return 2 if failed else 0
+
+
+def _found(line: Any, verdict: str) -> None:
+    """Print a line of `ace_ray.pipeline.doctor`."""
+    text = line.text if log.is_json() else f"{verdict}{line.topic:10} {line.text}"
+    level = "error" if line.problem else "info"
+    log.result(text, level=level, event="check", topic=line.topic)
+
+
+def _evaluate(
+    config: str | None,
+    overrides: tuple[str, ...],
+    values: dict[str, Any],
+    resume: bool,
+    full: bool,
+) -> int:
+    from ace_ray.errors import RunFailed
+    from ace_ray.pipeline.evaluate import evaluate
+    from ace_ray.pipeline.planning.requested_run import asked_run
+    from ace_ray.reports.printed_summary import tell_results
+
+    try:
+        loaded = asked_run(config, overrides, values)
+        code, summary = evaluate(loaded, fresh=not resume, console=Console())
+    except RunFailed as error:
+        again = ["the same command continues this run"] if error.resumable else []
+        log.fail(f"failed: {error}", *again)
+        return INCOMPLETE if error.resumable else FAILED
+    except KeyboardInterrupt:
+        log.fail("interrupted; the same command continues this run")
+        return INCOMPLETE
+    tell_results(summary, code, full=full)
+    if code == COMPLETE and summary["complete"]:  # and not stopped early
+        from ace_ray.integrations.publish import publish_run
+
+        publish_run(summary["uri"], loaded, log.say)
+    return code
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
+@OVERRIDES
+@LIMIT
+@IDS
+@click.option(
+    "--complete",
+    multiple=True,
+    metavar="LABEL",
+    help="Evaluate all rows of this run though its comparison is decided; all: of every run.",
+)
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+def sweep(config: str, **options: Any) -> None:
+    """Evaluate many models: checkpoints of a training run, sizes of a family."""
+    sys.exit(run_sweep(config, **options))
+
+
+def run_sweep(
+    config: str,
+    *,
+    output: str | None = None,
+    overrides: tuple[str, ...] = (),
+    limit: int | None = None,
+    ids: tuple[str, ...] = (),
+    complete: tuple[str, ...] = (),
+    only_plan: bool = False,
+) -> int:
+    """``ace-ray sweep`` as a function; returns the exit code."""
+    from ace_ray.integrations.publish import run_published
+    from ace_ray.reports.report import make_report
+    from ace_ray.sweep.config import load_sweep
+    from ace_ray.sweep.show import print_plan, tell_ledger
+    from ace_ray.sweep.sweep import Sweep
+
+    console = Console()
+    say = log.say_on(console)
+    values = _given(output, limit, ids=ids)
+    sweep = Sweep(load_sweep(config, overrides, values), say, complete, preview=only_plan)
+    if only_plan:
+        print_plan(sweep, console)
+        return 0
+    code = run_published(sweep, say)
+    tell_ledger(sweep, code)
+    if sweep.has_results:
+        try:
+            # Its tables are text.
+            shown = Console(quiet=True) if log.is_json() else console
+            make_report(
+                [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
+            )
+        except UserError as error:
+            say(log.warning(f"no report: {error}"))  # the runs are whole all the same
+    return code
+
+
+@cli.command()
+@click.argument("config", required=False)
+@MODEL
+@BENCHMARKS
+@OUTPUT
+@OVERRIDES
+@LIMIT
+@IDS
+def doctor(
+    config: str | None,
+    model: str | None,
+    benchmarks: tuple[str, ...],
+    output: str | None,
+    overrides: tuple[str, ...],
+    limit: int | None,
+    ids: tuple[str, ...],
+) -> None:
+    """Check a config and this machine, without loading the model.
+
+    CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
+    """
+    from ace_ray.config.schema import load_config, read_tree
+    from ace_ray.pipeline.doctor import examine, tried
+    from ace_ray.pipeline.planning.requested_run import asked_run
+
+    _check_config(config, model, benchmarks)
+    tree, _ = tried(lambda: read_tree(config))
+    if {"models", "checkpoints"} & {*(tree or ())}:
+        raise UserError(
+            "is the config of a sweep",
+            where=str(config),
+            fix="ace-ray sweep CONFIG --plan checks each of its models",
+        )
+    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
+    lines = examine(
+        lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
+    )
+    failed = 0
+    for line in lines:
+        failed += line.problem
+        _found(line, "FAIL  " if line.problem else "ok    ")
+    sys.exit(2 if failed else 0)
+
+
+@cli.command("list")
+@click.argument(
+    "kind",
+    type=click.Choice(["benchmarks", "categories", "configs", "parsers", "sql"]),
+    default="benchmarks",
+)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def list_kinds(kind: str, as_json: bool) -> None:
+    """List what a config can name: benchmarks, their categories, shipped configs, parsers.
+
+    sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
+    """
+    from ace_ray.pipeline.listing import lines, listed
+    from ace_ray.viewer.sql import run_rows
+
+    if kind == "sql":
+        click.echo(run_rows(), nl=False)
+        return
+    found = listed(kind)
+    for line in [json.dumps(found, indent=2)] if as_json else lines(kind, found):
+        click.echo(line)
+
+
+@cli.command()
+@click.argument("config")
+@click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
+@click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
+@OVERRIDES
+@LIMIT
+@IDS
+@click.option(
+    "--job",
+    type=click.Choice(["evaluate", "sweep"]),
+    default="evaluate",
+    show_default=True,
+    help="What to do with the config.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
+@click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
+def submit(
+    config: str,
+    address: str | None,
+    output: str | None,
+    overrides: tuple[str, ...],
+    limit: int | None,
+    ids: tuple[str, ...],
+    job: str,
+    dry_run: bool,
+    follow: bool,
+) -> None:
+    """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
+    from ace_ray.pipeline.submission import make_submission
+    from ace_ray.pipeline.submit import submit as send
+
+    if job == "sweep":
+        from ace_ray.sweep.config import load_sweep
+
+        # Refused here, not on the cluster.
+        load_sweep(config, overrides, _given(output, limit, ids=ids))
+    submission = make_submission(
+        job, config, overrides=overrides, output=output, limit=limit, ids=ids
+    )
+    if dry_run:
+        click.echo(submission.command(address))
+        return
+
+    say = log.say_on()
+
+    def told(text: str, nl: bool = True) -> None:
+        if nl:
+            say(text.strip("\n"))
+        else:  # of the job's log
+            click.echo(text, nl=False)
+
+    sys.exit(send(submission, address=address, follow=follow, say=told))
+
+
+@cli.group()
+def judge() -> None:
+    """Models that judge answers."""
+
+
+@judge.command("check")
+@click.argument("labels", type=click.Path(path_type=Path))
+@click.option("--config", required=True, help="Of a run whose model is the judge.")
+@click.option("--benchmark", help="Whose answers are judged. Default: the one that has a judge.")
+@click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
+@click.option(
+    "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
+)
+@click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
+@OUTPUT
+@OVERRIDES
+def judge_check(
+    labels: Path,
+    config: str,
+    benchmark: str | None,
+    votes: int,
+    temperature: float | None,
+    upstream: Path | None,
+    overrides: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """How far a judge agrees with people: LABELS has a judged answer a line."""
+    from ace_ray.benchmarks.registry import judge_benchmark
+
+    asked: dict[str, Any] = {
+        "name": judge_benchmark(benchmark),
+        "labels": str(labels.absolute()),
+        "votes": votes,
+    }
+    if temperature is not None:
+        asked["temperature"] = temperature
+    if upstream is not None:
+        asked["upstream"] = str(upstream.absolute())
+    only = (*overrides, f"benchmarks={json.dumps([asked])}")
+    sys.exit(run_evaluate(config, overrides=only, own_process=is_own_process(), **options))

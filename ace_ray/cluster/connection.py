@@ -1,0 +1,248 @@
+"""Join a Ray cluster, or start a local Ray.
+
+A local Ray that a run starts is one node that ends with the run. An address is tried before it is
+joined: `ray.init` waits for minutes for an address without a server.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ace_ray.errors import RunFailed, UserError, first_line
+from ace_ray.util import log
+
+_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
+"""Ray's, of a driver that it starts as a job."""
+
+MOST_SAID = 600
+"""Characters of what Ray says when it cannot be joined."""
+
+LOCAL_STARTS = 3
+"""Tries to start a Ray of our own."""
+
+NOT_NAMED = "no RAY_ADDRESS is set, and {} names this Ray: set RAY_ADDRESS=local to run without it"
+
+
+def set_environment() -> None:
+    """Settings that Ray reads when it is imported, and when it starts."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray calls after the end would start a Ray, or join another driver's and hang with it.
+    os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
+    # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
+    # processes at every step. Takes effect in a Ray that is started here.
+    os.environ.setdefault("RAY_worker_niceness", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray Data's executor passes a block on when it sees it, and not at its next look, after a
+    # thread of its own has read the block's few bytes of metadata.
+    os.environ.setdefault("RAY_DATA_METADATA_PREFETCH_ON_THREAD", "0")
+
+
+_own = False
+"""Whether this process started the Ray that it is connected to."""
+
+
+def is_own() -> bool:
+    """Return whether the Ray that this process is connected to was started by it."""
+    return _own
+
+
+_connecting: Future[None] | None = None
+"""Result of the thread that connects."""
+
+
+@contextmanager
+def connecting() -> Iterator[None]:
+    """Connect in a thread beside what the context does; `connect` waits for that, and raises what
+    it raised. The context's end is the end of the connection.
+
+    A Ray of our own takes 2 to 8 s to start, in which this process has next to nothing to do.
+    Nothing of Ray may be imported meanwhile: two threads that import its circles fail.
+    """
+    global _connecting
+    future: Future[None] = Future()
+    over = threading.Event()
+
+    def work() -> None:
+        try:
+            _connect()
+            future.set_result(None)
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            future.set_exception(error)
+        # Linux ends the processes of a Ray of our own with the thread that started them.
+        over.wait()
+
+    _connecting = future
+    # A daemon, or an end at once would wait for a Ray that does not come.
+    threading.Thread(target=work, name="connecting", daemon=True).start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise  # at once: this process takes Ray with it
+    except BaseException:
+        _end_connection(future, over)
+        raise
+    else:
+        _end_connection(future, over)
+    finally:
+        _connecting = None
+
+
+def _end_connection(future: Future[None], over: threading.Event) -> None:
+    future.exception()  # waits for it
+    import ray
+
+    ray.shutdown()
+    over.set()
+
+
+def connect() -> None:
+    """Join the cluster named by ``RAY_ADDRESS`` or running on this machine; else start one.
+
+    Raises:
+        UserError: Ray is not installed, or the cluster refuses the connection.
+        RunFailed: a Ray of our own does not start.
+    """
+    global _connecting
+    future, _connecting = _connecting, None
+    if future is not None:
+        future.result()
+    else:
+        _connect()
+
+
+def _connect() -> None:
+    global _own
+    set_environment()
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(
+            "Ray is not installed",
+            where="this machine",
+            fix="install an engine flavour: pip install ace-ray[gpu], or see README for the CPU",
+        ) from error
+    if ray.is_initialized():
+        return
+    _own = False
+    address = running_cluster()
+    if address == "local":
+        _start_local()
+        return
+    try:
+        # Ray finds a running cluster, and the token it made for it, only when it is left to look.
+        ray.init(None, runtime_env=_logging(), **_quiet())
+    except Exception as error:
+        said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+        fix = "check RAY_ADDRESS" if _named() else NOT_NAMED.format(_note())
+        if not said.startswith("Version mismatch"):
+            # Ray says no more than "failed to connect" when the token is missing.
+            fix += (
+                "; if the cluster asks for a token, export the head's RAY_AUTH_TOKEN and "
+                "RAY_AUTH_MODE=token (docs/clusters.md)"
+            )
+        raise UserError(f"cannot join Ray: {said}", where=f"Ray at {address}", fix=fix) from error
+
+
+def _quiet() -> dict[str, Any]:
+    return {
+        # None for a Ray of our own: it doubles the start-up time.
+        "include_dashboard": False,
+        # At level debug what actors print, vLLM's lines too. Ray puts a name before each, which is
+        # no JSON.
+        "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
+        "logging_level": logging.ERROR,
+    }
+
+
+def _logging() -> dict[str, Any] | None:
+    """The runtime environment that has actors of a cluster log as this process does. A job's holds
+    that already (`ace_ray.pipeline.submission`), and Ray refuses to be told twice."""
+    variables = log.environment()
+    if not variables or _JOB in os.environ:
+        return None
+    return {"env_vars": variables}
+
+
+def _start_local() -> None:
+    global _own
+    import ray
+
+    from ace_ray.cluster.ray_internals import lean_node
+
+    # Nobody reads its metrics or the events of its tasks: its agent would gather the former all the
+    # time, and each process send the latter once a second, a quarter of its CPU while it waits.
+    os.environ.setdefault("RAY_enable_metrics_collection", "0")
+    os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
+    for attempt in range(1, LOCAL_STARTS + 1):
+        try:
+            with lean_node(shows_output=_quiet()["log_to_driver"]):
+                ray.init("local", **_quiet())
+            _own = True
+            return
+        except Exception as error:
+            ray.shutdown()
+            if attempt == LOCAL_STARTS:
+                raise RunFailed(
+                    f"a local Ray cannot be started: {first_line(error)}", resumable=True
+                ) from error
+        # Its processes may have met those of a Ray that is just going, or were too slow to come.
+        time.sleep(5)
+
+
+def running_cluster() -> str:
+    """The address to join, or "local".
+
+    Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
+    address without a server: Ray would wait for it for minutes, and a killed head leaves its
+    address behind.
+
+    Raises:
+        UserError: ``RAY_ADDRESS`` does not answer.
+    """
+    if named := _named():
+        if "://" not in named and not _answers(named):
+            raise UserError(
+                "nothing answers at this address",
+                where=f"RAY_ADDRESS={named}",
+                fix="name a running cluster, or unset it to start a local Ray",
+            )
+        return named
+    if os.environ.get("RAY_ADDRESS") == "local":
+        return "local"
+    note = _note()
+    try:
+        # One that another user started is joined only by its name: its sockets are not for us.
+        own = note.stat().st_uid == os.geteuid()
+        started = note.read_text(errors="replace").strip() if own else ""
+    except OSError:
+        return "local"
+    return started if started and _answers(started) else "local"
+
+
+def _named() -> str:
+    """The cluster's address that the user gave, "" for none."""
+    named = os.environ.get("RAY_ADDRESS", "")
+    return "" if named in ("auto", "local") else named
+
+
+def _note() -> Path:
+    """Return the file in which `ray start` notes the address of the head on this machine."""
+    return Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=10):
+            return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,360 @@
+"""All that reaches into Ray's private modules, and the patches of Ray that a run applies.
+
+Nothing else in the package imports ``ray._private`` or ``ray.data._internal``, or touches an
+underscored attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` names what breaks
+without each name.
+
+`PATCHES` can be left out one by one, to measure what each is worth: set ``ACE_RAY_PATCHES_OFF`` to
+their names, separated by commas.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import ray
+from ray.actor import ActorHandle
+from ray.data import Dataset
+from ray.data._internal.actor_autoscaler import ActorPoolScalingRequest
+from ray.data._internal.cluster_autoscaler.base_cluster_autoscaler import ClusterAutoscaler
+from ray.data._internal.execution import streaming_executor
+from ray.data._internal.execution.execution_callback import (
+    ExecutionCallback as ExecutionCallback,
+)
+from ray.data._internal.execution.interfaces import BlockEntry, RefBundle
+from ray.data._internal.execution.interfaces.execution_options import ExecutionResources
+from ray.data._internal.execution.operators import actor_pool_map_operator as actor_pools
+from ray.data._internal.stats import _StatsManager
+from ray.data.block import BlockAccessor
+
+PATCHES = {
+    "lean_node": "a local Ray has no dashboard server, autoscaler and log monitor",
+    "lean_data": "graphs on a local Ray have none of Ray Data's three helper actors",
+    "values": "actors are given their code as a value, and restart when the driver's node is gone",
+    "throttle": "Ray Data's executor pauses between two looks, and waits for a task",
+    "no_memory_poll": "Ray Data does not read the page tables of a task's process each second",
+}
+OFF = frozenset(os.environ.get("ACE_RAY_PATCHES_OFF", "").split(","))
+
+
+@contextmanager
+def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
+    """Replace attributes of a class or module in this context."""
+    before = {name: vars(owner)[name] for name in attributes}
+    for name, value in attributes.items():
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(owner, name, value)
+
+
+def lean_node(*, shows_output: bool) -> Any:
+    """Return a context in which a Ray starts without helper processes.
+
+    These are the dashboard's server, whose start `ray.init` waits for even when it is told to
+    include none, the autoscaler, and the log monitor, unless workers' output is shown."""
+    from ray._private.node import Node
+
+    names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
+    names *= "lean_node" not in OFF
+    return replaced(Node, **dict.fromkeys(names, lambda self, **_: None))
+
+
+class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no types of it
+    """The autoscaler of a cluster that does not grow, and has one dataset."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._all = ExecutionResources.from_resource_dict(ray.cluster_resources())
+
+    def try_trigger_scaling(self) -> None:
+        pass
+
+    def on_executor_shutdown(self) -> None:
+        pass
+
+    def get_total_resources(self) -> ExecutionResources:
+        return self._all
+
+
+class _NoOpMethod:
+    """A method of an actor's handle that does nothing."""
+
+    def remote(self, *_: Any) -> None:
+        pass
+
+
+class _NoTracker:
+    """Takes the place of the actor that tracks the nodes of pool actors."""
+
+    update_actor_location = _NoOpMethod()
+
+
+@contextmanager
+def lean_data() -> Iterator[None]:
+    """Run graphs in this context without Ray Data's own actors.
+
+    Each is a process that imports Ray Data, 1.5 s of CPU, while the engine starts. One gathers
+    numbers for a dashboard that a local Ray does not have, one shares a cluster among datasets, one
+    is asked each second where actors are. Without that one they are taken to be where they first
+    were.
+    """
+    no_op = staticmethod(lambda *_, **__: None)
+    owners: list[tuple[Any, dict[str, Any]]] = [
+        (streaming_executor, {"create_cluster_autoscaler": FixedCluster}),
+        (
+            actor_pools,
+            {
+                "get_or_create_actor_location_tracker": _NoTracker,
+                "get_actor_locations": lambda actors: {},
+            },
+        ),
+        # All through which a graph reaches the actor that gathers numbers.
+        (
+            _StatsManager,
+            {
+                "gen_dataset_id_from_stats_actor": staticmethod(lambda: uuid4().hex),
+                "register_dataset_to_stats_actor": no_op,
+                "update_execution_metrics": no_op,
+                "update_iteration_metrics": no_op,
+            },
+        ),
+    ]
+    with ExitStack() as stack:
+        for owner, attributes in owners if "lean_data" not in OFF else ():
+            stack.enter_context(replaced(owner, **attributes))
+        yield
+
+
+_AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "data_context"}
+"""Attribute of an operator that an actor is given by reference -> attribute with its value."""
+
+
+@contextmanager
+def arguments_as_values() -> Iterator[None]:
+    """Start actors of graphs in this context so that they restart when the driver's node is gone.
+
+    Ray Data hands them their code by a reference to this node's object store, of which Ray warns at
+    every start. As values they travel with the actor's description, which the GCS keeps. Handles
+    of other actors among them have to be `without_reference_count`.
+    """
+    if "values" in OFF:
+        yield
+        return
+    start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
+
+    def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
+        # Cached properties, which tasks of the operator go on to use as references.
+        attributes = vars(operator)
+        references = {name: attributes[name] for name in _AS_VALUES if name in attributes}
+        for name, value in _AS_VALUES.items():
+            attributes[name] = getattr(operator, value)
+        try:
+            return start(operator, *args, **kwargs)
+        finally:
+            for name in _AS_VALUES:
+                del attributes[name]
+            attributes.update(references)
+
+    tracker = actor_pools.get_or_create_actor_location_tracker
+    with (
+        replaced(actor_pools.ActorPoolMapOperator, _start_actor=start_with_values),
+        replaced(
+            actor_pools,  # detached: no handle keeps it
+            get_or_create_actor_location_tracker=lambda: without_reference_count(tracker()),
+        ),
+    ):
+        yield
+
+
+def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
+    """``map_batches`` whose batches are the blocks, Arrow tables, also of workers that hold GPUs.
+
+    The public method refuses that for these: it takes a batch for what a GPU computes at once, and
+    to be given a number of rows would make it wait for as many. vLLM makes its own batches.
+    """
+    return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
+
+
+def without_reference_count(actor: Any) -> Any:
+    """Return a handle of the same actor that does not keep it: the driver does. As an argument it
+    is a value, where Ray makes a reference of a handle that keeps its actor."""
+    if not isinstance(actor, ActorHandle):
+        return actor
+    state, _, _ = actor._serialization_helper()
+    return ActorHandle._deserialization_helper(state, True)
+
+
+def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None:
+    """Wait until a task of the graph has ended or has something to pass on; not where there are
+    ``at_most_tasks``: one of them ends soon anyway, and a wait is handed each of them."""
+    # Were metadata read in a thread (`connection.set_environment`), no task would tell of them.
+    if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
+        return
+    tasks = (task for operator in executor._topology for task in operator.get_active_tasks())
+    waitables = [task.get_waitable() for task in islice(tasks, at_most_tasks)]
+    if 0 < len(waitables) < at_most_tasks:
+        ray.wait(waitables, num_returns=1, timeout=at_most_s, fetch_local=False)
+
+
+@dataclass
+class Task:
+    """A block that an actor works on."""
+
+    actor: Any
+    inputs: RefBundle
+    out: int = 0
+    """Number of rows that have come back."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether all rows have come back."""
+        return bool(self.out >= self.inputs.num_rows())
+
+    def blocks(self) -> Iterator[pa.Table]:
+        for ref in self.inputs.block_refs:
+            yield ray.get(ref)
+
+
+class TrackedPool:
+    """The actors of the class named ``name`` in a graph: Ray Data leaves their number alone, and
+    their tasks are known by actor.
+
+    Make it before the graph of ``executor`` starts. ``ended`` is called with each task that ends.
+    """
+
+    def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
+        self._op = next(op for op in executor._topology if name in op.name)
+        self._state = executor._topology[self._op]
+        self._pool = self._op._actor_pool
+        self._tasks: dict[int, Task] = {}
+        op, scaler, topology = self._op, executor._actor_autoscaler, executor._topology
+        scaler._topology = {other: state for other, state in topology.items() if other is not op}
+        submit = op._submit_data_task
+
+        def submitted(gen: Any, inputs: RefBundle, done: partial[None]) -> None:
+            number = op._next_data_task_idx
+            task = self._tasks[number] = Task(done.keywords["actor_to_return"], inputs)
+
+            def task_ended() -> None:
+                done()
+                del self._tasks[number]
+                ended(task)
+
+            submit(gen, inputs, task_ended)
+            handed_on = op._data_tasks[number]._output_ready_callback
+
+            def came(output: RefBundle) -> None:
+                task.out += output.num_rows() or 0
+                handed_on(output)
+
+            op._data_tasks[number]._output_ready_callback = came
+
+        op._submit_data_task = submitted
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self._op.has_execution_finished())
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Return whether blocks wait for an actor."""
+        queued = self._state.total_enqueued_input_blocks()
+        return bool(queued or self._op._bundle_queue.has_next())
+
+    @property
+    def size(self) -> int:
+        """Number of actors, including starting ones."""
+        return int(self._pool.current_size())
+
+    def grow(self, more: int) -> None:
+        """Start ``more`` actors."""
+        self._pool.scale(ActorPoolScalingRequest.upscale(delta=more, reason="room"))
+
+    def schedule(self) -> None:
+        """Hand queued blocks to actors that have room."""
+        if self._op._bundle_queue.has_next():
+            self._op._try_schedule_tasks_internal()
+
+    def running(self) -> dict[Any, str]:
+        """Return the actors that have started once, with their nodes."""
+        return {a: state.actor_location for a, state in self._pool._running_actors.items()}
+
+    def pending(self) -> list[Any]:
+        """Return the actors that have not started yet."""
+        return list(self._pool._pending_actors.values())
+
+    def tasks_of(self, actor: Any) -> int:
+        return int(self._pool._running_actors[actor].num_tasks_in_flight)
+
+    def give_away(self, actor: Any) -> None:
+        """Take the blocks of a lost actor off the books, and queue those again of which nothing has
+        come back. One that is just coming back does so first."""
+        op = self._op
+        for number in [number for number, task in self._tasks.items() if task.actor == actor]:
+            if op._data_tasks[number].has_pending_emits():
+                continue
+            task = self._tasks.pop(number)
+            op._metrics.on_task_finished(number, RuntimeError("lost"), None, None)
+            del op._data_tasks[number]
+            op._output_queue.finalize(key=number)
+            self._pool.on_task_completed(actor)
+            if not task.out:
+                self._queue(task.inputs)
+
+    def queue(self, rows: pa.Table) -> None:
+        """Queue ``rows`` as a block."""
+        entry = BlockEntry(ray.put(rows), BlockAccessor.for_block(rows).get_metadata())
+        self._queue(RefBundle((entry,), schema=rows.schema, owns_blocks=False))
+
+    def _queue(self, inputs: RefBundle) -> None:
+        self._op._bundle_queue.add(inputs)
+        self._op._metrics.on_input_queued(inputs, input_index=0)
+
+    def release(self, actor: Any) -> None:
+        """Take an actor without blocks out of the pool."""
+        self._pool._release_running_actor(actor)
+
+    def withdraw(self, actor: Any) -> None:
+        """Give up an actor that has not started. Ray Data gives up the first of them."""
+        pending = self._pool._pending_actors
+        first = {ready: one for ready, one in pending.items() if one == actor}
+        others = {ready: one for ready, one in pending.items() if one != actor}
+        pending.clear()
+        pending.update({**first, **others})
+        self._pool._try_remove_pending_actor()
+
+
+def draining_nodes() -> Mapping[str, int]:
+    """Return the deadlines (Unix time in ms; 0: none) of the nodes that are drained."""
+    nodes: Mapping[str, int] = ray._private.state.state.get_draining_nodes()
+    return nodes
+
+
+def free_resources() -> Mapping[str, Mapping[str, float]]:
+    """Return the free resources by node."""
+    free: Mapping[str, Mapping[str, float]] = ray._private.state.available_resources_per_node()
+    return free
+
+
+def is_alive(actor: Any) -> bool:
+    return bool(actor._get_local_state() == ray.core.generated.gcs_pb2.ActorTableData.ALIVE)
+
+
+def node_of(actor: Any) -> str | None:
+    """Return the node of an actor; None while it waits for one."""
+    node: str | None = ray._private.state.actors(id_of(actor)).get("Address", {}).get("NodeID")
+    return node
+
+
+def id_of(actor: Any) -> str:
+    return str(actor._actor_id.hex())

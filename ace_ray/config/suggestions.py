@@ -1,0 +1,225 @@
+"""What is wrong with a section of a config, in one line that says what to write instead."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from ace_ray.errors import UserError
+from ace_ray.util import vllm_source
+
+Sections = Mapping[str, Sequence[str]]
+"""Dotted path of a section -> its keys; "" is the top level."""
+_LONGEST = 200
+"""Maximum characters of a name that are compared."""
+_LIKE = 0.5
+"""How much a name has to look like another one."""
+
+
+class UnknownKeys(UserError):
+    """Of a config, or of a section of it. Make it with `unknown_keys`."""
+
+    fixes: Mapping[Any, str] = MappingProxyType({})
+    """What to write in place of each, by its dotted path."""
+
+
+def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UnknownKeys:
+    several = len(fixes) > 1
+    names = f"{len(fixes)} unknown keys" if several else f"{what} {next(iter(fixes))!r}"
+    error = UnknownKeys(names, where=where, fix=together(fixes))
+    error.fixes = fixes
+    return error
+
+
+def refuse_unknown(checks: Iterable[tuple[str, Callable[[], object]]], *, where: str) -> None:
+    """Raise `UnknownKeys` of all that ``checks`` raise it for, each with the path of its section.
+    Other mistakes are told later: a missing key may be one that is misspelt."""
+    fixes: dict[Any, str] = {}
+    for section, check in checks:
+        try:
+            check()
+        except UnknownKeys as error:
+            fixes |= {f"{section}.{k}" if section else k: fix for k, fix in error.fixes.items()}
+        except UserError:
+            continue
+    if fixes:
+        raise unknown_keys(fixes, where=where)
+
+
+def mistake(
+    model: type[BaseModel],
+    error: ValidationError,
+    *,
+    where: str,
+    run: type[BaseModel],
+    beside: Sequence[str] = (),
+) -> UserError:
+    """Build the error about what ``model`` did not take: all unknown keys, else the first problem.
+
+    ``run`` is the model of a whole run's config, where keys may belong that are not ``model``'s;
+    ``beside`` has further keys of the same section.
+    """
+    problems = error.errors(include_url=False, include_context=False)
+    unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
+    if unknown:
+        return _unknown(model, unknown, where, run, beside)
+    first = problems[0]
+    path = _path(model, first["loc"])
+    if first["type"] == "missing":
+        # Not by ``path``: it ends where a value may be of several kinds.
+        lacking = ".".join(str(part) for part in first["loc"])
+        return UserError(f"{lacking!r} is missing", where=where, fix="add it")
+    # A value that may be of several kinds has one problem for each.
+    same = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
+    rule = " or ".join(dict.fromkeys(map(_plain, same)))
+    key, value = ".".join(path), _short(first["input"])
+    return UserError(f"{key!r} is {value}, it should {rule}", where=where, fix="correct the value")
+
+
+def _unknown(
+    model: type[BaseModel],
+    places: Sequence[tuple[str | int, ...]],
+    where: str,
+    run: type[BaseModel],
+    beside: Sequence[str],
+) -> UserError:
+    elsewhere = sections_of(model)
+    elsewhere |= {path: keys for path, keys in sections_of(run).items() if model is not run}
+    fixes = {}
+    for loc in places:
+        path, last = _path(model, loc), str(loc[-1])
+        if path[-1] != last:  # in a section that may be of several kinds
+            name, fix = ".".join([*path, last]), "correct it or leave it out"
+        else:
+            name, own = ".".join(path), _keys(model, path[:-1])
+            own += beside if len(path) == 1 else ()
+            fix = instead(last, own, elsewhere, but=".".join(path[:-1]) if model is run else None)
+        fixes[name] = fix
+    return unknown_keys(fixes, where=where)
+
+
+def together(fixes: Mapping[Any, str]) -> str:
+    """What to write in place of each unknown key, in one line."""
+    if len(fixes) == 1:
+        return next(iter(fixes.values()))
+    lines = []
+    for key, fix in fixes.items():
+        own = repr(str(key).rpartition(".")[2])
+        # A sentence about a key that is in the right place does not begin with it.
+        begins = fix.startswith(own)
+        lines.append(repr(key) + fix.removeprefix(own) if begins else f"{key!r}: {fix}")
+    return "; ".join(lines)
+
+
+def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
+    """The sections of ``model`` and their keys, those of ``engine`` by vLLM's names."""
+    found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
+    for name, field in model.model_fields.items():
+        inner = _section(field.annotation)
+        if inner is not None:
+            found |= sections_of(inner, f"{prefix}{name}.")
+        elif name == "engine":
+            found[f"{prefix}{name}"] = vllm_source.engine_arguments()
+    return found
+
+
+def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
+    """What to write in place of an unknown ``key`` of a section with the keys ``own``.
+
+    ``but``: the path of that section among ``elsewhere``.
+    """
+    for path, keys in elsewhere.items():
+        if key in keys and path != but:
+            return f"{key!r} belongs {_under(path)}"
+    if near := closest_of(key, own, _LIKE):
+        return f"did you mean {near!r}?"
+    return f"known keys: {', '.join(own)}" if own else "it takes none"
+
+
+def _under(path: str) -> str:
+    return f"under {path!r}" if path else "at the top level"
+
+
+def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
+    """Return the known name that is most like ``key``, whatever the case; None for none."""
+    plain = {_folded(name): name for name in sorted(known)}
+    near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
+    return plain[near[0]] if near else None
+
+
+def _folded(name: str) -> str:
+    """Return the form in which names are compared: ``Multi-turn`` equals ``multi_turn``."""
+    return name[:_LONGEST].casefold().replace("-", "_").replace(" ", "_")
+
+
+def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
+    """Return what to write in place of ``name``: the nearest known name, else ``otherwise``, by
+    default all of them."""
+    known = list(known)
+    near = closest_of(name, known, _LIKE) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
+
+
+def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
+    """Raise `UserError` for the first of ``names`` that is not ``known``, with the nearest one."""
+    for name in names:
+        if name not in known:
+            fix = did_you_mean(name, known)
+            raise UserError(f"there is no {what} {name!r:.100}", where=where, fix=fix)
+
+
+def _plain(rule: str) -> str:
+    """Pydantic's sentence, as the end of one of ours."""
+    rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
+    return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
+
+
+def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
+    """``loc`` without the tags that pydantic adds for the members of a union."""
+    path: list[str] = []
+    node: type[BaseModel] | None = model
+    for part in loc:
+        field = node.model_fields.get(str(part)) if node is not None else None
+        path.append(str(part))
+        if field is None:
+            continue
+        inner = _section(field.annotation) or _item(field.annotation)
+        if inner is not None:
+            node = inner
+        elif get_origin(field.annotation) in (Union, UnionType):
+            return path
+        else:
+            node = None
+    return path
+
+
+def _section(annotation: Any) -> type[BaseModel] | None:
+    """The one model that ``annotation`` is, or is beside None."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
+    kinds = [kind for kind in kinds if kind is not NoneType]
+    only = kinds[0] if len(kinds) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
+
+
+def _item(annotation: Any) -> type[BaseModel] | None:
+    """The model of the items of a list."""
+    return _section(*get_args(annotation)) if get_origin(annotation) is list else None
+
+
+def _keys(node: type[BaseModel], path: Sequence[str]) -> list[str]:
+    for part in path:
+        field = node.model_fields.get(part)
+        inner = field and (_section(field.annotation) or _item(field.annotation))
+        if inner is not None:
+            node = inner
+    return [field.alias or name for name, field in node.model_fields.items()]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

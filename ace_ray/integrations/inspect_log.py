@@ -1,0 +1,490 @@
+"""A run as log files of Inspect (``.eval``), which ``inspect view`` shows and its readers read.
+
+The format is version 2 of ``inspect_ai.log`` 0.3: a zip of ``header.json``, ``summaries.json``,
+``_journal/start.json`` and a file for each sample. It is written here row by row, since Inspect's
+own writer holds all samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import ace_ray
+from ace_ray.benchmarks.headline import scores_of, titles
+from ace_ray.benchmarks.results import Score
+from ace_ray.benchmarks.transcript import Call, Step, Tool
+from ace_ray.config.schema import ENDPOINT
+from ace_ray.reports.text import pretty
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import SCORE, digest
+from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
+from ace_ray.viewer.episode import EpisodeView
+from ace_ray.viewer.select import StoredRun
+
+MOST_SAMPLES = 2_000
+"""In one file: viewers hold what they list."""
+_INPUT = 1_000
+"""Characters of a sample's question, whose messages have it whole, and of texts in a list."""
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
+"""Of all files in a log: the same run is the same bytes."""
+_ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
+"""By backend, what Inspect writes before a model's name, and its answers' models lack. Every Eval
+Ever reads who made a model from the part behind it."""
+_ROLES = ("system", "user", "assistant", "tool")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
+_TEXTS = ("format", "description", "pattern")
+_COUNTS = ("minLength", "maxLength")
+_NUMBERS = ("minimum", "maximum")
+_LISTS = ("enum", "examples")
+
+
+def export_inspect(run: StoredRun, target: Store) -> list[str]:
+    """Write the run's rows, repeats left out, as logs into ``target``; returns their names.
+
+    A benchmark's rows are in files of `MOST_SAMPLES`, each with the scores of the whole run. Raises
+    `UserError`: there are no rows, or one cannot be read.
+    """
+    rows = [row for row in run.rows if not row.repeat]
+    names = []
+    for benchmark in dict.fromkeys(row.benchmark for row in rows):
+        own = [row for row in rows if row.benchmark == benchmark]
+        parts = [own[i : i + MOST_SAMPLES] for i in range(0, len(own), MOST_SAMPLES)]
+        for number, part in enumerate(parts, start=1):
+            log = _Log(run, benchmark, own, part, number, len(parts))
+            target.put(log.name, log.content())
+            names.append(log.name)
+    return names
+
+
+class _Log:
+    """One file."""
+
+    def __init__(
+        self,
+        run: StoredRun,
+        benchmark: str,
+        own: Sequence[ResultRow],
+        part: Sequence[ResultRow],
+        number: int,
+        parts: int,
+    ) -> None:
+        self._run, self._benchmark, self._own, self._part = run, benchmark, own, part
+        self._number, self._parts = number, parts
+        self._ids = _ids(own)
+        manifest = run.manifest
+        self._limited = manifest.restriction(benchmark)
+        self._id = digest(manifest.run_id, benchmark, number)[:22]
+        self._created = bounded_time(manifest.tree.get("created_at")).isoformat()
+        self._answered = model_name(manifest.model.source)
+        engine = _ENGINES.get(manifest.config.backend)
+        self._model = f"{engine}/{self._answered}" if engine else self._answered
+
+    @property
+    def name(self) -> str:
+        day = _UNSAFE.sub("-", self._created.split(".")[0].split("+")[0])
+        return f"{day}_{_UNSAFE.sub('-', self._benchmark)}_{self._id}.eval"
+
+    def content(self) -> bytes:
+        out = io.BytesIO()
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as log:
+
+            def put(name: str, value: Any) -> None:
+                entry = zipfile.ZipInfo(name, _ZIP_TIME)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                log.writestr(entry, json.dumps(value, ensure_ascii=True))
+
+            spec = self._spec()
+            plan: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
+            put("_journal/start.json", {"version": 2, "eval": spec, "plan": plan})
+            summaries = []
+            for view in self._run.whole(self._part):
+                sample = self._sample(view)
+                put(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", sample)
+                summaries.append(_summary(sample))
+            put("summaries.json", summaries)
+            put("header.json", self._header(spec, plan, summaries))
+        return out.getvalue()
+
+    def _spec(self) -> dict[str, Any]:
+        manifest = self._run.manifest
+        described = manifest.tree["identity"]
+        samples = [self._ids[row.row_id] for row in self._part]
+        return {
+            "eval_id": self._id,
+            "run_id": manifest.run_id,
+            "created": self._created,
+            "task": self._benchmark,
+            "task_id": digest(manifest.run_id, self._benchmark)[:22],
+            "task_version": 0,
+            "task_attribs": {},
+            "task_args": {},
+            "dataset": {
+                "name": self._benchmark,
+                "samples": len(set(samples)),
+                "sample_ids": list(dict.fromkeys(samples)),
+                "shuffled": False,
+            },
+            "model": self._model,
+            "model_generate_config": {},
+            "model_args": {},
+            "config": {
+                "epochs": 1 + max(row.sample for row in self._part),
+                "limit": self._limited.limit,
+            },
+            "packages": {"ace_ray": ace_ray.__version__},
+            "metadata": {
+                "identity": described,
+                "part": f"{self._number} of {self._parts}",
+                "scores": "of all parts",
+                **({"limited_to": words} if (words := self._limited.words) else {}),
+            },
+        }
+
+    def _header(
+        self, spec: Mapping[str, Any], plan: Mapping[str, Any], summaries: Sequence[Any]
+    ) -> dict[str, Any]:
+        begun = [one["started_at"] for one in summaries if one["started_at"]]
+        ended = [one["completed_at"] for one in summaries if one["completed_at"]]
+        usage = [one["model_usage"].get(self._model) for one in summaries]
+        return {
+            "version": 2,
+            # Of a run that is not whole: rows are still to come.
+            "status": "success"
+            if len(self._run.rows) >= self._run.manifest.declared
+            else "cancelled",
+            "eval": spec,
+            "plan": plan,
+            "results": {
+                "total_samples": len(summaries),
+                "completed_samples": sum(one["completed"] for one in summaries),
+                "scores": self._scores(),
+            },
+            "stats": {
+                "started_at": min(begun, default=""),
+                "completed_at": max(ended, default=""),
+                "model_usage": {} if None in usage else {self._model: _total(usage)},
+            },
+        }
+
+    def _scores(self) -> list[dict[str, Any]]:
+        """The headline is the first number of the first rule set."""
+        scores = []
+        for rules, numbers in scores_of_rows(self._run, self._own).items():
+            metrics = {
+                name: {"name": name, "value": one.estimate.value, "params": {}}
+                for title, one in zip(titles(numbers), numbers, strict=True)
+                if one.estimate is not None
+                for name in [title + "_partial" * one.estimate.partial]
+            }
+            scores.append({"name": rules, "scorer": rules, "reducer": "mean", "metrics": metrics})
+        return scores
+
+    def _sample(self, view: EpisodeView) -> dict[str, Any]:
+        facts = view.facts
+        began = facts["started_at"]
+        seconds = float(facts["duration_s"] or 0.0)
+        output = _last_said(view.steps)
+        messages, events = _told(view, self._model, self._answered, began)
+        answer = _output(self._answered, output, facts, f"{view.row_id}-output")
+        sample: dict[str, Any] = {
+            "id": self._ids[view.row_id],
+            "epoch": facts["sample"] + 1,
+            "input": _question(view.steps)[:_INPUT],
+            "target": "" if view.gold is None else pretty(view.gold[0]),
+            "messages": messages,
+            "output": answer,
+            "scores": {rules: _score(one, output) for rules, one in view.verdicts.items()},
+            "metadata": _metadata(view),
+            "store": {} if view.left is None else {"state": view.left},
+            "events": events,
+            "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
+            "started_at": _iso(began),
+            "completed_at": _iso(began, seconds),
+            "total_time": seconds,
+            "working_time": float(facts["generation_s"] or 0.0),
+            "uuid": view.row_id,
+        }
+        if not view.verdicts:
+            error = {
+                "message": f"{view.status}: {view.error}",
+                "traceback": "",
+                "traceback_ansi": "",
+            }
+            sample |= {"error": error}
+        # Inspect's limit has a number; without one the stop reason says that the answer was cut.
+        if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
+            sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
+        return sample
+
+
+def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
+    """By rule set, of one benchmark's rows; without numbers where too many of the run have no
+    verdict, those included that never came: as in its summary."""
+    benchmark = run.class_of(rows[0])
+    most, declared = run.manifest.config.max_unscored, run.manifest.declared
+    unscored = declared - sum(row.status == "scored" for row in run.rows)
+    summary = benchmark.statistics(rows, most)
+    return scores_of(
+        benchmark,
+        summary,
+        headline=unscored <= most * declared,
+        partial=run.manifest.restriction(rows[0].benchmark).ids is not None,
+    )
+
+
+def model_name(source: str) -> str:
+    """As ``<developer>/<name>``: a hub's name as it is, of a file or folder its last part."""
+    parts = [part for part in source.rstrip("/").split("/") if part]
+    if len(parts) == 2 and not source.startswith(("/", ".")) and ":" not in source:
+        return source
+    return f"local/{_UNSAFE.sub('-', parts[-1] if parts else 'model').removesuffix('.gguf')}"
+
+
+def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
+    """Row id -> id of its entry in a log: the entry's own, with what else tells it apart."""
+    languages = len({row.language for row in rows}) > 1
+    found = {}
+    for row in rows:
+        parts = [row.language if languages else "", row.category, row.id]
+        if row.id.startswith(row.category):
+            parts[1] = ""
+        name = "-".join(filter(None, parts))
+        safe = _UNSAFE.sub("_", name)[:120]
+        if safe != name:
+            safe = f"{safe}-{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+        found[row.row_id] = safe
+    return found
+
+
+def _told(
+    view: EpisodeView, model: str, answered: str, began: datetime | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The messages of an episode, and its events: a call of the model has as input and as tools
+    only what came since the call before, so that a log grows with its episodes and not with their
+    squares."""
+    messages: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    since, at, answers = 0, 0.0, 0
+
+    def event(kind: str, **more: Any) -> None:
+        number = len(events)
+        events.append(
+            {
+                "uuid": f"{view.row_id}-e{number}",
+                "timestamp": _iso(began, at),
+                "working_start": at,
+                "event": kind,
+                **more,
+            }
+        )
+
+    for number, step in enumerate(view.steps):
+        base = f"{view.row_id}-{number}"
+        calls = [_call(call, f"{base}-c{i}") for i, call in enumerate(step.calls)]
+        message = _message(step, base, calls)
+        if step.role == "assistant":
+            answers += 1
+            said = {"model": answered, "choices": [{"message": message, "stop_reason": "stop"}]}
+            event(
+                "model",
+                model=model,
+                input=messages[since:],
+                tools=[_tool_info(one) for one in view.tools or () if one.since == answers],
+                tool_choice="auto",
+                config={},
+                output={**said, "completion": step.text},
+            )
+            seconds = step.facts.get("seconds")
+            at += float(seconds) if isinstance(seconds, int | float) else 0.0
+        messages.append(message)
+        if step.role == "assistant":
+            since = len(messages)
+        for call, asked in zip(step.calls, calls, strict=True):
+            if call.observation is None:
+                continue
+            failed = {"error": {"type": "unknown", "message": call.error}} if call.error else {}
+            messages.append(
+                {
+                    "id": f"{asked['id']}-r",
+                    "role": "tool",
+                    "content": call.observation,
+                    "tool_call_id": asked["id"],
+                    "function": call.name,
+                    **failed,
+                }
+            )
+            event("tool", **asked, result=call.observation, events=[], **failed)
+    return messages, events
+
+
+def _message(step: Step, name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    role = step.role if step.role in _ROLES else "user"
+    content: Any = step.text
+    if step.reasoning:
+        content = [
+            {"type": "reasoning", "reasoning": step.reasoning, "redacted": False},
+            {"type": "text", "text": step.text},
+        ]
+    message = {"id": name, "role": role, "content": content}
+    return {**message, "tool_calls": calls} if calls and role == "assistant" else message
+
+
+def _call(call: Call, name: str) -> dict[str, Any]:
+    """Arguments that are no JSON object are one argument of a name of ours."""
+    try:
+        arguments = json_of_row(call.arguments) if call.arguments else {}
+    except Unbounded:
+        arguments = None
+    if not isinstance(arguments, dict):
+        arguments = {"as_written": call.arguments}
+    return {"id": name, "function": call.name, "arguments": arguments, "type": "function"}
+
+
+def _tool_info(tool: Tool) -> dict[str, Any]:
+    """A tool as Inspect describes it (``ToolInfo``): of a JSON schema only what its reader takes. A
+    key of another type than its own would make Inspect refuse the whole log."""
+    schema = _schema(tool.schema)
+    kept = ("properties", "required", "additionalProperties")
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": {"type": "object", **{k: schema[k] for k in kept if k in schema}},
+    }
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        return {}
+    kept: dict[str, Any] = {}
+    kind = value.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if all(isinstance(one, str) and one in _TYPES for one in kinds):
+        kept["type"] = kind
+    kept |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
+    kept |= {name: value[name] for name in _COUNTS if _is(value.get(name), int)}
+    kept |= {name: value[name] for name in _NUMBERS if _is(value.get(name), (int, float))}
+    kept |= {name: value[name] for name in _LISTS if isinstance(value.get(name), list)}
+    if "default" in value:
+        kept["default"] = value["default"]
+    required = value.get("required")
+    if isinstance(required, list) and all(isinstance(one, str) for one in required):
+        kept["required"] = required
+    for name in ("items", "additionalProperties"):
+        if isinstance(value.get(name), Mapping):
+            kept[name] = _schema(value[name])
+    if isinstance(value.get("additionalProperties"), bool):
+        kept["additionalProperties"] = value["additionalProperties"]
+    if isinstance(value.get("properties"), Mapping):
+        kept["properties"] = {str(k): _schema(v) for k, v in value["properties"].items()}
+    if isinstance(value.get("anyOf"), list):
+        kept["anyOf"] = [_schema(one) for one in value["anyOf"]]
+    return kept
+
+
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
+    metrics = dict(verdict["metrics"])
+    value: Any = metrics.pop(SCORE, None)
+    if value is None:
+        value = "C" if verdict["valid"] else "I"
+    reason = ": ".join(filter(None, (verdict["error_type"], verdict["error"])))
+    return {
+        "value": value,
+        "answer": answer,
+        "explanation": reason,
+        "metadata": {"error_type": verdict["error_type"], **metrics},
+    }
+
+
+def _metadata(view: EpisodeView) -> dict[str, Any]:
+    types = {f"{rules}_error_type": one["error_type"] for rules, one in view.verdicts.items()}
+    names = ("category", "language")
+    return {
+        **{name: view.key[name] for name in names if view.key[name]},
+        "status": view.status,
+        **{name: value for name, value in types.items() if value},
+        "seed": view.facts["seed"],
+        "attempts": view.facts["attempts"],
+    }
+
+
+def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
+    """What a viewer lists of a sample."""
+    kept = ("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at")
+    further = ("completed_at", "total_time", "working_time", "uuid")
+    failed = {"error": sample["error"]["message"][:_INPUT]} if "error" in sample else {}
+    limited = {"limit": sample["limit"]["type"]} if "limit" in sample else {}
+    return {
+        **{name: _cut(sample[name]) for name in (*kept, *further)},
+        "target": sample["target"][:_INPUT],
+        "completed": "error" not in sample,
+        "message_count": len(sample["messages"]),
+        **failed,
+        **limited,
+    }
+
+
+def _cut(value: Any) -> Any:
+    """Return a JSON value whose texts have at most `_INPUT` characters."""
+    if isinstance(value, dict):
+        return {name[:_INPUT]: _cut(item) for name, item in value.items()}
+    return value[:_INPUT] if isinstance(value, str) else value
+
+
+def _output(model: str, text: str, facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    stop = "max_tokens" if facts["finish_reason"] == "length" else "stop"
+    message = {"id": name, "role": "assistant", "content": text, "source": "generate"}
+    return {
+        "model": model,
+        "choices": [{"message": message, "stop_reason": stop}],
+        "completion": text,
+        "usage": _usage(facts),
+    }
+
+
+def _usage(facts: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return the tokens of a row, or None if they are not known."""
+    prompt, completion = facts["prompt_tokens"], facts["completion_tokens"]
+    if prompt is None or completion is None:
+        return None
+    return {
+        "input_tokens": prompt,
+        "output_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
+
+
+def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = ("input_tokens", "output_tokens", "total_tokens")
+    return {name: sum(one[name] for one in usages) for name in names}
+
+
+def _question(steps: Sequence[Step]) -> str:
+    """What the user said last before the model answered."""
+    asked = ""
+    for step in steps:
+        if step.role == "assistant":
+            break
+        if step.role == "user":
+            asked = step.text
+    return asked
+
+
+def _last_said(steps: Sequence[Step]) -> str:
+    return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
+
+
+def _iso(began: datetime | None, seconds: float = 0.0) -> str:
+    return bounded_time(began, seconds).isoformat()

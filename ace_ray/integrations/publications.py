@@ -1,0 +1,267 @@
+"""A stored run or sweep as what trackers are sent, from manifests, summaries and the ledger."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from pydantic import Field
+
+from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.headline import few, titles
+from ace_ray.benchmarks.results import Score
+from ace_ray.config.schema import validated
+from ace_ray.errors import UserError
+from ace_ray.integrations.trackers import Point, Publication, Scalar
+from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.reports.sweeps import SweepManifest, read_sweep
+from ace_ray.storage.object_store import Store, Unreachable
+from ace_ray.storage.parts import stored_rows
+from ace_ray.storage.stored import SUMMARY, Manifest, Stored, Summary, read_manifest, read_summary
+from ace_ray.sweep.ledger import CostRecord
+from ace_ray.types import canonical_json, digest
+from ace_ray.util.safe_loading import bounded_time
+
+_LONGEST = 500
+"""Characters of a value of the config; trackers are no place for prompts."""
+
+
+class _StoredScore(Stored):
+    name: str
+    formula: str
+    value: float | None
+    interval: list[float] | None = Field(min_length=2, max_length=2)
+    n: int
+    partial: bool
+    missing: list[str]
+
+
+class _StoredScores(Stored):
+    scores: dict[str, list[_StoredScore]] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A complete run as it is stored."""
+
+    store: Store
+    manifest: Manifest
+    summary: Summary
+    scores: Mapping[tuple[str, str], Sequence[Score]]
+    """By benchmark and rule set, the headline first."""
+
+    @property
+    def created(self) -> str:
+        return str(self.manifest.tree.get("created_at") or "")
+
+    def point(self, step: int) -> Point:
+        return Point(step, _metrics(self), bounded_time(self.created).timestamp())
+
+
+def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
+    """Those of the run or sweep in ``store``. The checkpoints of a sweep are one curve, every other
+    model is a publication of its own. A run of a sweep that cannot be read is named and left out.
+
+    Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
+    """
+    sweep = read_sweep(store)
+    if sweep is None:
+        run = _read(store, say)
+        return [_publication(run.manifest.run_id, "", _key_of(run), {0: run})]
+    found = list(_of_sweep(store, *sweep, say))
+    if not found:
+        raise UserError(
+            "no run of the sweep can be published",
+            where=store.root,
+            fix="publish when one is complete and has scores",
+        )
+    return found
+
+
+def _of_sweep(
+    store: Store,
+    manifest: SweepManifest,
+    lines: Sequence[CostRecord],
+    say: Callable[[str], None],
+) -> Iterator[Publication]:
+    # Whoever wrote it: a tracker may take it for a folder's name.
+    group = _safe(manifest.sweep_id) or "sweep"
+    curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
+    for line in lines:
+        if line.state != "complete" or not line.run_id:
+            continue
+        try:
+            run = _read(store.child(line.run_id), say)
+        except Unreachable:
+            raise
+        except UserError as error:
+            say(f"{line.label}: left out, {error}")
+            continue
+        if line.step is None:
+            yield _publication(line.label, group, _key_of(run), {0: run})
+        else:
+            training = PurePosixPath(line.source).parent.name or manifest.sweep_id
+            curves.setdefault(training, []).append((line, run))
+    for training, curve in curves.items():
+        key = _key(f"{manifest.sweep_id}-{training}", manifest.created_at)
+        curve.sort(key=lambda part: (part[0].step or 0, part[0].run_id))
+        yield _publication(training, group, key, {line.step or 0: run for line, run in curve})
+
+
+def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
+    """``runs``: by training step, the last one last."""
+    first, *others = [_config(run) for run in runs.values()]
+    shared = {
+        key: value
+        for key, value in first.items()
+        if all(other.get(key) == value for other in others)
+    }
+    points = [run.point(step) for step, run in runs.items()]
+    rows = [row for run in runs.values() for row in _rows(run)]
+    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points, rows)
+
+
+def _key_of(run: _Run) -> str:
+    return _key(run.manifest.run_id, run.created)
+
+
+def _read(store: Store, say: Callable[[str], None]) -> _Run:
+    """Read a complete run; ``say`` gets a line for each part that cannot be read.
+
+    Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
+    """
+    manifest = read_manifest(store)
+    summary = read_summary(store)
+    if store.get(SUCCESS) is None or summary is None:
+        raise UserError(
+            "the run is not complete", where=store.root, fix="evaluate it to its end, then publish"
+        )
+    scores = {}
+    for name, block in summary.benchmarks.items():
+        where = f"{store.root}/{SUMMARY}: {name}"
+        stored = validated(_StoredScores, block.model_extra or {}, where=where)
+        for rules, found in stored.scores.items():
+            scores[name, rules] = [_score(one) for one in found]
+    if not any(scores.values()):
+        raise UserError(
+            "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
+        )
+    stored_rows(store, manifest, say)
+    return _Run(store, manifest, summary, scores)
+
+
+def _score(stored: _StoredScore) -> Score:
+    tree = stored.model_dump()
+    return Score.of_json(tree if stored.interval is not None else {**tree, "value": None})
+
+
+def _metrics(run: _Run) -> dict[str, float]:
+    """All shares in percent, as reports have them."""
+    found: dict[str, float] = {}
+    for (benchmark, rules), scores in run.scores.items():
+        for number, (title, one) in enumerate(zip(titles(scores), scores, strict=True)):
+            if one.estimate is None:
+                continue
+            # A curve of whole numbers and partial ones would be of two things.
+            name = _metric(benchmark, rules, title if number else "headline")
+            name += "_partial" * one.estimate.partial
+            found[name] = _percent(one.estimate.value)
+            if not number:
+                low, high = one.estimate.interval
+                found[f"{name}_low"], found[f"{name}_high"] = _percent(low), _percent(high)
+    extra = run.summary.model_extra or {}
+    declared = run.manifest.declared
+    found["rows/declared"] = declared
+    found["rows/not_scored"] = declared - run.summary.scored
+    for key in ("infra_error", "quarantined", "skipped"):
+        if isinstance(extra.get(key), int):
+            found[f"rows/{key}"] = extra[key]
+    return found
+
+
+def _metric(*parts: str) -> str:
+    """Of letters, digits, ``.``, ``_`` and ``-``, which every tracker takes."""
+    return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 4)
+
+
+def _words(run: _Run) -> dict[str, str]:
+    """What the numbers are."""
+    words: dict[str, str] = {}
+    for (benchmark, rules), scores in run.scores.items():
+        if not scores:
+            continue
+        told = titles(scores)[0]
+        first = scores[0]
+        if first.estimate is None:
+            told += f": no number, {run.summary.why or 'nothing was scored'}"
+        elif first.estimate.partial:
+            told += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
+        words[_metric(benchmark, rules, "headline_is")] = told
+    if (limit := run.manifest.config.limit) is not None:
+        words["limited_to"] = str(limit)
+    for name, part in run.manifest.restricted.items():
+        words[_metric(name, "limited_to")] = part.words
+    if run.manifest.config.backend == "fake":
+        words["backend"] = "fake, a test of the pipeline and not an evaluation"
+    return words
+
+
+def _config(run: _Run) -> dict[str, Scalar]:
+    """All that can move a score, without what one row list hashes to."""
+    identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
+    if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
+        identity["sampling"] = sampling[0]
+    made_by = {
+        "ace_ray_version": run.manifest.ace_ray_version,
+        "backend": run.manifest.config.backend,
+    }
+    config: dict[str, Scalar] = {}
+    for key, text in flattened({**made_by, **identity}).items():
+        value = _without_paths(json.loads(text))
+        if value is not None:
+            plain = isinstance(value, str | int | float)
+            name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]
+            config[name] = value if plain else canonical_json(value)[:_LONGEST]
+    return {**config, "model": _last(_named(run.manifest))}
+
+
+def _without_paths(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_paths(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    # A path of this machine says nothing elsewhere but its last part.
+    return _last(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
+
+
+def _last(source: str) -> str:
+    return source.rstrip("/").rsplit("/", 1)[-1] or source
+
+
+def _named(manifest: Manifest) -> str:
+    adapter = manifest.model.adapter
+    return adapter.source if adapter else manifest.model.source
+
+
+def _rows(run: _Run) -> list[str]:
+    uri = run.store.root
+    return [f"{uri}/rows/*.parquet"] if uri.startswith("s3://") else []
+
+
+def _key(name: str, created: str) -> str:
+    """A run that was replaced by another one of its name is another one for trackers."""
+    return f"{_safe(name)}-{digest(name, created)[:8]}"
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name)[:100].strip("-.")

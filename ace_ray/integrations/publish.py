@@ -1,0 +1,155 @@
+"""``ace-ray publish``, and publishing as part of a run or sweep.
+
+A tracker may hang, crash, print or leave threads behind. Nothing of that may reach a run or sweep,
+so these start ``ace-ray publish`` as a child and wait at most `MOST_S` for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+from ace_ray.config.schema import PublishConfig, RunConfig, StoreConfig
+from ace_ray.errors import UserError, first_line
+from ace_ray.integrations.publications import publications
+from ace_ray.integrations.trackers import Publication, Publisher, make_publisher
+from ace_ray.storage.object_store import Store
+from ace_ray.sweep.sweep import Sweep
+from ace_ray.util import log
+from ace_ray.util.safe_loading import Unbounded, yaml_tree
+from ace_ray.util.sanitizing import one_line
+from ace_ray.util.secrets import masked
+from ace_ray.util.subprocesses import module_command, module_environment
+
+MOST_S = 300.0
+"""Maximum time that a run which has ended waits for a tracker."""
+Say = Callable[[str], None]
+
+
+def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None:
+    """Send what the tracker ``to`` lacks of the run or sweep in ``store``, a line for each
+    publication.
+
+    Raises `UserError`: nothing can be sent as asked, or the tracker failed.
+    """
+    publisher = make_publisher(to, options, to)
+    for publication in publications(store, say):
+        say(f"{publication.name}: published to {to}: {_sent(to, publisher, publication)}")
+
+
+def options_of(items: Sequence[str]) -> dict[str, Any]:
+    """``K=V`` items of a command line, whose values are YAML. Raises `UserError`."""
+    options: dict[str, Any] = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        try:
+            if not equals or not key:
+                raise Unbounded("is not KEY=VALUE")
+            options[key] = yaml_tree(text)
+        except Unbounded as error:
+            # Not the value: it may be a secret.
+            raise UserError(str(error), where=f"--option {key}", fix="write key=value") from error
+    return options
+
+
+def _sent(to: str, publisher: Publisher[Any], publication: Publication) -> str:
+    """Return where the tracker has it. Whatever it raises is a `UserError`."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):  # trackers print
+            return one_line(str(publisher.publish(publication)))
+    except UserError:
+        raise
+    # A tracker must not end this process.
+    except (Exception, SystemExit) as error:
+        why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
+        raise UserError(
+            f"not published, {why}", where=to, fix="publish again, then what is missing is sent"
+        ) from error
+
+
+def publish_run(uri: str, config: RunConfig, say: Say) -> None:
+    """Publish the run or sweep at ``uri`` as its config says. A tracker that fails, or does not
+    answer within `MOST_S`, is one warning."""
+    for asked in config.publish:
+        arguments = _arguments(uri, asked, config.store)
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+            failure = _run(arguments, out, errors)
+            for line in _text(out).splitlines():
+                say(line)
+        if failure:
+            told = failure if failure.startswith(f"{asked.to}: ") else f"{asked.to}: {failure}"
+            command = shlex.join(["ace-ray", *arguments])
+            say(log.warning(f"warning: {told}; to repeat: {command}"))
+
+
+def run_published(sweep: Sweep, say: Say) -> int:
+    """Run ``sweep``, and publish it whenever runs of it have ended; returns its exit code."""
+    config = sweep.any_run
+    at_work: list[threading.Thread] = []
+
+    def noted() -> None:
+        """Publish beside the lanes. A later call sends the runs that end meanwhile."""
+        busy = any(thread.is_alive() for thread in at_work)
+        if sweep.has_results and config.publish and not busy:
+            arguments = (sweep.uri, config, say)
+            at_work.append(threading.Thread(target=publish_run, args=arguments, daemon=True))
+            at_work[-1].start()
+
+    code = sweep.run(noted)
+    for thread in at_work:
+        thread.join()
+    if sweep.has_results:
+        publish_run(sweep.uri, config, say)
+    return code
+
+
+def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
+    """Run the command as a child; returns why it failed, "" if it did not."""
+    try:
+        child = subprocess.Popen(
+            module_command("ace_ray.cli", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+            env=log.as_text(module_environment()),
+            start_new_session=True,  # what a tracker starts ends with it
+        )
+    except OSError as error:
+        return f"not published, {error}"
+    try:
+        code = child.wait(MOST_S)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run is complete, and stays so
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        return f"not published, no answer within {MOST_S:g} s"
+    lines = [line for line in _text(errors).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith("ace-ray: ")]
+    if code:
+        return (own or lines or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
+    return "" if _text(out) else "its process ended before it was done"
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(1 << 20).decode(errors="replace")
+
+
+def _arguments(uri: str, asked: PublishConfig, place: StoreConfig) -> list[str]:
+    arguments = ["publish", uri, "--to", asked.to]
+    for key, value in asked.options.items():
+        arguments += ["--option", f"{key}={json.dumps(value)}"]  # JSON is YAML
+    if place.endpoint_url is not None:
+        arguments += ["--endpoint-url", place.endpoint_url]
+    if place.region is not None:
+        arguments += ["--region", place.region]
+    return arguments

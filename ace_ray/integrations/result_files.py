@@ -1,0 +1,215 @@
+"""The numbers of a run as others store them: lm-evaluation-harness's files, and the evaluation
+results of a model on the Hugging Face hub.
+
+The shapes are those of lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``,
+and of the hub's ``.eval_results/*.yaml``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+import yaml
+
+import ace_ray
+from ace_ray.benchmarks.headline import few
+from ace_ray.benchmarks.results import Score
+from ace_ray.errors import UserError
+from ace_ray.integrations.inspect_log import model_name, scores_of_rows
+from ace_ray.reports.text import pretty
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import digest
+from ace_ray.util.safe_loading import bounded_time
+from ace_ray.util.stats import Z95
+from ace_ray.viewer.episode import EpisodeView
+from ace_ray.viewer.select import StoredRun
+
+
+def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
+    """The rows of each, repeats left out."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in run.rows:
+        if not row.repeat:
+            found.setdefault(row.benchmark, []).append(row)
+    return found
+
+
+def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
+    """Write lm-eval's files of ``run`` into ``target``; returns their names. A task is a benchmark
+    under a rule set, its metrics are the scores, named by what they are."""
+    manifest = run.manifest
+    model = model_name(manifest.model.source)
+    folder = _safe(model.replace("/", "__"))
+    date = _date(run)
+    results: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
+    configs: dict[str, Any] = {}
+    names = []
+    for benchmark, rows in by_benchmark(run).items():
+        for rules, scores in scores_of_rows(run, rows).items():
+            task = f"{benchmark}_{rules}"
+            results[task] = {"alias": task, "sample_len": len(rows), **_metrics(scores)}
+            scored = sum(row.status == "scored" for row in rows)
+            counts[task] = {"original": len(rows), "effective": scored}
+            configs[task] = {
+                "task": task,
+                "dataset_path": benchmark,
+                "output_type": "generate_until",
+                "repeats": manifest.tree["config"].get("samples", 1),
+            }
+        with TemporaryDirectory(prefix="ace_ray-export-") as scratch:
+            for rules, lines in _samples(run, rows, Path(scratch)).items():
+                name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
+                target.put_file(name, lines)
+                names.append(name)
+    tree = {
+        "results": results,
+        "configs": configs,
+        "versions": dict.fromkeys(results, ace_ray.__version__),
+        "n-shot": dict.fromkeys(results, 0),
+        "higher_is_better": {
+            task: {name.split(",")[0]: True for name in found if name.endswith(",none")}
+            for task, found in results.items()
+        },
+        "n-samples": counts,
+        "config": {
+            "model": manifest.config.backend,
+            "model_args": f"pretrained={model}",
+            "model_revision": manifest.tree["model"].get("revision"),
+            "limit": manifest.config.limit,
+            "restricted": {name: part.words for name, part in manifest.restricted.items()},
+            "gen_kwargs": manifest.tree["identity"].get("sampling"),
+        },
+        "git_hash": None,
+        "date": _created(run).timestamp(),
+        "model_name": model,
+        "model_source": manifest.config.backend,
+        "chat_template_sha": manifest.tree.get("chat_template_sha256"),
+    }
+    name = f"{folder}/results_{date}.json"
+    target.put(name, json.dumps(tree, indent=2).encode())
+    return [name, *names]
+
+
+def _metrics(scores: Sequence[Score]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for one in scores:
+        if one.estimate is None:
+            continue
+        name = _safe(f"{one.name} {one.formula}".lower())
+        name += "_partial" * one.estimate.partial
+        low, high = one.estimate.interval
+        found[f"{name},none"] = one.estimate.value
+        found[f"{name}_stderr,none"] = (high - low) / (2 * Z95)
+    return found
+
+
+def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, Path]:
+    """Write the sample lines of a task, by rule set, to files: all of them may be gigabytes. They
+    are in the order in which rows are stored; ``doc_id`` is the row's number."""
+    numbers = {row.row_id: number for number, row in enumerate(rows)}
+    found: dict[str, Path] = {}
+    with ExitStack() as stack:
+        files: dict[str, IO[str]] = {}
+        for view in run.whole(rows):
+            for rules, verdict in view.verdicts.items():
+                if rules not in files:
+                    found[rules] = scratch / f"{len(files)}.jsonl"
+                    files[rules] = stack.enter_context(found[rules].open("w", encoding="utf-8"))
+                line = _sample(view, verdict, numbers[view.row_id])
+                files[rules].write(f"{json.dumps(line)}\n")
+    return found
+
+
+def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
+    asked = [
+        {"role": step.role, "content": step.text}
+        for step in view.steps
+        if step.role in ("system", "user")
+    ]
+    said = next((s.text for s in reversed(view.steps) if s.role == "assistant"), "")
+    target = "" if view.gold is None else pretty(view.gold[0])
+    prompt = json.dumps(asked, ensure_ascii=False)
+    return {
+        "doc_id": number,
+        "doc": {**view.key, "sample": view.facts["sample"], "row_id": view.row_id},
+        "target": target,
+        "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}},
+        "resps": [[said]],
+        "filtered_resps": [said],
+        "filter": "none",
+        "metrics": ["acc"],
+        "acc": float(verdict["valid"]),
+        "error_type": verdict["error_type"],
+        "doc_hash": digest(view.key, view.facts["sample"]),
+        "prompt_hash": digest(prompt),
+        "target_hash": digest(target),
+    }
+
+
+def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
+    """Write the headlines of ``run`` as a model's evaluation results, for ``dataset``, the id of
+    the benchmark's dataset on the hub; returns the names.
+
+    Raises `UserError`: a headline is partial or not there, the run was limited, or it holds several
+    benchmarks: such numbers are no results of a benchmark.
+    """
+    found = by_benchmark(run)
+    if len(found) != 1:
+        raise UserError(
+            f"the run holds {', '.join(found)}",
+            where=run.uri,
+            fix="evaluate them one by one: a dataset is of one benchmark",
+        )
+    ((benchmark, rows),) = found.items()
+    if words := run.manifest.restriction(benchmark).words:
+        raise UserError(
+            f"the run is limited to {words}",
+            where=run.uri,
+            fix="publish a whole run",
+        )
+    entries = []
+    for rules, (first, *_) in scores_of_rows(run, rows).items():
+        if first.estimate is None or first.estimate.partial:
+            lacks = f": without {few(first.missing)}" if first.missing else ""
+            raise UserError(
+                f"the headline of {benchmark}, {rules} rules, is not whole{lacks}",
+                where=run.uri,
+                fix="publish a whole run",
+            )
+        low, high = (round(100 * bound, 2) for bound in first.estimate.interval)
+        entries.append(
+            {
+                "dataset": {"id": dataset, "task_id": f"{benchmark}_{rules}"},
+                "value": round(100 * first.estimate.value, 2),
+                "date": _created(run).date().isoformat(),
+                "notes": (
+                    f"{first.name} ({first.formula}), {rules} rules, 95 % interval {low} to "
+                    f"{high}, n={first.estimate.n}; ace_ray {ace_ray.__version__}, run "
+                    f"{run.manifest.run_id}"
+                ),
+            }
+        )
+    name = f".eval_results/{_safe(benchmark)}.yaml"
+    target.put(name, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True).encode())
+    return [name]
+
+
+def _created(run: StoredRun) -> datetime:
+    return bounded_time(run.manifest.tree.get("created_at"))
+
+
+def _date(run: StoredRun) -> str:
+    return _created(run).strftime("%Y-%m-%dT%H-%M-%S")
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("_") or "run"

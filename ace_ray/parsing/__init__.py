@@ -1,0 +1,65 @@
+"""Model text to tool calls and back, within bounds; nothing a model says is executed.
+
+Layers, each usable alone:
+
+- `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
+- `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
+- `literals` and `fold`: what such a tree means, as literal calls, as a lenient decoder reads it, or
+  as bounded arithmetic;
+- `known`: the formats in which models write calls.
+
+Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
+"""
+
+from __future__ import annotations
+
+from ace_ray.parsing.fold import Budget, Refused, fold, operate
+from ace_ray.parsing.literals import (
+    Call,
+    LenientReader,
+    dotted_name,
+    literal,
+    literal_calls,
+    render,
+)
+from ace_ray.parsing.plain import plain_calls
+from ace_ray.parsing.syntax import (
+    MAX_CHARS,
+    MAX_CODE,
+    MAX_DEPTH,
+    MAX_DIGITS,
+    NotCalls,
+    check_json_depth,
+    expression,
+)
+
+__all__ = [
+    "MAX_CHARS",
+    "MAX_CODE",
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "Budget",
+    "Call",
+    "LenientReader",
+    "NotCalls",
+    "Refused",
+    "check_json_depth",
+    "dotted_name",
+    "expression",
+    "fold",
+    "literal",
+    "literal_calls",
+    "operate",
+    "parse_calls",
+    "plain_calls",
+    "render",
+]
+
+
+def parse_calls(text: str) -> list[Call]:
+    """The calls of a text that is exactly one list of literal calls.
+
+    Raises `NotCalls` for anything else.
+    """
+    calls = plain_calls(text)
+    return literal_calls(expression(text)) if calls is None else calls

@@ -1,0 +1,391 @@
+"""Operations on literals, as Python computes them, in bounded time and memory.
+
+Some evaluators run binary operations of a model's text through ``eval``. `fold` computes the ones
+that begin and end with literals (``5 * 10**-12``, ``'a' + 'b'``, ``1 + [1, 2][0]``). It never calls
+a function, reads an attribute or holds the value of a name.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
+
+MAX_BITS = 100_000
+"""Longest integer that one operation makes; a float overflows at 1,024."""
+MAX_SIZE = 100_000
+"""Largest value made by one operation: characters, elements and 32-bit words, summed up."""
+MAX_WORK = 1_000_000
+"""Most that all operations of one text may make together."""
+_CHARS = 50
+"""Characters that count as one when texts are merely joined."""
+
+_NONE = frozenset[str]()
+_Sized = tuple[Any, int]
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.MatMult: operator.matmul,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda item, container: item in container,
+    ast.NotIn: lambda item, container: item not in container,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.Not: operator.not_,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+}
+# A width or precision of four digits, or one taken from the arguments, in a format string.
+_WIDE = re.compile(r"[%)][#\- +.0-9]*(?:\*|[0-9]{4,})")
+_NOT_COMPILED = (ast.Await, ast.Yield, ast.YieldFrom)
+# A formatted field: under 1,000 of width and of precision, 309 digits of a float; a repr's escapes.
+_FIELD = 2_400
+_FIELD_PER_SIZE = 12
+_UNPRINTABLE = 10**MAX_DIGITS
+_PYTHON_ERRORS = (TypeError, ValueError, ArithmeticError, LookupError, MemoryError)
+
+
+class Refused(Exception):
+    """An operation that is not computed: it could run code, or makes too large a value."""
+
+
+class Budget:
+    """Work left for the operations of one text, of `MAX_WORK`."""
+
+    __slots__ = ("known", "left")
+
+    def __init__(self) -> None:
+        self.left = MAX_WORK
+        self.known: Callable[[str], bool] = _NONE.__contains__
+
+    def charge(self, size: int) -> None:
+        self.left -= size
+        if size > MAX_SIZE or self.left < 0:
+            raise Refused("arithmetic with too large a result")
+
+
+class _Known:
+    """Stands for the value of a known name. Operators raise TypeError, as those of functions,
+    classes and modules do. Whatever could go on with the real value is refused."""
+
+    def _refuse(self, *others: object) -> Any:
+        raise Refused("a known name in an operation")
+
+    __eq__ = __ne__ = __or__ = __ror__ = __bool__ = __format__ = __str__ = __repr__ = _refuse
+    __hash__ = _refuse
+
+
+def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
+    """Compute ``left op right`` as Python does.
+
+    Raises what Python raises, and `Refused` for an integer of more than `MAX_BITS` bits. Texts,
+    lists and other sequences are not bounded here.
+    """
+    if isinstance(left, int) and isinstance(right, int):
+        bits = 0
+        if op is ast.Pow:
+            bits = max(0, left.bit_length() - 1) * max(0, right)
+        elif op is ast.LShift:
+            bits = left.bit_length() + right if left else 0
+        elif op is ast.Mult:
+            bits = left.bit_length() + right.bit_length()
+        if bits > MAX_BITS:
+            raise Refused(f"an integer of more than {MAX_BITS:,} bits")
+    return _BINARY[op](left, right)
+
+
+def fold(
+    node: ast.BinOp,
+    budget: Budget,
+    max_depth: int = MAX_DIGITS,
+    known: Callable[[str], bool] = _NONE.__contains__,
+) -> Any:
+    """Compute a binary operation on literals.
+
+    ``known`` says of a name whether it has a value where upstream evaluates the text. Parts are
+    looked at in Python's order of evaluation.
+
+    Raises `NotCalls` where Python raises. That includes a tree deeper than ``max_depth`` and an
+    integer beyond `MAX_DIGITS`, which upstream cannot write back as text. Raises `Refused` where
+    Python would go on with the value of a known name, a call, an attribute, a comprehension or
+    ``:=``, and for too large a result.
+    """
+    _check_whole(node, max_depth)
+    budget.known = known
+    try:
+        return _sized(node, budget)[0]
+    except NotCalls:
+        raise
+    except _PYTHON_ERRORS as error:
+        raise NotCalls(f"{type(error).__name__} in arithmetic") from None
+
+
+def _check_whole(node: ast.expr, max_depth: int) -> None:
+    pending: list[tuple[ast.AST, int]] = [(node, 1)]
+    while pending:
+        inner, depth = pending.pop()
+        if depth > max_depth:
+            raise NotCalls("an operation nested too deep")
+        if isinstance(inner, ast.Constant):
+            if type(inner.value) is int and inner.value >= _UNPRINTABLE:
+                raise NotCalls(f"an integer of more than {MAX_DIGITS} digits")
+            continue
+        if isinstance(inner, _NOT_COMPILED):
+            raise NotCalls(f"{type(inner).__name__} outside of a function")
+        if isinstance(inner, ast.JoinedStr):
+            _check_joined(inner)
+        below = depth + (2 if isinstance(inner, ast.Dict) else 1)  # writing a dict takes more stack
+        pending.extend((child, below) for child in ast.iter_child_nodes(inner))
+
+
+def _check_joined(node: ast.JoinedStr) -> None:
+    # Which of them can be written back, with which quotes, is not worth restating.
+    try:
+        ast.unparse(node)
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in an f-string") from None
+
+
+def _sized(node: ast.expr, budget: Budget) -> _Sized:
+    if isinstance(node, ast.Constant):
+        return node.value, _size(node.value)
+    if isinstance(node, ast.UnaryOp):
+        value, size = _sized(node.operand, budget)
+        if isinstance(node.op, ast.Invert) and isinstance(value, bool):
+            value = int(value)  # the same result, without Python 3.12's warning
+        return _UNARY[type(node.op)](value), 1 if isinstance(node.op, ast.Not) else size
+    if isinstance(node, ast.BoolOp):
+        return _bool_op(node, budget)
+    if isinstance(node, ast.IfExp):
+        test, _ = _sized(node.test, budget)
+        return _sized(node.body if test else node.orelse, budget)
+    return _FOLDED.get(type(node), _unsupported)(node, budget)
+
+
+def _size(value: object) -> int:
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, dict):
+        return 1 + sum(_size(key) + _size(item) for key, item in value.items())
+    if isinstance(value, (list, tuple, set)):
+        return 1 + sum(map(_size, value))
+    return value.bit_length() // 32 + 1 if isinstance(value, int) else 1
+
+
+def _bool_op(node: ast.BoolOp, budget: Budget) -> _Sized:
+    result = _sized(node.values[0], budget)
+    for item in node.values[1:]:
+        if bool(result[0]) is isinstance(node.op, ast.Or):
+            break
+        result = _sized(item, budget)
+    return result
+
+
+def _items(node: ast.List | ast.Tuple | ast.Set, budget: Budget) -> _Sized:
+    values: list[Any] = []
+    size = 1
+    for item in node.elts:
+        if isinstance(item, ast.Starred):
+            inner, inner_size = _sized(item.value, budget)
+            values.extend(inner)
+            size += inner_size
+            budget.charge(inner_size)
+        else:
+            value, value_size = _sized(item, budget)
+            values.append(value)
+            size += value_size
+    if isinstance(node, ast.List):
+        return values, size
+    return (tuple(values) if isinstance(node, ast.Tuple) else set(values)), size
+
+
+def _subscript(node: ast.Subscript, budget: Budget) -> _Sized:
+    container, size = _sized(node.value, budget)
+    index, _ = _sized(node.slice, budget)
+    budget.charge(size)
+    if isinstance(container, _Known):
+        raise Refused("a subscript of a known name in an operation")
+    item = container[index]
+    return item, _size(item)
+
+
+def _slice(node: ast.Slice, budget: Budget) -> _Sized:
+    bounds = (node.lower, node.upper, node.step)
+    return slice(*[None if part is None else _sized(part, budget)[0] for part in bounds]), 1
+
+
+def _compare(node: ast.Compare, budget: Budget) -> _Sized:
+    left = _sized(node.left, budget)
+    result: Any = True
+    for op, comparator in zip(node.ops, node.comparators, strict=True):
+        right = _sized(comparator, budget)
+        budget.charge(left[1] + right[1])
+        if isinstance(left[0], _Known) or isinstance(right[0], _Known):
+            raise Refused("a known name in a comparison")
+        result = _COMPARE[type(op)](left[0], right[0])
+        if not result:
+            break
+        left = right
+    return result, 1
+
+
+def _joined(node: ast.JoinedStr, budget: Budget) -> _Sized:
+    text = "".join([_sized(part, budget)[0] for part in node.values])
+    budget.charge(len(text))
+    return text, len(text)
+
+
+def _formatted_value(node: ast.FormattedValue, budget: Budget) -> _Sized:
+    value, size = _sized(node.value, budget)
+    if node.format_spec is not None or node.conversion != -1:
+        raise Refused("a format in an operation")
+    budget.charge(_FIELD + _FIELD_PER_SIZE * size)
+    text = format(value)
+    return text, len(text)
+
+
+def _lambda(node: ast.Lambda, budget: Budget) -> _Sized:
+    return _some_function, 1
+
+
+def _some_function() -> None:
+    """What a lambda is folded to: nothing here can call it."""
+
+
+def _name(node: ast.Name, budget: Budget) -> _Sized:
+    if not budget.known(node.id):
+        raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
+    if node.id.startswith("__") or node.id.isupper():  # a text, a list, a number: operators work
+        raise Refused("a known name in an operation")
+    return _Known(), 1
+
+
+def _attribute(node: ast.Attribute, budget: Budget) -> _Sized:
+    value, _ = _sized(node.value, budget)
+    if isinstance(value, _Known) or node.attr in dir(type(value)):
+        raise Refused("Attribute in an operation")
+    raise NotCalls("AttributeError in arithmetic")
+
+
+def _call(node: ast.Call, budget: Budget) -> _Sized:
+    called, _ = _sized(node.func, budget)
+    for argument in node.args:
+        _sized(argument.value if isinstance(argument, ast.Starred) else argument, budget)
+    for keyword in node.keywords:
+        _sized(keyword.value, budget)
+    if isinstance(called, _Known) or called is _some_function:
+        raise Refused("Call in an operation")
+    raise NotCalls("TypeError in arithmetic: what is called is no function")
+
+
+def _unsupported(node: ast.expr, budget: Budget) -> _Sized:
+    """Raise `NotCalls` where a name within has no value, else `Refused`."""
+    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    for name in names:
+        if name.id not in bound:
+            _name(name, budget)
+    raise Refused(f"{type(node).__name__} in an operation")
+
+
+def _dict(node: ast.Dict, budget: Budget) -> _Sized:
+    pairs: dict[Any, Any] = {}
+    total = 1
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        if key_node is None:
+            inner, inner_size = _sized(value_node, budget)
+            if not isinstance(inner, dict):
+                raise TypeError("** of something else than a dict")
+            pairs.update(inner)
+            total += inner_size
+            budget.charge(inner_size)
+            continue
+        key, key_size = _sized(key_node, budget)
+        pairs[key], value_size = _sized(value_node, budget)
+        total += key_size + value_size
+    return pairs, total
+
+
+def _operation(node: ast.BinOp, budget: Budget) -> _Sized:
+    # A long sum is a tree that is deep on its left: walk down that side without recursion.
+    chain = [node]
+    while isinstance(chain[-1].left, ast.BinOp):
+        chain.append(chain[-1].left)
+    left = _sized(chain[-1].left, budget)
+    for step in reversed(chain):
+        left = _apply(type(step.op), left, _sized(step.right, budget), budget)
+    return left
+
+
+def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) -> _Sized:
+    (a, a_size), (b, b_size) = left, right
+    size = a_size + b_size
+    if isinstance(a, int) and isinstance(b, int):
+        value = operate(op, a, b)
+        budget.charge(size + _size(value))
+        return value, _size(value)
+    if op is ast.Mult:
+        size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
+    elif op is ast.Mod and isinstance(a, (str, bytes)):
+        size = _formatted(a, b_size)
+    joined = op is ast.Add and isinstance(a, (str, bytes))
+    budget.charge(size // _CHARS if joined else size)
+    return operate(op, a, b), size
+
+
+def _repeated(sequence: object, size: int, times: object) -> int:
+    if not isinstance(sequence, (str, bytes, list, tuple)) or not isinstance(times, int):
+        return 0
+    if not sequence or times > sys.maxsize:  # Python raises for the latter before it makes anything
+        return 0
+    return size * times
+
+
+def _formatted(template: str | bytes, args_size: int) -> int:
+    text = template if isinstance(template, str) else template.decode("latin-1")
+    if _WIDE.search(text):
+        raise Refused("a format with a wide field")
+    return len(text) + text.count("%") * (_FIELD + _FIELD_PER_SIZE * args_size)
+
+
+_FOLDED: dict[type[ast.expr], Callable[[Any, Budget], _Sized]] = {
+    ast.BinOp: _operation,
+    ast.List: _items,
+    ast.Tuple: _items,
+    ast.Set: _items,
+    ast.Dict: _dict,
+    ast.Subscript: _subscript,
+    ast.Slice: _slice,
+    ast.Compare: _compare,
+    ast.JoinedStr: _joined,
+    ast.FormattedValue: _formatted_value,
+    ast.Lambda: _lambda,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Call: _call,
+}

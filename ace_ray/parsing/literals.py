@@ -1,0 +1,192 @@
+"""Syntax trees to calls, and calls back to text: literal ones, and as a lenient decoder reads them
+that several evaluators share (``resolve_ast_by_type``).
+
+To the lenient decoder names are texts (``true`` is "true"), every sign negates, and a call as a
+value becomes an object. Such decoders run binary operations through ``eval``; here each benchmark
+says what they give.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from ace_ray.parsing.fold import Budget
+from ace_ray.parsing.syntax import NotCalls
+
+
+class Call(NamedTuple):
+    """One tool call: a (dotted) name and its keyword arguments as plain values."""
+
+    name: str
+    args: dict[Any, Any]
+
+
+def dotted_name(node: ast.expr) -> str | None:
+    """``a.b.c`` for a chain of attributes on a name, None for any other expression."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def literal(node: ast.expr) -> Any:
+    """The value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
+
+    Raises `NotCalls` for everything else (names, calls, operations, bytes, complex, sets, ...).
+    """
+    if isinstance(node, ast.Constant):
+        if node.value is None or isinstance(node.value, (str, int, float)):
+            return node.value
+    elif isinstance(node, ast.List):
+        return [literal(item) for item in node.elts]
+    elif isinstance(node, ast.Tuple):
+        return tuple([literal(item) for item in node.elts])
+    elif isinstance(node, ast.Dict):
+        return _literal_dict(node)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
+        number = node.operand.value if isinstance(node.operand, ast.Constant) else None
+        if isinstance(number, (int, float)) and not isinstance(number, bool):
+            return -number if isinstance(node.op, ast.USub) else number
+    raise NotCalls(f"{type(node).__name__} is not a literal value")
+
+
+def _literal_dict(node: ast.Dict) -> dict[Any, Any]:
+    pairs: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            raise NotCalls("** in a literal value")
+        try:
+            pairs[literal(key)] = literal(value)
+        except TypeError:
+            raise NotCalls("a key that cannot be hashed") from None
+    return pairs
+
+
+def literal_calls(tree: ast.expr) -> list[Call]:
+    """The calls of a tree that is a list of calls with keyword arguments and literal values.
+
+    Raises `NotCalls` for anything else, among it repeated keywords, which Python refuses too.
+    """
+    if not isinstance(tree, ast.List):
+        raise NotCalls("not a list")
+    return [_literal_call(item) for item in tree.elts]
+
+
+def _literal_call(node: ast.expr) -> Call:
+    name = dotted_name(node.func) if isinstance(node, ast.Call) else None
+    if not isinstance(node, ast.Call) or name is None:
+        raise NotCalls("an element that is not a call of a named function")
+    if node.args:
+        raise NotCalls(f"{name[:80]} has positional arguments")
+    args: dict[Any, Any] = {}
+    for keyword in node.keywords:
+        if keyword.arg is None or keyword.arg in args:
+            raise NotCalls(f"{name[:80]} has ** or a repeated keyword")
+        args[keyword.arg] = literal(keyword.value)
+    return Call(name, args)
+
+
+def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
+    """Calls as the text ``[F(k='v'), ...]`` that `parse_calls` reads back."""
+    rendered = [
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
+        for name, args in calls
+    ]
+    return f"[{', '.join(rendered)}]"
+
+
+Operation = Callable[[ast.BinOp, Budget, int], Any]
+"""The value of an operation so many levels within its call; `NotCalls` and `Refused` as in `fold`.
+"""
+
+
+class LenientReader:
+    """Reads the calls of one text.
+
+    Args:
+        operation: gives the values of binary operations.
+        bare_as_source: whether a call without keywords, as a value, becomes its source.
+    """
+
+    __slots__ = ("_bare_as_source", "_budget", "_operation")
+
+    def __init__(self, operation: Operation, *, bare_as_source: bool) -> None:
+        self._operation, self._bare_as_source = operation, bare_as_source
+        self._budget = Budget()
+
+    def call(self, node: ast.Call, depth: int) -> Call:
+        """Name and keyword arguments; the others vanish. Raises `NotCalls` where upstream's decoder
+        raises, and what ``operation`` does, whichever comes first in its order of evaluation."""
+        args: dict[str | None, Any] = {}
+        for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
+            args[keyword.arg] = self.value(keyword.value, depth + 1)
+        return Call(_lenient_name(node.func), args)
+
+    def value(self, node: ast.expr, depth: int) -> Any:
+        """One argument; raises as `call`."""
+        if isinstance(node, ast.Constant):
+            return "..." if node.value is ... else node.value
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.UnaryOp):
+            return _negated(node.operand)
+        if isinstance(node, ast.List):
+            return [self.value(item, depth + 1) for item in node.elts]
+        if isinstance(node, ast.Tuple):
+            return tuple([self.value(item, depth + 1) for item in node.elts])
+        if isinstance(node, ast.Dict):
+            return self._dict(node, depth + 1)
+        if isinstance(node, ast.BinOp):
+            return self._operation(node, self._budget, depth)
+        if isinstance(node, ast.Call):
+            if self._bare_as_source and not node.keywords:
+                return _source(node)
+            name, args = self.call(node, depth)
+            return {name: args}
+        if isinstance(node, ast.Subscript):
+            return f"{_source(node.value)}[{_source(node.slice)}]"
+        raise NotCalls(f"{type(node).__name__} as a value")
+
+    def _dict(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+        pairs: dict[Any, Any] = {}
+        for key_node, value_node in zip(node.keys, node.values, strict=True):
+            if key_node is None:
+                raise NotCalls("** in a dict")
+            key = self.value(key_node, depth)
+            value = self.value(value_node, depth)
+            try:
+                pairs[key] = value
+            except TypeError:
+                raise NotCalls("a key that cannot be hashed") from None
+        return pairs
+
+
+def _lenient_name(node: ast.expr) -> str:
+    # Unlike `dotted_name`: a chain on anything else than a name keeps the chain alone.
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+    return ".".join(reversed(parts))
+
+
+def _negated(operand: ast.expr) -> int | float | complex:
+    # Whatever the operator: `+5`, `~5` and `-5` are all -5, `not True` is -1.
+    if isinstance(operand, ast.Constant) and isinstance(operand.value, (int, float, complex)):
+        return -operand.value
+    raise NotCalls("a sign before something else than a number")
+
+
+def _source(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except (ValueError, RecursionError) as error:
+        raise NotCalls(f"{type(error).__name__} in writing a value back") from None

@@ -1,0 +1,437 @@
+"""The engine of one worker, and whose weights it holds.
+
+Runs of one job differ in their weights alone, so a live engine takes those of the next run in a
+second instead of starting anew. What a swap has left is probed before a row meets it; where the
+probe does not hold, the process ends, and its successor starts on the new weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import ray
+
+from ace_ray.config.schema import ENDPOINT
+from ace_ray.errors import EngineDead, RequestFailed, UserError
+from ace_ray.models.adapters import check_weights
+from ace_ray.models.cached import NoRoom
+from ace_ray.models.checkpoints import check_whole, same_layout
+from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
+from ace_ray.models.sources import check_unchanged, release
+from ace_ray.models.start_phases import FETCH, StartPhases
+from ace_ray.pipeline.actors.job import Job
+from ace_ray.pipeline.health.heartbeat import die
+from ace_ray.pipeline.health.processes import ProcessInfo
+from ace_ray.pipeline.monitoring.timing import Clock
+from ace_ray.pipeline.planning.placement import materialized
+from ace_ray.storage.object_store import Unreachable
+from ace_ray.types import Completion, Messages, Sampling, Tools
+from ace_ray.util.sanitizing import well_formed
+from ace_ray.util.subprocesses import end_with_this_process
+
+_PASSING = (NoRoom, Unreachable)
+
+PASS_ON_S = 60.0
+"""Most that a process which is to end waits until the rows that ended in it have passed on."""
+
+PASS_ON_POLL_S = 0.1
+
+TASK_ENDS_S = 1.0
+"""Between the checker's having rows and the end of the task that they came from; on a busy machine
+it takes longer, and costs a start."""
+
+ALIVE_S = 30.0
+"""Seconds within which a working engine answers between two steps."""
+
+
+_NO_EFFECT = (
+    "the adapter changes nothing: the engine says with it what it says without. Its modules have "
+    "other names than the base's, or it is empty; name the base that it was trained on as "
+    "model.source"
+)
+
+
+class Broken(Exception):
+    """These weights cannot be evaluated; one line says why."""
+
+
+@dataclass
+class _Prepared:
+    run: int
+    folder: Future[Path]
+
+
+class Candidate:
+    """Starts the engine, swaps its weights, and tells the coordinator how.
+
+    Where the job says so, every checkpoint is examined: before it is loaded for all shards and the
+    content that was planned; after that, since it was read meanwhile, for its content again, and
+    for what the engine says with it. Raises what `start_engine` raises,
+    `NoRoom` and `Unreachable`.
+    """
+
+    def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
+        self._job, self._coordinator, self._process, self._clock = (
+            job,
+            job.coordinator,
+            process,
+            clock,
+        )
+        self._adapters = job.runs[0].model.adapter is not None
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
+        self._ahead: _Prepared | None = None
+        self._lock = asyncio.Lock()
+        self._broken: set[int] = set()
+        self._unsure: set[int] = set()
+        """Runs whose adapter may have names that the base does not know."""
+        self._of_base: Logprobs = ()
+        self.run = run
+        phases = StartPhases(self._tell)
+        phases.begin(FETCH)
+        while True:
+            try:
+                folder = self._folder(self.run)
+                break
+            except Broken as error:
+                self._give_up(self.run, str(error))
+                if self.run + 1 == len(job.runs):
+                    raise UserError(
+                        "no run is left whose weights can be loaded",
+                        where=job.runs[self.run].model.source,
+                        fix="mend the checkpoints",
+                    ) from error
+                self.run += 1
+        ray.get(self._coordinator.loading.remote(process, self.run))
+        began = time.perf_counter()
+        self._base = materialized(job.runs[self.run].model) if self._adapters else folder
+        self.engine = MonitoredEngine(
+            start_engine(job, self._base, phases), ask_after_s=job.config.stall_s / 4, clock=clock
+        )
+        phases.end()
+        self.start_s = phases.seconds()
+        """Seconds by phase of the engine's start."""
+        self._held = folder
+        self._probe = Probe(self.engine, proven=self._adapters)
+        self._facts: dict[str, Any] = {
+            "how": "restarted"
+            if ray.get(self._coordinator.unswappable.remote(run=self.run))
+            else "fresh",
+            "worker": process.name,
+            "load_s": round(time.perf_counter() - began, 2),
+        }
+        self._prepare(self.run + 1)
+
+    def _tell(self, phase: str) -> None:
+        # From the thread that passes on what the engine prints, which must go on whatever happens.
+        with suppress(Exception):
+            self._coordinator.phase.remote(self._process, phase)
+
+    async def hold(self, run: int) -> None:
+        """Return when the engine holds the weights of ``run``. Nothing may be in flight.
+
+        Raises `Broken`. Ends the process where only a new engine can.
+        """
+        async with self._lock:
+            if self._facts:
+                await self._first_probe()
+            if run in self._broken:
+                raise Broken
+            if run == self.run:
+                return
+            try:
+                await self._swap(run)
+            except Broken as error:
+                self._give_up(run, str(error))
+                raise
+            finally:
+                self._clock.preparing(None)
+
+    async def _first_probe(self) -> None:
+        """The engine is new; what it says now is what the next swap is held against."""
+        facts, self._facts = self._facts, {}
+        taken = not self._adapters or await self._take_adapter()
+        if self._job.examine:
+            self._clock.preparing("warm_up")
+            try:
+                await self._probe.begin(self._held if taken else self._base)
+                await asyncio.to_thread(check_unchanged, self._job.runs[self.run].model)
+            except EngineDead as error:
+                await self._end(f"the probe failed: {error}", self.run, for_all=False)
+            except (ProbeFailed, UserError) as error:
+                self._give_up(self.run, str(error))
+                return
+            finally:
+                self._clock.preparing(None)
+        if taken:
+            await self._coordinator.loaded.remote(self.run, facts)
+
+    async def _take_adapter(self) -> bool:
+        """The first one, on an engine that has the base alone; whether it could."""
+        try:
+            self._of_base = await self.engine.logprobs()
+            await self.engine.swap(self._held)
+            if await self._has_no_effect(self.run):
+                self._give_up(self.run, _NO_EFFECT)
+                return False
+        except EngineDead as error:
+            await self._end(f"an adapter could not be loaded: {error}", self.run, for_all=False)
+        except UserError as error:
+            self._give_up(self.run, str(error))
+            return False
+        return True
+
+    async def _has_no_effect(self, run: int) -> bool:
+        """Whether the engine says with the adapter of ``run`` what its base says. Asked where names
+        cannot tell: vLLM leaves out what it does not find in the base, and all of it in silence."""
+        return run in self._unsure and await self.engine.logprobs() == self._of_base
+
+    async def _swap(self, run: int) -> None:
+        try:
+            folder = await asyncio.to_thread(self._folder, run)
+        except _PASSING as error:
+            await self._end(str(error), None, for_all=False)
+        self._coordinator.spent.remote(self.run, self._process.name, self._clock.read())
+        self._clock.restart()
+        self._clock.preparing("load")
+        if self.run in self._broken and not self._adapters:
+            await self._end("nobody knows the weights in the engine", run, for_all=False)
+        if why := await self._coordinator.unswappable.remote():
+            await self._end(why, run)
+        if why := self._why_not(self._held, folder):
+            await self._end(f"these weights need an engine of their own: {why}", run, for_all=False)
+        await self._coordinator.loading.remote(self._process, run)
+        await asyncio.to_thread(self._probe.prepare, self._held, folder)
+        began = time.perf_counter()
+        try:
+            await self.engine.swap(folder)
+            if await self._has_no_effect(run):
+                await self.engine.swap(self._held)
+                raise Broken(_NO_EFFECT)
+            self._clock.preparing("warm_up")
+            findings = await self._probe.swapped(folder)
+        except UserError as error:  # an adapter that vLLM refuses: the one before stays
+            raise Broken(str(error)) from error
+        except (EngineDead, ProbeFailed, OSError) as error:
+            why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
+            if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
+                await self._coordinator.unswappable.remote(well_formed(why), run=run)
+            await self._end(why, run, for_all=not isinstance(error, CannotTell))
+        seconds = round(time.perf_counter() - began, 2)
+        self._let_go(self.run)
+        # Before anything may fail: from now on it is these that the engine holds.
+        self.run, self._held = run, folder
+        if self._job.examine:
+            await asyncio.to_thread(self._check_unchanged, run)
+        facts = {
+            "how": "swapped",
+            "worker": self._process.name,
+            "load_s": seconds,
+            "probe": findings,
+        }
+        await self._coordinator.loaded.remote(run, facts)
+        self._prepare(run + 1)
+
+    async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
+        """End this process: its successor starts an engine on the weights of ``run``, or on those
+        that this one holds.
+
+        Rows that have ended and not yet passed on would be lost with it, and their blocks would
+        come to the successor, which has other weights: they are waited for."""
+        if for_all:
+            await self._coordinator.unswappable.remote(well_formed(why))
+        if run is not None:
+            await self._coordinator.loading.remote(self._process, run)
+        end = time.monotonic() + PASS_ON_S
+        while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
+            await asyncio.sleep(PASS_ON_POLL_S)
+        # Their task may not have ended: Ray would run it again, and their weights be loaded anew.
+        await asyncio.sleep(TASK_ENDS_S)
+        die(self._coordinator, self._process, why, [])
+        raise EngineDead(why)  # not reached: the process is gone
+
+    def _give_up(self, run: int, why: str) -> None:
+        self._broken.add(run)
+        ray.get(self._coordinator.broken.remote(run, well_formed(why)))
+
+    def _prepare(self, run: int) -> None:
+        """Fetch and examine the weights of ``run`` while the engine works on those before."""
+        if run < len(self._job.runs):
+            self._ahead = _Prepared(run, self._threads.submit(self._made_ready, run, self._held))
+
+    def _made_ready(self, run: int, held: Path) -> Path:
+        folder = self._examined(run)
+        if not self._why_not(held, folder):
+            self._probe.prepare(held, folder)
+        return folder
+
+    def _folder(self, run: int) -> Path:
+        """The folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom` and
+        `Unreachable`, which are no fault of theirs."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.run == run:
+            with suppress(*_PASSING):  # there may be some room by now
+                return ahead.folder.result()
+        return self._examined(run)
+
+    def _examined(self, run: int) -> Path:
+        model = self._job.runs[run].model
+        if not self._job.examine and not self._adapters:
+            return materialized(model)
+        try:
+            folder = materialized(model)
+            if model.adapter:
+                base, folder = folder, materialized(model.adapter.ref)
+                if not check_weights(folder, base):
+                    self._unsure.add(run)
+            check_whole(folder)
+        except _PASSING:
+            raise
+        except UserError as error:
+            self._let_go(run)
+            raise Broken(str(error)) from error
+        self._check_unchanged(run)
+        return folder
+
+    def _let_go(self, run: int) -> None:
+        model = self._job.runs[run].model
+        release(model.adapter.ref if model.adapter else model)  # the base stays
+
+    def _why_not(self, held: Path, folder: Path) -> str:
+        """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
+        if self._adapters:
+            return ""  # each is loaded beside the base, whatever its rank and modules
+        try:
+            return same_layout(held, folder)
+        except UserError as error:  # a trainer keeps the last few
+            return str(error)
+
+    def _check_unchanged(self, run: int) -> None:
+        """Raise `Broken` when other weights lie where those of ``run`` were planned."""
+        try:
+            check_unchanged(self._job.runs[run].model)
+        except UserError as error:
+            raise Broken(str(error)) from error
+
+
+def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
+    """An engine on the weights in ``folder``, loaded."""
+    if job.config.backend == "fake":
+        from ace_ray.models.fake import FakeEngine
+
+        return FakeEngine(job.engine, folder)
+    if job.config.backend == ENDPOINT:
+        from ace_ray.models.endpoint_engine import EndpointEngine
+
+        return EndpointEngine(job.config.model)
+    from ace_ray.models.vllm_engine import VLLMEngine
+
+    # Ray ends them with a worker that dies, unless it dies of the raylet's death.
+    end_with_this_process()
+    return VLLMEngine(
+        folder,
+        job.engine,
+        job.choice,
+        swappable=len(job.runs) > 1,
+        adapters=job.runs[0].model.adapter is not None,
+        phases=phases,
+    )
+
+
+class MonitoredEngine:
+    """The candidate's engine, and since when it owes a sign of life.
+
+    Answers are such signs. Where none comes for a while, since all are long, the engine is asked
+    whether it still works.
+    """
+
+    def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
+        self._engine, self._ask_after_s, self._clock = engine, ask_after_s, clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._pending = 0
+        self._heard_at = 0.0
+        self.max_model_len: int | None = engine.max_model_len
+        self.version: str = engine.version
+        self.device: str = engine.device
+
+    async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
+        with self._owing():
+            answer: Completion = await self._engine.chat(messages, sampling, tools)
+        return answer
+
+    async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
+        """`ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""
+        with self._owing():
+            logprobs: list[float] = await self._engine.token_logprobs(messages, text)
+        return logprobs
+
+    @contextmanager
+    def _owing(self) -> Iterator[None]:
+        self._loop = asyncio.get_running_loop()
+        if not self._pending:
+            self._heard_at = time.monotonic()
+        self._pending += 1
+        try:
+            with self._clock.busy("call"):
+                yield
+        except RequestFailed:
+            self._heard_at = time.monotonic()  # an answer, too
+            raise
+        finally:
+            self._pending -= 1
+        self._heard_at = time.monotonic()
+
+    async def swap(self, folder: Path) -> None:
+        """Other weights; `ace_ray.models.vllm_engine.VLLMEngine.swap`."""
+        await self._engine.swap(folder)
+
+    async def logprobs(self) -> Logprobs:
+        logprobs: Logprobs = await self._engine.logprobs()
+        return logprobs
+
+    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
+        logprobs: list[Logprobs] = self._engine.reference(folders)
+        return logprobs
+
+    def processes(self) -> list[Any]:
+        """The engine cores, children of this process."""
+        cores: list[Any] = self._engine.processes()
+        return cores
+
+    async def works(self) -> bool:
+        """Whether the engine gives a sign of life now."""
+        with suppress(Exception):
+            await asyncio.wait_for(self._engine.alive(), ALIVE_S)
+            return True
+        return False
+
+    async def answers(self) -> bool:
+        """Whether the engine works, and where it asks an endpoint, that answered last."""
+        return await self.works() and getattr(self._engine, "answering", True)
+
+    def busy_since(self) -> float | None:
+        """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
+
+        Called from another thread, since the loop of the engine may be what hangs."""
+        if not self._pending or self._loop is None:
+            return None
+        if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
+            self._loop.call_soon_threadsafe(self._ask)
+        return self._heard_at
+
+    def _ask(self) -> None:
+        async def ask() -> None:
+            with suppress(Exception):  # the calls themselves meet what is wrong
+                await self._engine.alive()
+                self._heard_at = time.monotonic()
+            self._asking = None
+
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(ask())

@@ -1,0 +1,133 @@
+"""The actor that adds verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from ace_ray.pipeline.actors.coordinator import fetch_shared
+from ace_ray.pipeline.actors.job import Job, report, start
+from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
+from ace_ray.pipeline.health.heartbeat import Heartbeat
+from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
+from ace_ray.pipeline.health.processes import this_process
+from ace_ray.storage.rows import checked_schema, entry_columns, metrics_of
+from ace_ray.types import SCORE, Entry, Episode
+
+CHECK_S = 300.0
+"""Seconds that the checks of one block, or of one isolated row, may take."""
+
+
+class Checker:
+    """Adds the verdicts of all rule sets. Stateless: any checker can take any row."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._coordinator = job, job.coordinator
+        self._process = this_process("checker")
+        start(self._coordinator, self._process)
+        self._entries, self._benchmarks = fetch_shared(job.coordinator)
+        every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
+        self._schema = checked_schema(tuple(dict.fromkeys(every)))
+        self._sampling = job.config.sampling.sampling()
+        self._since: float | None = None
+        self._passed = False
+        """Whether this process has judged anything."""
+        ray.get(self._coordinator.ready.remote(self._process, {}))
+        Heartbeat(self._coordinator, self._process, stall_s=CHECK_S, busy_since=lambda: self._since)
+
+    def __call__(self, block: pa.Table) -> pa.Table:
+        try:
+            return self._checked(block)
+        except Exception as error:
+            report(self._job, "a checker failed", error)
+            raise
+
+    def _checked(self, block: pa.Table) -> pa.Table:
+        rows = block.to_pylist()
+        # Waited for: what kills this process must be known to the coordinator before.
+        isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
+        ended, groups = grouped(rows, isolated)
+        checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
+        at_work = groups.pop(OPEN, [])
+        checked += self._judged(at_work)
+        for members in groups.values():
+            self._coordinator.leave.remote(self._process, _ids(at_work))
+            self._show_that_it_works(members[0]["entry"])
+            ray.get(self._coordinator.enter.remote(self._process, _ids(members)))
+            at_work = members
+            checked += self._judged(at_work)
+        self._coordinator.rows.remote(
+            [
+                (
+                    row["run"],
+                    row["benchmark"],
+                    row["language"],
+                    row["category"],
+                    row["status"],
+                    self._scores(row),
+                    row["prompt_tokens"] or 0,
+                    row["completion_tokens"] or 0,
+                )
+                for row in checked
+            ],
+            self._process,
+            _ids(at_work),
+        )
+        return pa.Table.from_pylist(checked, schema=self._schema)
+
+    def _judged(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        self._since = time.monotonic()
+        checked = [self._check(row) for row in rows]
+        self._since, self._passed = None, self._passed or bool(rows)
+        return checked
+
+    def _show_that_it_works(self, entry_index: int) -> None:
+        """Before an isolated row, whose entry has this index, judge another one without an answer:
+        a checker that dies on everything says nothing about it."""
+        if self._passed or len(self._entries) < 2:
+            return
+        entry = self._entries[(entry_index + 1) % len(self._entries)]
+        self._since = time.monotonic()
+        with suppress(Exception):  # an exception shows that it works, too
+            self._benchmarks[entry.benchmark].verdicts(entry, Episode())
+        self._since, self._passed = None, True
+
+    def _check(self, row: dict[str, Any]) -> dict[str, Any]:
+        entry = self._entries[row["entry"]]
+
+        def log() -> None:
+            log_traceback()
+            report_bug(self._coordinator, entry.benchmark)
+
+        row = judged(row, entry, self._benchmarks[entry.benchmark], log)
+        return self._keyed(row, entry)
+
+    def _ended(self, row: dict[str, Any], isolated_row: IsolatedRow) -> dict[str, Any]:
+        row |= ended_columns(isolated_row, "checker")
+        return self._keyed(row, self._entries[row["entry"]])
+
+    def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
+        """What the row counts under each rule set of its benchmark; none without a verdict."""
+        rule_sets = self._benchmarks[row["benchmark"]].rule_sets
+        if row["status"] != "scored":
+            return {}
+        metrics = {rules: metrics_of(row[f"{rules}_metrics"]) for rules in rule_sets}
+        return {r: metrics[r].get(SCORE, float(row[f"{r}_valid"])) for r in rule_sets}
+
+    def _keyed(self, row: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+        return {
+            **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
+            "run_id": self._job.runs[row["run"]].run_id,
+            "model": self._job.runs[row["run"]].model.label,
+            "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
+            **entry_columns(entry),
+        }
+
+
+def _ids(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["row_id"] for row in rows]

@@ -1,0 +1,470 @@
+"""The actor that hosts an engine and drives episodes on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import ray
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.config.schema import ENDPOINT
+from ace_ray.errors import EngineDead, RowError, UserError
+from ace_ray.models.roles import candidate_identity
+from ace_ray.pipeline.actors.admission import AdmissionControl, Group, Partition
+from ace_ray.pipeline.actors.candidate import Broken, Candidate
+from ace_ray.pipeline.actors.coordinator import Start, fetch_shared
+from ace_ray.pipeline.actors.job import Job, report, start
+from ace_ray.pipeline.actors.judging import log_traceback, report_bug
+from ace_ray.pipeline.actors.service import RunningService
+from ace_ray.pipeline.health.causes import CrashFile, outside_cause
+from ace_ray.pipeline.health.heartbeat import LONGEST_WHY, Heartbeat, die, end_children
+from ace_ray.pipeline.health.isolation import (
+    OPEN,
+    IsolatedRow,
+    ended_columns,
+    grouped,
+    of_rows,
+    shared_id,
+)
+from ace_ray.pipeline.health.processes import this_process
+from ace_ray.pipeline.monitoring.facts import engine_facts
+from ace_ray.pipeline.monitoring.timing import Clock
+from ace_ray.pipeline.planning.placement import placed
+from ace_ray.pipeline.roles import RoleModels
+from ace_ray.sandbox.actor import SandboxPool
+from ace_ray.storage.rows import EPISODES, episode_columns
+from ace_ray.types import Entry, Episode, Sampling
+from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line, well_formed
+
+DEADLINE_GRACE_S = 300.0
+"""For an episode that has reached its deadline to read its sandbox's state."""
+
+START_AGAIN_S = 5.0
+"""Pause before an engine that could not start is started again."""
+
+ARRIVE_S = 5.0
+"""After the first block of a process that takes another's place: the other's blocks are here."""
+
+LEAVE_S = 0.5
+"""At most between the end of a row and telling the coordinator: one call tells of many rows."""
+
+
+CONTROL = [{"role": "user", "content": "Say yes."}]
+"""What an engine is asked that has answered nothing yet, before it gets an isolated row."""
+
+Shared = dict[str, asyncio.Task[EpisodeContext]]
+"""Preparations of one block: `shared_id` -> the task that does it, or did: its context, with the
+value ``prepared`` and what that took."""
+
+
+class EngineWorker:
+    """Hosts one engine in-process and drives many episodes on it at once.
+
+    One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
+    share the engine's batches. At most ``most`` rows are at work at a time. They come to work in
+    groups of an eighth of that, and each leaves room for another as soon as it ends, so that slow
+    rows do not keep the engine waiting for their block.
+    """
+
+    def __init__(self, job: Job, most: int) -> None:
+        self._job, self._coordinator = job, job.coordinator
+        self._process = this_process("engine")
+        began = time.perf_counter()
+        begun: Start | None = None
+        try:
+            begun = start(self._coordinator, self._process, job.first)
+            self._crash_file = CrashFile(self._process)
+            self._entries, self._benchmarks = fetch_shared(job.coordinator)
+            self._clock = Clock()
+            self._clock.preparing("load")
+            self._candidate = Candidate(job, self._process, self._clock, begun.run)
+            self._engine = self._candidate.engine
+            self._roles = RoleModels(job.bindings, job.served, self._engine, seed=os.getpid())
+            self._sandboxes = SandboxPool(job.sandboxes)
+            self._services = {name: RunningService(a) for name, a in job.services.items()}
+        except Exception as error:
+            if begun and begun.retryable and not isinstance(error, UserError):
+                # Memory of an engine that has just died may not be free yet. A raised exception
+                # would end the run; a dead process is started anew.
+                log_traceback()
+                log.say(
+                    log.error(
+                        f"the engine worker {self._process.name} ends itself: it could not start, "
+                        f"and is started again in {START_AGAIN_S:g} s: "
+                        f"{one_line(str(error), LONGEST_WHY)}"
+                    )
+                )
+                time.sleep(START_AGAIN_S)
+                end_children()
+                os._exit(1)
+            report(job, "an engine worker could not start", error)
+            raise
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self._waiting: set[str] = set()
+        """Those of the rows held that wait for what they share with others."""
+        self._preparing: Shared = {}
+        """What is at work."""
+        self._admission = AdmissionControl(
+            most,
+            run=self._candidate.run,
+            starts_since_progress=begun.starts_since_progress,
+            arriving=begun.replaces,
+        )
+        self._asks_isolated = (
+            begun.replaces or begun.isolated or job.config.worker_range is not None
+        )
+        self._group_size = max(1, most // 8)
+        self._ended: list[str] = []
+        """Rows that the coordinator still takes for being worked on."""
+        self._decided: set[int] = set()
+        self._stopping = False
+        self._ticked_at = time.monotonic()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        load_s = time.perf_counter() - began
+        facts = {
+            "worker": self._process.name,
+            "load_s": round(load_s, 2),
+            "start_s": self._candidate.start_s,
+            "max_model_len": self._engine.max_model_len,
+            "engine_version": self._engine.version,
+            "engine": {"device": self._engine.device}
+            if job.config.backend == ENDPOINT
+            else {**engine_facts(self._engine.device), **placed()},
+        }
+        self._clock.preparing(None)
+        log.say(log.debug(f"the engine worker {self._process.name} is ready", **facts))
+        ray.get(self._coordinator.ready.remote(self._process, facts))
+        Heartbeat(
+            self._coordinator,
+            self._process,
+            stall_s=job.config.stall_s,
+            busy_since=self._busy_since,
+            rows_at_work=self._at_work,
+            outside=self._outside,
+            on_drain=self._drain,
+        )
+
+    async def __call__(self, block: pa.Table) -> pa.Table:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._loop.call_later(ARRIVE_S, self._admission.arrived)
+        planned = block.to_pylist()
+        if self._stopping:
+            await self._give_back(planned, [])
+            return EPISODES.empty_table()
+        isolation = of_rows(planned, await self._isolated(planned))
+        isolated = {row_id: isolated_row for row_id, (isolated_row, _) in isolation.items()}
+        ended, groups = grouped(planned, isolated)
+        shared: Shared = {}
+        parts = await asyncio.gather(
+            *(
+                self._together(
+                    rows[start : start + self._group_size], (run, group), isolated, shared
+                )
+                for group, members in groups.items()
+                for run, rows in _by_run(members).items()
+                for start in range(0, len(rows), self._group_size)
+            )
+        )
+        done = [self._ended_row(row, *isolation[row["row_id"]]) for row, _ in ended]
+        done += [record for part in parts for record in part]
+        if self._stopping:
+            await self._give_back(planned, done)
+        return pa.Table.from_pylist(done, schema=EPISODES)
+
+    async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
+        """Ask which of these rows are isolated, and which of what they share.
+
+        A row that has not been at work anywhere cannot be: a worker that replaces none asks nobody.
+        """
+        shared = {shared_id(row) for row in planned if row["shares"] >= 0}
+        if not self._asks_isolated and not shared:
+            return {}
+        ids = [row["row_id"] for row in planned]
+        isolated: dict[str, IsolatedRow] = await self._coordinator.isolated.remote(
+            "engine", [*ids, *shared]
+        )
+        return isolated
+
+    async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
+        """Tell which rows of a block have not ended here, before the block passes on."""
+        ended = {record["row_id"] for record in done}
+        rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
+        if rest:
+            await self._coordinator.give_back.remote(rest)
+
+    async def _together(
+        self,
+        rows: list[dict[str, Any]],
+        partition: Partition,
+        isolated: Mapping[str, IsolatedRow],
+        shared: Shared,
+    ) -> list[dict[str, Any]]:
+        """The records of rows that may be in the engine together; none for those given up."""
+        tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
+        run, isolation_group = partition
+        if run in self._decided:
+            return []
+        async with self._admission.entered(partition, len(rows), tried=tried) as group:
+            # Those that waited longest come last: much may have been decided meanwhile.
+            if self._stopping or await self._is_decided(run):
+                return []
+            try:
+                await self._candidate.hold(run)
+            except Broken:
+                return []
+            ids = [row["row_id"] for row in rows]
+            if isolation_group != OPEN:
+                await self._show_that_it_works()
+            if self._stopping:  # it may have taken a while
+                return []
+            # Those that share something enter when that is done.
+            alone = [row["row_id"] for row in rows if row["shares"] < 0]
+            if not await self._coordinator.enter.remote(self._process, alone, run):
+                self._decided.add(run)
+                return []
+            for row in rows:
+                isolated_row = isolated.get(row["row_id"])
+                attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
+                task = asyncio.ensure_future(self._row(row, attempt, shared))
+                task.add_done_callback(partial(self._row_ended, group, row["row_id"]))
+                self._tasks[row["row_id"]] = task
+            tasks = [self._tasks[row_id] for row_id in ids]
+            await asyncio.wait(tasks)
+            self._leave((run, self._clock.read()))
+        return [task.result() for task in tasks if not task.cancelled()]
+
+    async def _is_decided(self, run: int) -> bool:
+        """Whether no further rows of ``run`` are wanted. They are left out and stay pending. Asked
+        before the engine takes other weights; of its own run, `Coordinator.enter` says so."""
+        if self._job.decides and run != self._candidate.run:
+            self._decided |= await self._coordinator.stopped_runs.remote()
+        return run in self._decided
+
+    async def _show_that_it_works(self) -> None:
+        """Before an isolated row: one that dies on everything says nothing about it."""
+        self._crash_file.note_memory()
+        if self._admission.passed:
+            return
+        request = self._engine.chat(CONTROL, Sampling(max_tokens=1))
+        try:
+            await asyncio.wait_for(request, self._job.config.stall_s)
+        except EngineDead as error:
+            self._die(f"on a request that is no row: {error}")
+        except TimeoutError:
+            if not await self._engine.works():
+                self._die("no sign of life on a request that is no row")
+        except Exception:  # noqa: BLE001 - refusing it is an answer, too
+            log_traceback()
+
+    def _die(self, why: str) -> NoReturn:
+        die(self._coordinator, self._process, why, self._at_work(), self._outside())
+        raise EngineDead(why)  # not reached: the process is gone
+
+    def _at_work(self) -> list[str]:
+        """Rows, and what rows share: one of them may be why this process dies. Other threads ask,
+        too: the copies are atomic."""
+        ids = list(self._tasks)
+        return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
+
+    def _outside(self) -> str:
+        return outside_cause(self._engine.processes(), self._crash_file.oom_kills)
+
+    def _row_ended(self, group: Group, row_id: str, _: asyncio.Task[Any]) -> None:
+        self._admission.row_ended(group)
+        self._ended.append(row_id)
+        if len(self._ended) == 1:
+            asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
+
+    def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
+        """Tell the coordinator which rows have ended: a death from now on is none of theirs."""
+        if self._ended or spent:
+            self._coordinator.leave.remote(self._process, self._ended, spent)
+            self._ended = []
+
+    async def _row(self, row: dict[str, Any], attempt: int, shared: Shared) -> dict[str, Any]:
+        entry = self._entries[row["entry"]]
+        clock = time.perf_counter()
+        record = self._blank(row, attempt)
+        benchmark = self._benchmarks[entry.benchmark]
+        try:
+            with self._clock.busy("row"):
+                episode = await self._episode(benchmark, entry, row, shared)
+            record |= episode_columns(episode)
+        except EngineDead as error:
+            # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
+            # whole job.
+            self._die(str(error))
+        except RowError as error:
+            record |= {"status": error.status, **_named(error)}
+        except TimeoutError:
+            if not await self._engine.works():
+                self._die("no sign of life when a row reached episode_timeout_s")
+            limit = self._job.config.episode_timeout_s
+            record |= {
+                "status": "infra_error",
+                "error_class": "EpisodeTimeout",
+                "error": f"no end within episode_timeout_s = {limit:g}",
+            }
+        except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
+            record |= {"status": "infra_error", **_named(error)}
+            log_traceback()
+            report_bug(self._coordinator, entry.benchmark)
+        finally:
+            self._tasks.pop(row["row_id"], None)
+            self._waiting.discard(row["row_id"])
+        record["duration_s"] = time.perf_counter() - clock
+        if record["status"] != "scored":
+            what = f"row {row['row_id']}: {record['status']}, {record['error']}"
+            log.say(log.debug(what, event="row", row_id=row["row_id"]))
+        return record
+
+    def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
+        return {
+            **row,
+            **episode_columns(Episode()),
+            "status": "scored",
+            "error_class": None,
+            "error": None,
+            "attempts": attempt,
+            "started_at": datetime.now(UTC),
+            "worker": self._process.name,
+            "duration_s": 0.0,
+        }
+
+    def _ended_row(
+        self, row: dict[str, Any], isolated_row: IsolatedRow, shared: bool
+    ) -> dict[str, Any]:
+        attempts = row["attempt"] + isolated_row.unstored - 1
+        return self._blank(row, attempts) | ended_columns(isolated_row, "engine", shared=shared)
+
+    async def _episode(
+        self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
+    ) -> Episode:
+        sampling = self._job.config.sampling.sampling()
+        sample, path = row["sample"], entry.path
+        limit = self._job.config.episode_timeout_s
+        model = self._job.runs[row["run"]].model
+        identity = candidate_identity(self._job.config, model, self._job.choice)
+        context = EpisodeContext(
+            candidate=RoleModel(self._engine, sampling.for_row(sample, *path), identity),
+            roles=self._roles.of(benchmark, sample, path),
+            open_sandbox=lambda: self._sandboxes.open(row["entry"]),
+            deadline=asyncio.get_running_loop().time() + limit,
+            works=self._engine.answers,
+            token_logprobs=self._engine.token_logprobs,
+            service=self._services.get(entry.benchmark),
+            attempt=row["attempt"],
+            replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
+            opening=self._entries.opening(row["entry"]),
+        )
+        # An interactive episode ends by itself at the deadline and keeps what it has reached.
+        grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
+        first, before = False, context
+        if row["shares"] >= 0:
+            # Whichever row is the first: what they share is the same.
+            shared_path = (entry.benchmark, benchmark.preparation(entry))
+            sharing = replace(
+                context,
+                candidate=RoleModel(self._engine, sampling.for_row(sample, *shared_path), identity),
+                roles=self._roles.of(benchmark, sample, shared_path),
+            )
+            work = partial(self._prepare, benchmark, entry, sharing, limit + grace)
+            before, first = await self._prepared(row, shared, work)
+            deadline = asyncio.get_running_loop().time() + limit
+            context = replace(context, prepared=before.prepared, deadline=deadline)
+        episode = await asyncio.wait_for(benchmark.run(entry, context), limit + grace)
+        check_episode(episode)
+        if first:
+            episode.count_all(before.episode)
+        return episode
+
+    async def _prepared(
+        self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]
+    ) -> tuple[EpisodeContext, bool]:
+        """What ``row`` shares with others, and whether it was done for this row first. Meanwhile
+        that is at work, and not the rows that wait for it."""
+        name, row_id = shared_id(row), row["row_id"]
+        self._waiting.add(row_id)
+        first = name not in shared and name not in self._preparing
+        if first:
+            self._preparing[name] = asyncio.ensure_future(self._share(name, work))
+        if name not in shared:
+            shared[name] = self._preparing[name]
+        before = await asyncio.shield(shared[name])
+        self._waiting.discard(row_id)
+        await self._coordinator.enter.remote(self._process, [row_id])
+        return before, first
+
+    async def _share(
+        self, name: str, work: Callable[[], Awaitable[EpisodeContext]]
+    ) -> EpisodeContext:
+        try:
+            await self._coordinator.enter.remote(self._process, [name])
+            return await work()
+        finally:
+            del self._preparing[name]
+            self._coordinator.prepared.remote(self._process, name)
+
+    async def _prepare(
+        self, benchmark: Benchmark, entry: Entry, context: EpisodeContext, seconds: float
+    ) -> EpisodeContext:
+        try:
+            work = benchmark.prepare(entry, context)
+            context.prepared = await asyncio.wait_for(work, seconds)
+            return context
+        except EngineDead as error:
+            self._die(str(error))
+        except TimeoutError:
+            if not await self._engine.works():
+                self._die("no sign of life when a preparation reached episode_timeout_s")
+            raise
+
+    def _busy_since(self) -> float | None:
+        """When there was last a sign of work on the rows held; None: there are none.
+
+        The engine's, and that of this process's own loop, in which a row may hang too."""
+        if not self._tasks or self._loop is None:
+            self._ticked_at = time.monotonic()
+            return None
+        self._loop.call_soon_threadsafe(self._tick)
+        busy_since = self._engine.busy_since()
+        return self._ticked_at if busy_since is None else min(busy_since, self._ticked_at)
+
+    def _tick(self) -> None:
+        self._ticked_at = time.monotonic()
+
+    def _drain(self, seconds: float) -> None:
+        """Begin no more rows; after ``seconds`` those in flight are given up. The run stops, and
+        they are pending again, or this node goes, and they go to others."""
+        self._stopping = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._admission.close)
+            self._loop.call_soon_threadsafe(self._loop.call_later, seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        for task in (*self._tasks.values(), *self._preparing.values()):
+            task.cancel()
+
+
+def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """Run -> its rows: they need other weights."""
+    by_run: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_run.setdefault(row["run"], []).append(row)
+    return by_run
+
+
+def _named(error: Exception) -> dict[str, str]:
+    return {"error_class": type(error).__name__, "error": well_formed(str(error))[:2000]}

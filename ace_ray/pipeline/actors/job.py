@@ -1,0 +1,120 @@
+"""What the actors of one run share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import EngineNotStarted, UserError
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.actors.coordinator import Start, fetch_shared, named_coordinator
+from ace_ray.pipeline.entries import Entries
+from ace_ray.pipeline.health.causes import KILLED, NODE_GONE, why_gone
+from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
+from ace_ray.pipeline.roles import RoleBindings, Served
+from ace_ray.sandbox.protocol import Scenario
+from ace_ray.storage.object_store import Store
+from ace_ray.util.sanitizing import well_formed
+
+ASK_S = 30.0
+"""For another node to say why a process of its own is gone."""
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """One of the runs that a graph evaluates one after another."""
+
+    run_id: str
+    model: ModelRef
+    store: Store
+    session: str
+    """Names the parts of this pass (`ace_ray.storage.parts.new_session`)."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
+    coordinator. Its handles keep no actor (`ray_internals.without_reference_count`), or restarts of
+    actors that are given it would depend on the driver's node."""
+
+    runs: tuple[JobRun, ...]
+    """They differ in the weights and in nothing else; several are a lane of a sweep."""
+    config: RunConfig
+    engine: dict[str, Any]
+    coordinator: Any
+    """Actor handle of the run's `Coordinator`, which also knows the entries and benchmarks."""
+    bindings: RoleBindings
+    served: Mapping[tuple[str, str], Served]
+    sandboxes: tuple[Any, ...]
+    """Handles of `SandboxActor`s; empty when no row is interactive."""
+    services: Mapping[str, Any]
+    """Handles of `ServiceActor`s by benchmark."""
+    choice: FormatChoice = field(default_factory=FormatChoice)
+    """How the candidate's chats are written and its answers read."""
+    replay: Mapping[str, str] = field(default_factory=dict)
+    """By benchmark: the reasoning that the candidate is shown again."""
+    decides: bool = False
+    """Whether a run may stop before its rows have ended (`ace_ray.pipeline.early`)."""
+    first: int = 0
+    """The run whose weights an engine starts on."""
+
+    examine: bool = False
+    """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
+
+
+class Scenarios:
+    """Opens the scenario of an entry by its index, in a sandbox actor. ``coordinator`` is
+    the name of the run's."""
+
+    def __init__(self, coordinator: str) -> None:
+        self._coordinator = coordinator
+        self._benchmarks: Mapping[str, Benchmark] = {}
+        self._entries: Entries | None = None
+
+    def __call__(self, index: int) -> Scenario:
+        if self._entries is None:
+            self._entries, self._benchmarks = fetch_shared(named_coordinator(self._coordinator))
+        entry = self._entries[index]
+        return self._benchmarks[entry.benchmark].scenario(entry)
+
+
+def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
+    """Tell the coordinator the cause: Ray hands a driver the text of a long traceback only."""
+    said = isinstance(error, UserError | EngineNotStarted)
+    line = str(error) if said else f"{type(error).__name__}: {error}"
+    ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
+
+
+def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
+    """Tell the coordinator that this process begins, and how the one before it ended.
+
+    ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
+    `RuntimeError` when there were too many starts."""
+    before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
+    gone = why_gone_there(before, process.node) if before is not None else ("", False)
+    begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
+    if begun is None:
+        raise RuntimeError(f"the {NAMES[process.kind]} is not started again")
+    return begun
+
+
+def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
+    """`why_gone`, asked where ``before`` was, if its node is there. ``here``: this process's."""
+    if before.node == here:
+        return why_gone(before)
+    if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
+        return NODE_GONE
+    there = NodeAffinitySchedulingStrategy(before.node, soft=False)
+    asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
+    try:
+        reason: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
+    except Exception:  # noqa: BLE001 - a node that does not answer may be going, too
+        return KILLED
+    return reason

@@ -1,0 +1,83 @@
+"""A row's verdicts from its stored episode, the same for a run's checkers and for `rescore`; and
+what is done with exceptions of a benchmark's own code.
+
+One row that ends in an exception says little; the same exception in every row is a bug, and no
+other attempt helps."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import ace_ray
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.second_reading import second_reading
+from ace_ray.storage.rows import CHECK_FAILED, episode_of, verdict_columns
+from ace_ray.types import Entry, Episode, Verdict
+from ace_ray.util import log
+from ace_ray.util.sanitizing import well_formed
+
+MOST_CHARS = 4_000
+_MODELS = str(Path(ace_ray.__file__).parent / "models")
+
+
+def judged(
+    row: Mapping[str, Any],
+    entry: Entry,
+    benchmark: Benchmark,
+    log: Callable[[], None] | None = None,
+) -> dict[str, Any]:
+    """``row`` with its status and verdict columns; only ``scored`` rows are judged. ``log`` is told
+    while a checker's defect is handled; `log_traceback` by default."""
+    verdicts: dict[str, Verdict] = {}
+    failure: dict[str, Any] = {}
+    again: str | None = None
+    if row["status"] == "scored":
+        try:
+            episode = episode_of(row)
+            verdicts = benchmark.verdicts(entry, episode)
+            again = read_again(benchmark, entry, episode)
+        except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
+            what = f"{type(error).__name__}: {well_formed(str(error))}"
+            failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
+            (log or log_traceback)()
+    columns = verdict_columns(verdicts, benchmark.rule_sets)
+    return {**row, **failure, **columns, "second_reading": again}
+
+
+def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
+    """The column ``second_reading`` of a row that has verdicts. It costs none: a defect in it is
+    logged."""
+    try:
+        second = second_reading(benchmark, entry, episode)
+    except Exception:  # noqa: BLE001 - as above
+        log_traceback()
+        return None
+    return None if second is None else second.as_json()
+
+
+def log_traceback() -> None:
+    """Of the exception that is being handled, in this process's log."""
+    what = type(sys.exc_info()[1]).__name__
+    log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))
+
+
+def report_bug(coordinator: Any, benchmark: str) -> None:
+    """Tell the coordinator of the exception that is being handled, unless it may pass: one that a
+    model, the machine or the cluster raised."""
+    from ray.exceptions import RayError, RayTaskError
+
+    error = sys.exc_info()[1]
+    if error is None or not (frames := traceback.extract_tb(error.__traceback__)):
+        return
+    passes = isinstance(error, OSError | MemoryError)
+    passes |= isinstance(error, RayError) and not isinstance(error, RayTaskError)
+    if passes or any(frame.filename.startswith(_MODELS) for frame in frames):
+        return
+    place = f"{type(error).__name__} in {frames[-1].filename}:{frames[-1].lineno}"
+    # Escaped: a lone surrogate in a message would end the process in Ray's transport.
+    text = traceback.format_exc().encode("ascii", "backslashreplace").decode()[-MOST_CHARS:]
+    coordinator.bug.remote(benchmark, place, text)

@@ -1,0 +1,148 @@
+"""What all episodes of a run share and one process owns: a benchmark's `Service` in an actor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import Service
+from ace_ray.errors import RowError, UserError
+from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
+from ace_ray.pipeline.actors.judging import log_traceback
+
+CALL_S = 60.0
+"""Seconds that one call may take."""
+LOST_S = 120.0
+"""Seconds until a call is given up whose actor does not come back."""
+MOST = 256
+"""Calls that go together."""
+
+Asked = tuple[str, tuple[Any, ...]]
+"""Method and arguments."""
+
+
+class ServiceLost(RowError):
+    """The service of a benchmark gave no answer; the row is tried again."""
+
+
+class ServiceActor:
+    """Holds one benchmark's service, which ``make`` makes."""
+
+    def __init__(self, make: Callable[[], Service]) -> None:
+        self._service = make()
+
+    def open(self) -> UserError | None:
+        """Why it cannot be had now."""
+        try:
+            self._service.open()
+        except UserError as error:
+            return error
+        return None
+
+    def calls(self, asked: Sequence[Asked]) -> list[tuple[Any, str]]:
+        """Of each (answer, ""), or (None, why a row cannot go on)."""
+        return [self._call(method, arguments) for method, arguments in asked]
+
+    def _call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
+        try:
+            return self._service.call(method, *arguments), ""
+        except RowError as error:
+            return None, str(error)
+        except Exception as error:  # noqa: BLE001 - the others that came along are asked all the same
+            log_traceback()
+            return None, f"{type(error).__name__}: {error}"
+
+
+class RunningService:
+    """A client of the actor, for the episodes of a process.
+
+    A call of an actor costs Ray a millisecond: what is asked while an answer is on its way goes
+    along with the next.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._waiting: deque[tuple[Asked, asyncio.Future[Any]]] = deque()
+        self._sender: asyncio.Task[None] | None = None
+
+    async def __call__(self, method: str, *arguments: Any) -> Any:
+        """What the service answers; asked again when its process dies, so a call may take effect
+        twice.
+
+        Raises `RowError`: the service says so, or is gone.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append(((method, arguments), future))
+        if self._sender is None:
+            self._sender = asyncio.ensure_future(self._send())
+        return await future
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
+                some = [one for one in some if not one[1].done()]  # the others were cancelled
+                try:
+                    answers = await self._call_actor([asked for asked, _ in some])
+                except Exception as error:  # noqa: BLE001 - whatever it is, rows wait for it
+                    answers = [(None, f"{type(error).__name__}: {error}")] * len(some)
+                for (_, future), (answer, refusal) in zip(some, answers, strict=True):
+                    if future.done():
+                        continue
+                    if refusal:
+                        future.set_exception(ServiceLost(refusal))
+                    else:
+                        future.set_result(answer)
+        finally:
+            self._sender = None
+
+    async def _call_actor(self, asked: list[Asked]) -> list[tuple[Any, str]]:
+        clock, pause_s = asyncio.get_running_loop().time, 0.2
+        deadline = clock() + LOST_S
+        while True:
+            try:
+                answers: list[tuple[Any, str]] = await asyncio.wait_for(
+                    self._actor.calls.remote(asked), CALL_S
+                )
+                return answers
+            except (RayActorError, TimeoutError) as error:
+                if clock() + pause_s >= deadline:
+                    raise TimeoutError(
+                        f"no answer within {LOST_S:g} s ({type(error).__name__})"
+                    ) from error
+                await asyncio.sleep(pause_s)
+                pause_s = min(5.0, 2 * pause_s)
+
+
+def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
+    """An actor for each benchmark that has a service, on this node: it may own a local folder.
+    ``coordinator`` is its name. Raises `UserError`: one cannot be had, and none is left."""
+    here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+    actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
+    started = {
+        name: actor.remote(partial(_service_of, coordinator, name))
+        for name, benchmark in benchmarks.items()
+        if benchmark.service() is not None
+    }
+    opened = [service.open.remote() for service in started.values()]
+    for refusal in ray.get(opened, timeout=LOST_S):
+        if refusal is not None:
+            for service in started.values():
+                ray.kill(service)
+            raise refusal
+    return started
+
+
+def _service_of(coordinator: str, benchmark: str) -> Service:
+    _, benchmarks = fetch_shared(named_coordinator(coordinator))
+    service = benchmarks[benchmark].service()
+    assert service is not None  # only benchmarks that have one get an actor
+    return service

@@ -1,0 +1,159 @@
+"""The actor that stores rows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from ace_ray.errors import UserError
+from ace_ray.pipeline.actors.job import Job, JobRun, report, start
+from ace_ray.pipeline.health.heartbeat import Heartbeat
+from ace_ray.pipeline.health.processes import this_process
+from ace_ray.storage.parts import PART_BYTES, write_parts
+from ace_ray.util.sanitizing import well_formed
+
+WRITE_S = 900.0
+"""Seconds that one attempt to store a part may take: an S3 client tries ten times by itself."""
+
+FLUSH_S = 30.0
+"""Rows that wait for others to make a part of a good size wait so long."""
+
+
+class Writer:
+    """Stores rows as parts of their runs, many blocks to a part. An actor, not a task: its process
+    is up before the first row is, instead of starting when the last one waits for it.
+
+    A call returns when the rows of its block are stored, and not before: Ray keeps the block until
+    then and repeats the call should this process die, so rows that wait here for others cannot be
+    lost. They wait until there are enough of them, for `FLUSH_S`, or until no more of their run
+    will come.
+
+    Args:
+        rows: rows of a part of a good size.
+        planned: rows that come in all, by run.
+        calls: blocks that may wait here at a time.
+    """
+
+    def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
+        self._job, self._rows, self._calls = job, rows, calls
+        self._coordinator, self._process = job.coordinator, this_process("writer")
+        start(self._coordinator, self._process)
+        tally = ray.get(job.coordinator.read.remote())
+        self._piles = [_Pile(left - tally.of(run).stored) for run, left in enumerate(planned)]
+        self._writing: list[float] = []
+        self._flushes: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining = asyncio.Event()
+        ray.get(self._coordinator.ready.remote(self._process, {}))
+        Heartbeat(
+            self._coordinator,
+            self._process,
+            stall_s=job.config.store_patience_s + WRITE_S,
+            busy_since=lambda: min(self._writing, default=None),
+            on_drain=self._drain,
+        )
+
+    async def __call__(self, table: pa.Table) -> pa.Table:
+        self._loop = asyncio.get_running_loop()
+        stored = [self._add(run, rows) for run, rows in _by_run(table)]
+        if sum(len(pile.waiting) for pile in self._piles) >= self._calls:
+            await asyncio.gather(*(self._flush(run) for run in range(len(self._piles))))
+        # Shielded: a call that is given up must not take the others' rows along.
+        await asyncio.gather(*map(asyncio.shield, stored))
+        counts = table.group_by("run").aggregate([([], "count_all")])
+        return counts.rename_columns(["run", "rows"])
+
+    def _add(self, run: int, table: pa.Table) -> asyncio.Future[None]:
+        """Returns what is done when ``table`` is stored."""
+        pile = self._piles[run]
+        if pile.stored is None:
+            pile.stored = asyncio.get_running_loop().create_future()
+            pile.timer = asyncio.ensure_future(self._flush_in_time(run))
+        stored = pile.stored
+        pile.waiting.append(table)
+        pile.left -= table.num_rows
+        rows = sum(waiting.num_rows for waiting in pile.waiting)
+        size = sum(waiting.nbytes for waiting in pile.waiting)
+        if pile.left <= 0 or rows >= self._rows or size >= PART_BYTES // 2:
+            self._flushes.add(task := asyncio.ensure_future(self._flush(run)))
+            task.add_done_callback(self._flushes.discard)
+        return stored
+
+    async def _flush_in_time(self, run: int) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._draining.wait(), FLUSH_S)
+            # A run that stops has few seconds left, and rows that were given up never come.
+            await asyncio.sleep(1.0)
+        await self._flush(run)
+
+    def _drain(self, seconds: float) -> None:
+        """Called from another thread."""
+        if self._loop is None:
+            self._draining.set()
+        else:
+            self._loop.call_soon_threadsafe(self._draining.set)
+
+    async def _flush(self, run: int) -> None:
+        pile = self._piles[run]
+        waiting, stored, timer = pile.waiting, pile.stored, pile.timer
+        if stored is None:
+            return
+        pile.waiting, pile.stored, pile.timer = [], None, None
+        if timer is not None and timer is not asyncio.current_task():
+            timer.cancel()
+        table = pa.concat_tables(waiting)
+        began = time.monotonic()
+        self._writing.append(began)
+        try:
+            await asyncio.to_thread(self._write, self._job.runs[run], table)
+        except Exception as error:  # noqa: BLE001 - raised in every call that waits for it
+            report(self._job, "results could not be stored", error, store=True)
+            stored.set_exception(error)
+            return
+        finally:
+            self._writing.remove(began)
+        self._job.coordinator.stored.remote(run, table.num_rows)
+        stored.set_result(None)
+
+    def _write(self, run: JobRun, table: pa.Table) -> None:
+        """Store the rows, trying again while the store refuses: the run has proved at its start
+        that it may write."""
+        until = time.monotonic() + self._job.config.store_patience_s
+        wait = 1.0
+        while True:
+            try:
+                write_parts(run.store, run.session, table)
+                break
+            except UserError as error:
+                if time.monotonic() + wait > until:
+                    raise
+                self._job.coordinator.notice.remote(
+                    f"results cannot be stored yet: {well_formed(str(error))}"
+                )
+                time.sleep(wait)
+                wait = min(2 * wait, 15.0)
+
+
+def _by_run(table: pa.Table) -> list[tuple[int, pa.Table]]:
+    runs = sorted(set(table.column("run").to_pylist()))
+    if len(runs) == 1:
+        return [(runs[0], table)]  # as it is: filtering copies
+    return [(run, table.filter(pc.field("run") == run)) for run in runs]
+
+
+@dataclass
+class _Pile:
+    """Rows of one run that wait for others to make a part."""
+
+    left: int
+    """Rows that are still to come."""
+    waiting: list[pa.Table] = field(default_factory=list)
+    stored: asyncio.Future[None] | None = None
+    timer: asyncio.Task[None] | None = None

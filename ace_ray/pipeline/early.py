@@ -1,0 +1,526 @@
+"""Looks at the stored rows of a run and of its reference: whether their comparison is decided."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.config.schema import EarlyConfig
+from ace_ray.early_stopping.betting import Draws, confidence_sequence
+from ace_ray.early_stopping.decision import Decision, Rule, decide
+from ace_ray.early_stopping.draw import Drawn
+from ace_ray.early_stopping.target import Bounds, draws_of, estimate_of
+from ace_ray.early_stopping.units import Item, Unit, value_of
+from ace_ray.errors import UserError
+from ace_ray.pipeline.planning.plan import Plan
+from ace_ray.pipeline.planning.preflight import differences
+from ace_ray.pipeline.summary import SUCCESS, as_json
+from ace_ray.storage.lease import Lease
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.parts import NOT_RETRYABLE, part_names, read_part
+from ace_ray.storage.rows import ResultRow, result_columns, result_rows, rows_schema
+from ace_ray.storage.stored import (
+    MANIFEST,
+    SUMMARY,
+    Manifest,
+    Restriction,
+    read_manifest,
+    read_summary,
+)
+from ace_ray.types import Entry
+from ace_ray.util.safe_loading import json_tree
+
+LOOK_S = 5.0
+"""Between two looks while rows come."""
+SHARE = 0.01
+"""Of the units: what there has to be more for a look to be noted."""
+_RULES = ("against", "alpha", "margin", "min_rows", "target", "rules", "seed")
+"""Keys of ``early`` that move a decision."""
+Key = tuple[str, str, str, str, int]
+"""Benchmark, language, category and id of an entry, and the number of the sample."""
+
+
+def is_decided(store: Store) -> bool:
+    """Whether the run of this folder was stopped since its comparison was decided, by the verdicts
+    that it has."""
+    early = _noted_early(store)
+    return bool(early.get("stopped")) and not early.get("stale")
+
+
+def _noted_early(store: Store) -> dict[str, Any]:
+    """``summary.json`` -> ``early``; empty where there is none."""
+    try:
+        return dict(json_tree(store.get(SUMMARY) or b"{}")["early"])
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
+    """Look once more at a complete run whose comparison ended undecided, since the reference may
+    have more rows by now, or was decided by verdicts that have been made anew. Returns whether the
+    summary says something new.
+
+    Raises `UserError`: the reference is none, or another process is at work on the run."""
+    known = _noted_early(store)
+    if store.get(SUCCESS) is None or not known or (known.get("decided") and not known.get("stale")):
+        return False
+    lease = Lease.acquire(store, say)
+    try:
+        looks = EarlyLooks(plan, store)
+        looks.check(begun=True)
+        looks.check_rules()
+        if looks.look(at_once=True):
+            looks.note()
+        summary = json_tree(store.get(SUMMARY) or b"{}")
+        found = json_tree(as_json(looks.summary(stopped=False)))
+        if found == summary["early"]:
+            return False
+        store.put(SUMMARY, as_json({**summary, "early": found}))
+        return True
+    finally:
+        lease.release()
+
+
+class Values:
+    """What the items of the orders are worth in one stored run, read part by part."""
+
+    def __init__(
+        self,
+        store: Store,
+        rule_sets: Sequence[str],
+        drawn: Drawn,
+        entries: Sequence[Entry],
+        samples: int,
+        *,
+        final: bool,
+    ) -> None:
+        """``final``: whether no row that failed is tried again."""
+        self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
+        self._orders = drawn.orders
+        self._samples = samples
+        self._seen: set[str] = set()
+        self._place: dict[Key, tuple[Item, str]] = {}
+        self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
+        """By item: its rows; None for one that has no verdict and gets none."""
+        self._known: dict[int, dict[str, Bounds]] = {}
+        """By item whose rows are all settled: by rule set."""
+        self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
+        for name, order in drawn.orders.items():
+            for unit in order.units:
+                for item in unit.items:
+                    for at in item.entries if item.weight > 0 else ():
+                        one = entries[at]
+                        for sample in range(samples):
+                            key = (name, one.language, one.category, one.id, sample)
+                            self._place[key] = (item, name)
+
+    def read(self) -> None:
+        """Look at parts that were not there before, the latest first: of two verdicts that are
+        there the later one counts, as in a ledger. A settled item takes no other."""
+        columns = result_columns(self._rule_sets)
+        for name in sorted(part_names(self._store), reverse=True):
+            if name in self._seen:
+                continue
+            table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
+            # Where it cannot be read, the ledger says so, and its rows are pending.
+            for row in () if isinstance(table, str) else result_rows([table]):
+                self._take(row)
+            self._seen.add(name)
+
+    def _take(self, row: ResultRow) -> None:
+        key = (row.benchmark, row.language, row.category, row.id, row.sample)
+        found = self._place.get(key)
+        if row.repeat or found is None:
+            return
+        item, name = found
+        if id(item) in self._known and id(item) not in self._rows:
+            return
+        retried = row.status == "infra_error" and row.error_class not in NOT_RETRYABLE
+        if row.status != "scored" and retried and not self._final:
+            return
+        rows = self._rows.setdefault(id(item), {})
+        place = (row.id, row.sample)
+        if rows.get(place) is None:
+            rows[place] = row if row.status == "scored" else None
+        if len(rows) == len(item.entries) * self._samples:
+            self._known[id(item)] = self._bounds(name, rows)
+            # Where a verdict lacks, a later command may still give it.
+            if all(one is not None for one in rows.values()):
+                del self._rows[id(item)]
+
+    def of(self, item: Item, rules: str) -> Bounds | None:
+        """The least and the most that an item may be worth; None: its rows are not settled."""
+        known = self._known.get(id(item))
+        return None if known is None else known[rules]
+
+    def _bounds(self, name: str, rows: Mapping[Any, ResultRow | None]) -> dict[str, Bounds]:
+        order, scored = self._orders[name], [row for row in rows.values() if row is not None]
+        if len(scored) < len(rows):
+            return dict.fromkeys(order.rules, (0.0, 1.0))
+        # A benchmark is asked once for each kind of item: a run of a million has a few hundred.
+        first = scored[0]
+        kind = (name, first.language, first.category, tuple(sorted(map(_judged, scored))))
+        if kind not in self._worth:
+            worth = {r: value_of(order.benchmark, iter(scored), r) for r in order.rules}
+            self._worth[kind] = {rules: (value, value) for rules, value in worth.items()}
+        return self._worth[kind]
+
+
+def _judged(row: ResultRow) -> tuple[Any, ...]:
+    """What of a row a headline may go by, besides its category."""
+    verdicts = sorted(row.verdicts.items())
+    return row.sample, tuple((r, v.valid, *sorted(v.metrics.items())) for r, v in verdicts)
+
+
+@dataclass
+class Headline:
+    """One comparison: a benchmark's headline under a rule set."""
+
+    benchmark: str
+    rules: str
+    differences: list[Bounds] = field(default_factory=list)
+    """Of the units of the prefix."""
+    own: list[Bounds] = field(default_factory=list)
+    """What they are worth in the run itself."""
+    decision: Decision | None = None
+    most: int | None = None
+    """Units that the reference has, where it is known to have stopped; None: all."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark}/{self.rules}"
+
+
+class Comparison:
+    """The headlines of a run against those of its reference, over the longest prefix of each order
+    whose rows both have settled."""
+
+    def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
+        self._drawn, self._config, self._samples = drawn, config, samples
+        self.headlines = [
+            Headline(name, rules) for name, order in drawn.orders.items() for rules in order.rules
+        ]
+
+    @property
+    def decided(self) -> bool:
+        """Whether every headline is."""
+        return all(one.decision is not None for one in self.headlines)
+
+    def advance(self, own: Values, reference: Values) -> bool:
+        """Take what both have read; whether there was anything new."""
+        grown = [self._advance(one, own, reference) for one in self.headlines]
+        return any(grown)
+
+    def rows(self, one: Headline, units: int) -> int:
+        """Of the first units of its order."""
+        rows = self._drawn.orders[one.benchmark].rows(self._samples)
+        return int(rows[:units].sum())
+
+    def units(self, one: Headline) -> int:
+        """Of its order."""
+        return len(self._drawn.orders[one.benchmark].units)
+
+    def state(self, one: Headline) -> dict[str, Any]:
+        """What a look notes of it: shares of 1."""
+        draws = self._draws(one, one.differences)
+        low, high = _sequence(draws, self._alpha)
+        return {
+            "units": len(one.differences),
+            "rows": self.rows(one, len(one.differences)),
+            "difference": min(max(estimate_of(draws), low), high),
+            "low": low,
+            "high": high,
+            "outcome": one.decision.outcome.value if one.decision else None,
+            "decided_at_units": one.decision.units if one.decision else None,
+        }
+
+    def value(self, one: Headline) -> dict[str, float]:
+        """The run's own headline: an estimate with its sequence, in 0..1."""
+        draws = self._draws(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
+        low, high = _sequence(draws, self._alpha)
+        middle = min(max(estimate_of(draws), low), high)
+        found = {"estimate": middle, "low": low, "high": high}
+        return {name: (value + 1) / 2 for name, value in found.items()}
+
+    def _advance(self, one: Headline, own: Values, reference: Values) -> bool:
+        order, before = self._drawn.orders[one.benchmark], one.differences
+        one.own, one.differences = [], []
+        for unit in order.units:
+            mine = _worth(unit, own, one.rules)
+            theirs = _worth(unit, reference, one.rules)
+            # What has no weight comes last and decides nothing.
+            if mine is None or theirs is None or unit.weight <= 0:
+                break
+            if one.most is not None and len(one.own) >= one.most:
+                break
+            one.own.append(mine)
+            one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
+        # As many, too: one that had no verdict may have got it.
+        grown = one.differences != before
+        if grown and one.decision is None:
+            one.decision = decide(self._draws(one, one.differences), self._rule(one))
+        return grown
+
+    def _draws(self, one: Headline, bounds: Sequence[Bounds]) -> Draws:
+        return draws_of(self._drawn.orders[one.benchmark], bounds, self._config.target)
+
+    def _rule(self, one: Headline) -> Rule:
+        rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
+        # Of a benchmark that is shorter, all of it.
+        least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
+        return Rule(self._alpha, self._config.margin / 100, least)
+
+    @property
+    def _alpha(self) -> float:
+        return self._config.alpha / len(self.headlines)
+
+
+def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
+    """The least and the most that a unit is worth in a run; None: not all of it is settled."""
+    low = high = 0.0
+    for item in unit.items:
+        if item.weight <= 0:
+            continue
+        found = values.of(item, rules)
+        if found is None:
+            return None
+        share = item.weight / unit.weight
+        low, high = low + share * found[0], high + share * found[1]
+    return low, high
+
+
+class EarlyLooks:
+    """Those of one run at itself and its reference.
+
+    Raises `UserError`: the reference is no run of the same entries."""
+
+    def __init__(self, plan: Plan, store: Store) -> None:
+        assert plan.config.early is not None
+        assert plan.drawn is not None
+        self._plan, self._store, self._config = plan, store, plan.config.early
+        self._drawn = plan.drawn
+        self.comparison = Comparison(plan.drawn, self._config, plan.config.samples)
+        every = (rules for b in plan.benchmarks.values() for rules in b.rule_sets)
+        self._own = self._values(store, tuple(dict.fromkeys(every)), final=False)
+        self._reference: Values | None = None
+        self._reference_has_ended: Callable[[], bool] = lambda: False
+        self._is_final = False
+        """Whether it had when it was opened."""
+        self._looked_at = float("-inf")
+        self._looks: list[dict[str, Any]] = []
+        self._noted: dict[str, tuple[int, Any]] | None = None
+        """Of the last look that the manifest has: by headline, its units and outcome."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether the run is to evaluate no further rows."""
+        return self.comparison.decided and self._config.stop
+
+    def check(self, *, begun: bool) -> None:
+        """Raise `UserError` where the reference is no run of the same entries, or, if it should
+        have ``begun``, none at all."""
+        against = self._config.against
+        if against is None or self._reference is not None:
+            return
+        self._reference = self._open_reference(against)
+        if self._reference is None and begun:
+            raise UserError(
+                f"holds no {MANIFEST}: there is no run to compare with",
+                where=against,
+                fix="name the folder of a finished run in early.against",
+            )
+
+    def look(self, *, at_once: bool = False) -> bool:
+        """Read what is new and decide what can be. Returns whether there was anything new, which
+        `note` then puts into the manifest."""
+        now = time.monotonic()
+        if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
+            return False
+        if not self._is_final and self._reference_has_ended():
+            self._reference = None
+        self.check(begun=False)
+        if self._reference is None:
+            return False
+        self._own.read()
+        self._reference.read()
+        self.comparison.advance(self._own, self._reference)
+        self._looked_at = time.monotonic()
+        if self._noted is None:
+            self._noted = self._noted_before()
+        if not self._is_news(self._noted):
+            return False
+        headlines = self.comparison.headlines
+        self._looks.append(
+            {
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "headlines": {one.name: self.comparison.state(one) for one in headlines},
+            }
+        )
+        return True
+
+    def _is_news(self, noted: Mapping[str, tuple[int, Any]]) -> bool:
+        """Whether a headline is decided now, or has enough more units than it had: a manifest is
+        small, however long a run takes."""
+        for one in self.comparison.headlines:
+            units, outcome = noted.get(one.name, (0, None))
+            more = len(one.differences) - units
+            if one.decision is not None and outcome is None:
+                return True
+            if more > 0 and more >= SHARE * self.comparison.units(one):
+                return True
+        return False
+
+    def _noted_before(self) -> dict[str, tuple[int, Any]]:
+        looks = (read_manifest(self._store).tree.get("early") or {}).get("looks") or [{}]
+        last = looks[-1].get("headlines", {})
+        return {name: (int(one["units"]), one["outcome"]) for name, one in last.items()}
+
+    def note(self) -> None:
+        """Put the looks into the manifest."""
+        tree = dict(read_manifest(self._store).tree)
+        known = tree.get("early") or {}
+        if self._looks:
+            self._noted = {
+                name: (one["units"], one["outcome"])
+                for name, one in self._looks[-1]["headlines"].items()
+            }
+        looks = [*known.get("looks", []), *self._looks]
+        self._looks = []
+        tree["early"] = {
+            **self._drawn.as_json(),
+            "config": self._config.model_dump(mode="json"),
+            "looks": looks,
+        }
+        self._store.put(MANIFEST, as_json(tree))
+
+    def check_rules(self) -> None:
+        """Raise `UserError` where the run was looked at under other rules: whoever may change them
+        until something is decided decides nothing."""
+        if self._store.get(MANIFEST) is None:
+            return
+        known = read_manifest(self._store).tree.get("early") or {}
+        before, now = known.get("config") or {}, self._config.model_dump(mode="json")
+        changed = [key for key in _RULES if before.get(key, now[key]) != now[key]]
+        if known.get("looks") and changed:
+            key = changed[0]
+            raise UserError(
+                f"its comparison was looked at with early.{key} = {before[key]}, and "
+                f"{now[key]} is asked for",
+                where=self._store.root,
+                fix="use what it was begun with, or another run_id",
+            )
+        orders = self._drawn.as_json()["orders"]
+        if known.get("looks") and known.get("orders") not in (None, json_tree(as_json(orders))):
+            raise UserError(
+                "its comparison was looked at in another order of its entries",
+                where=self._store.root,
+                fix="use the ace_ray that it was begun with, or another run_id",
+            )
+
+    def summary(self, *, stopped: bool) -> dict[str, Any]:
+        """``summary.json`` -> ``early``; ``stopped``: rows are left out."""
+        comparison = self.comparison
+        return {
+            "against": self._config.against,
+            "alpha": self._config.alpha,
+            "margin": self._config.margin,
+            "target": self._config.target,
+            "decided": comparison.decided,
+            "stopped": stopped,
+            "headlines": {
+                one.name: {
+                    **comparison.state(one),
+                    "of_units": comparison.units(one),
+                    "value": comparison.value(one),
+                }
+                for one in comparison.headlines
+            },
+        }
+
+    def _values(self, store: Store, rule_sets: Sequence[str], *, final: bool) -> Values:
+        samples = self._plan.config.samples
+        return Values(store, rule_sets, self._drawn, self._plan.entries, samples, final=final)
+
+    def _open_reference(self, against: str) -> Values | None:
+        """None: it has not begun. Raises `UserError`."""
+        where = self._plan.config.store
+        store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
+        if store.root == self._store.root:
+            raise UserError(
+                "is compared with itself", where=against, fix="name another run in early.against"
+            )
+        if store.get(MANIFEST) is None:
+            return None
+        manifest = read_manifest(store)
+        check_same(self._plan, manifest, store)
+        whole = store.get(SUCCESS) is not None
+        stopped = not whole and is_decided(store)
+        # What else was in flight when it was stopped is there by chance.
+        summary = read_summary(store) if stopped else None
+        cut = summary.early.headlines if summary is not None and summary.early is not None else {}
+        for one in self.comparison.headlines:
+            one.most = cut[one.name].decided_at_units if one.name in cut else None
+        self._is_final = whole or stopped
+        self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
+        return self._values(store, manifest.all_rule_sets, final=self._is_final)
+
+
+def _sequence(draws: Draws, alpha: float) -> Bounds:
+    if not len(draws):
+        return -1.0, 1.0
+    low, high = confidence_sequence(draws, alpha, np.array([len(draws)]))
+    return float(low[0]), float(high[0])
+
+
+def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
+    """Raise `UserError` where the reference's rows are no answers to the run's entries."""
+    theirs: Mapping[str, Any] = manifest.tree.get("config", {})
+    limit, samples = theirs.get("limit"), theirs.get("samples", 1)
+    what = ""
+    for name, benchmark in plan.benchmarks.items():
+        if manifest.entries.get(name) != data_hash(benchmark.dataset()):
+            what = f"its entries of {name} are others"
+    if limit is not None and limit != plan.config.limit:
+        what = f"its limit is {limit}"
+    for name in plan.benchmarks:
+        part = manifest.restricted.get(name, Restriction())
+        if part.words and part != Restriction.model_validate(plan.restricted.get(name, {})):
+            what = f"it is limited to {part.words} of {name}"
+    if samples != plan.config.samples:
+        what = f"it has {samples} samples an entry"
+    mine, theirs_asked = _asked(plan.identity), _asked(manifest.tree.get("identity") or {})
+    if not what and (keys := differences(theirs_asked, mine)):
+        what = f"it was asked in another way ({keys[0]} differs)"
+    if what:
+        raise UserError(
+            f"is no run to compare with: {what}",
+            where=store.root,
+            fix="name a run of the same benchmarks, limit and samples in early.against",
+        )
+
+
+_OF_THE_CANDIDATE = ("model", "revision", "adapter")
+"""What a role that the candidate plays has of it."""
+
+
+def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what must be the same in two identities for their rows to be compared, as JSON has
+    it."""
+    tree = json_tree(json.dumps(identity, default=vars))
+    keys = ("benchmarks", "roles", "sampling", "episode_timeout_s", "replay_reasoning")
+    asked = {key: tree[key] for key in keys if tree.get(key)}
+    for roles in asked.get("roles", {}).values():
+        for part in roles.values():
+            for key in _OF_THE_CANDIDATE if part.get("kind") == "same" else ():
+                part.pop(key, None)
+            (part.get("sampling") or {}).pop("seed", None)
+    for sampling in asked.get("sampling", ()):
+        sampling.pop("seed", None)
+    return asked

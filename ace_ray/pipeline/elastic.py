@@ -1,0 +1,201 @@
+"""Engine workers that come and go with the cluster's nodes, in place of Ray Data's own scaling.
+
+Ray Data sizes a pool by how busy its actors are, takes idle ones away, and keeps the tasks of an
+actor whose node is gone until that same actor has another node. Here a worker starts when a node
+has room for it, none is taken away while its node stays, and what a lost one held goes to others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import ray
+
+from ace_ray.cluster.ray_internals import (
+    Task,
+    TrackedPool,
+    draining_nodes,
+    free_resources,
+    id_of,
+    is_alive,
+    node_of,
+)
+from ace_ray.cluster.resources import Nodes, Resources, free_room
+from ace_ray.pipeline.actors.job import why_gone_there
+from ace_ray.pipeline.health.causes import NODE_GONE
+from ace_ray.util import log
+
+LOOK_S = 1.0
+"""Between two looks at the cluster."""
+
+PLACE_S = 60.0
+"""For an actor to get a node and a process there, which takes a busy machine long. One that starts
+again and has none by then gives its rows to others."""
+
+MARGIN_S = 5.0
+"""Before a node's deadline: for rows to be on their way to the checkers."""
+
+ASK_S = 60.0
+"""For the coordinator to answer."""
+
+
+class ElasticWorkers:
+    """The engine workers of one graph. All but the constructor is called in Ray Data's thread.
+
+    Args:
+        coordinator: the run's.
+        need: what one worker takes, and how many there may be.
+        room: how many workers these nodes hold, beside all else that the run needs.
+        grace_s: for rows in flight on a node that is drained and has no deadline.
+        stopping: whether the graph is to end.
+        say: shows a line.
+    """
+
+    def __init__(
+        self,
+        coordinator: Any,
+        need: Resources,
+        room: Callable[[Nodes], int],
+        grace_s: float,
+        stopping: Callable[[], bool],
+        say: Callable[[log.Line], None],
+    ) -> None:
+        self._coordinator, self._need, self._room = coordinator, need, room
+        self._grace_s, self._stopping, self._say = grace_s, stopping, say
+        self._pool: Any = None
+        """A `TrackedPool`."""
+        self._unplaced: dict[Any, float] = {}
+        """Actor without a node -> since when."""
+        self._leaving: set[Any] = set()
+        """Actors whose nodes are drained, which have been told."""
+        self._lost: set[Any] = set()
+        """Actors that the coordinator knows to be lost."""
+        self._looked_at = 0.0
+
+    def attach(self, executor: Any) -> None:
+        """Take the workers over, before the graph of ``executor`` starts."""
+        self._pool = TrackedPool(executor, "EngineWorker", self._ended)
+
+    def look(self) -> None:
+        """Bring the workers into line with the nodes that are there, every `LOOK_S`."""
+        if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
+            return
+        self._looked_at = time.monotonic()
+        nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
+        draining = draining_nodes()
+        for actor, node in self._pool.running().items():
+            self._check(actor, node, nodes, draining)
+        for actor in self._pool.pending():
+            if self._without_node_s(actor, nodes) > PLACE_S:
+                self._withdraw(actor)
+        if not self._stopping():
+            self._grow({node: has for node, has in nodes.items() if node not in draining}, draining)
+        self._pool.schedule()
+
+    def _check(
+        self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
+    ) -> None:
+        """Look at a worker that has started once, on ``node``."""
+        alive = is_alive(actor)
+        if actor in self._lost:
+            self._give_away(actor)
+        elif alive and node in draining:
+            self._drain(actor, draining[node])
+        elif alive:
+            self._unplaced.pop(actor, None)
+        elif node not in nodes:
+            self._lose(actor, node_gone=True)
+        elif self._without_node_s(actor, nodes) > PLACE_S:
+            self._lose(actor, node_gone=False)
+
+    def _drain(self, actor: Any, deadline_ms: int) -> None:
+        """Let a worker end the rows it works on; Ray Data brings it no more blocks."""
+        if actor not in self._leaving:
+            self._leaving.add(actor)
+            left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
+            self._coordinator.leave_node.remote(id_of(actor), max(0.0, left))
+            line = f"a node is drained: its engine worker has {max(0.0, left):.0f} s to end rows"
+            self._say(log.warning(line, event="worker_leaves"))
+        if not self._pool.tasks_of(actor):
+            self._release(actor)
+            self._coordinator.left.remote(id_of(actor))
+            self._tell("an engine worker has left its node")
+
+    def _lose(self, actor: Any, *, node_gone: bool) -> None:
+        """Give the blocks of ``actor`` to others; it is not started again."""
+        name = id_of(actor)
+        process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
+        gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
+        left = actor in self._leaving
+        lost = self._coordinator.lost.remote(name, *gone, node=node_gone or left)
+        ray.get(lost, timeout=ASK_S)
+        self._lost.add(actor)
+        blocks = self._pool.tasks_of(actor)
+        self._give_away(actor)
+        self._tell(f"an engine worker is lost ({gone[0]}), {blocks} blocks go to others")
+
+    def _give_away(self, actor: Any) -> None:
+        self._pool.give_away(actor)
+        if not self._pool.tasks_of(actor):
+            self._release(actor)
+            # It would start again when it finds a node, and work on what others have by then.
+            ray.kill(actor)
+
+    def _ended(self, task: Task) -> None:
+        """Queue the rows again that a leaving worker has not begun or not ended of a block."""
+        if task.is_whole or task.actor not in self._leaving:
+            return
+        for block in task.blocks():
+            ids = block.column("row_id")
+            given = ray.get(self._coordinator.given_back.remote(ids.to_pylist()), timeout=ASK_S)
+            rest = block.filter(pc.is_in(ids, value_set=pa.array(given, ids.type)))
+            if len(rest):
+                self._pool.queue(rest)
+
+    def _release(self, actor: Any) -> None:
+        self._pool.release(actor)
+        self._unplaced.pop(actor, None)
+        self._leaving.discard(actor)
+        self._lost.discard(actor)
+
+    def _withdraw(self, actor: Any) -> None:
+        """Give up a worker that finds no node: another job was faster, and it would take the place
+        of a worker that starts again."""
+        if self._pool.size > self._need.fewest:
+            self._pool.withdraw(actor)
+            self._unplaced.pop(actor, None)
+            ray.kill(actor)
+
+    def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
+        """Start workers where there is room, if rows wait for one; never fewer than are asked for,
+        so that an autoscaler brings nodes."""
+        if not self._pool.is_waited_for:
+            return
+        size = sum(node not in draining for node in self._pool.running().values())
+        size += len(self._pool.pending())
+        free = free_resources()
+        places = sum(free_room(free.get(node, {}), self._need) for node in nodes)
+        places -= sum(actor in self._unplaced for actor in self._pool.pending())
+        more = min(self._room([dict(has) for has in nodes.values()]) - size, places)
+        more = max(more, self._need.fewest - size)
+        if more > 0:
+            self._pool.grow(more)
+            for actor in self._pool.pending():
+                self._without_node_s(actor, nodes)
+            self._tell(f"{more} more engine worker(s) start")
+
+    def _tell(self, what: str) -> None:
+        size = self._pool.size
+        line = f"{what}: {size} of {self._need.fewest} to {self._need.limit}"
+        self._say(log.warning(line, event="workers", workers=size))
+
+    def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
+        """Return for how long ``actor`` has had no node; 0: it has one."""
+        if node_of(actor) in nodes:
+            self._unplaced.pop(actor, None)
+            return 0.0
+        return time.monotonic() - self._unplaced.setdefault(actor, time.monotonic())

@@ -1,0 +1,98 @@
+"""``ace-ray evaluate``: plan, run, write, summarize."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ace_ray.cluster import connection
+from ace_ray.config.schema import RunConfig, SamplingConfig
+from ace_ray.errors import RunFailed, UserError
+from ace_ray.integrations.trackers import check_publishers
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.open_run import opened
+from ace_ray.pipeline.planning.formats import choice_line, facts_of
+from ace_ray.pipeline.planning.plan import Plan, make_plan
+from ace_ray.pipeline.planning.preflight import (
+    check_engine,
+    make_benchmarks,
+    output_store,
+    resolve_model,
+)
+from ace_ray.pipeline.session import Session, prepare
+from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.storage.object_store import is_relative
+from ace_ray.util import log
+
+
+def plan_run(config: RunConfig) -> Plan:
+    """Everything that can be checked before Ray starts. Raises `UserError`."""
+    check_engine(config)
+    check_publishers(config.publish)
+    benchmarks = make_benchmarks(config)
+    model = resolve_model(config)
+    return make_plan(config, model, benchmarks, facts_of(config, model))
+
+
+def check_config(config: RunConfig) -> None:
+    """Raise `UserError` for a mistake in ``config`` that no model could make good."""
+    check_engine(config)
+    check_publishers(config.publish)
+    # Parsers and the model's own sampling are left open: only a model's files settle them.
+    sampling = config.sampling if config.sampling.is_complete else SamplingConfig()
+    trial = config.model_copy(update={"backend": "fake", "sampling": sampling})
+    make_plan(trial, ModelRef("any", "fake", "any", "any"), make_benchmarks(config))
+
+
+def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
+    """Run ``config`` to its end; returns (exit code, summary).
+
+    Resumes by default: rows that have a verdict are not evaluated again. SIGINT and SIGTERM stop it
+    in order, when called from the main thread; a second one stops it at once.
+
+    Raises:
+        UserError: the run cannot be started as asked; nothing was written.
+        RunFailed: the cluster or the engines failed; rows already written stay.
+        KeyboardInterrupt: stopped at once.
+    """
+    began = time.time()
+    with Interrupts() as interrupts:
+        check_lasting(config.output)
+        plan = plan_run(config)
+        say = log.say_on(console)
+        # What is whole needs no Ray.
+        begins = fresh or output_store(plan).get(SUCCESS) is None
+        if begins:
+            prepare()
+        with (
+            log.known(run_id=plan.run_id),
+            connection.connecting() if begins else nullcontext(),
+            opened(plan, fresh=fresh, say=say, began=began) as run,
+        ):
+            if run.looks is not None:
+                run.looks.check(begun=True)
+            rows = len(plan.rows)
+            pending = 0 if run.stops else len(run.pending(again=False))
+            line = f"{plan.run_id}: {rows} rows declared, {pending} to evaluate"
+            say(log.Line(line, event="begin", declared=rows, pending=pending))
+            if chosen := choice_line(plan.config, plan.choice):
+                say(chosen)
+            Session([run], interrupts, console).run()
+            if run.ended is None:
+                raise RunFailed(run.broken)
+            return run.ended
+
+
+def check_lasting(output: str, option: str = "--output") -> None:
+    """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
+    if is_relative(output) and "working_dir_files" in Path.cwd().parts:
+        raise UserError(
+            f"the output {output!r} is relative, and this job's folder is temporary",
+            where="output",
+            fix=f"pass {option} s3://bucket/prefix or an absolute path",
+        )

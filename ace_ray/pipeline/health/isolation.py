@@ -1,0 +1,246 @@
+"""Which rows were being worked on when a process died, and with whom they may run again.
+
+A process that dies takes many rows along and does not say which one did it. So the rows that it was
+working on are isolated: each runs again in a group that has its process to itself, alone if they
+are few, else with about as many others as there are groups. Those whose group's process dies, too,
+run alone.
+
+A row that is a group by itself when its process dies again, of no cause outside of it, has failed a
+trial. Each is in another process, which must have done something else before (`EngineWorker`).
+After `TRIALS` of them the row is set aside until all others are done; then new processes try it
+once more. Only a row that fails then, too, is quarantined.
+
+What several rows share and an engine does once for them, a preparation, counts as one row here
+(`shared_id`) while it is at work, and they are not: they go where it goes, and end as it ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ace_ray.storage.rows import KILLED_FROM_OUTSIDE, PREPARATION_KILLED
+
+FEW = 16
+"""Rows that run alone at once after their process died; more of them run in small groups first."""
+
+TRIALS = 3
+"""Failed trials after which a row waits for all others to be done."""
+
+MOST_ALONE = 4
+"""Deaths of any cause with a row alone after which this command does not try it again: what kills
+from outside each time cannot be told from a row that does so without a trace."""
+
+OPEN = 0
+"""The group of all rows that are not isolated."""
+
+End = Literal["", "set_aside", "quarantined", "given_up"]
+
+
+@dataclass(frozen=True, slots=True)
+class IsolatedRow:
+    """``group`` rows may run together, and with no others; those in `OPEN` are released."""
+
+    deaths: int
+    group: int
+    alone: bool = False
+    """Whether it is all of its group."""
+    trials: int = 0
+    """Failed ones: deaths with it alone, of no cause outside."""
+    deaths_alone: int = 0
+    """Of any cause."""
+    end: End = ""
+    """Why this pass does not try it any more; "": it does."""
+    stored: int = 0
+    """Deaths that its stored row counts among its attempts, since it was set aside."""
+
+    @property
+    def released(self) -> bool:
+        """It has lived through its work. Kept, since a process that dies before the row has passed
+        on makes Ray repeat it, and its attempts go on counting."""
+        return self.group == OPEN and not self.end
+
+    @property
+    def unstored(self) -> int:
+        """Deaths that no stored row counts yet."""
+        return self.deaths - self.stored
+
+
+def grouped(
+    rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
+) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
+    """Those of ``rows`` that this pass does not try any more, and group -> rows."""
+    ended = []
+    groups: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        isolated_row = isolated.get(row["row_id"])
+        if isolated_row is not None and isolated_row.end:
+            ended.append((row, isolated_row))
+        else:
+            groups.setdefault(isolated_row.group if isolated_row else OPEN, []).append(row)
+    return ended, groups
+
+
+_SHARED = "shared "
+
+
+def shared_id(row: Mapping[str, Any]) -> str:
+    """Stands for what ``row`` shares with others; "" if it shares nothing."""
+    if row["shares"] < 0:
+        return ""
+    return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
+
+
+def of_rows(
+    rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
+) -> dict[str, tuple[IsolatedRow, bool]]:
+    """Row -> what decides with whom it may run, and whether that is what it shares with others."""
+    by_row: dict[str, tuple[IsolatedRow, bool]] = {}
+    for row in rows:
+        own, shared = known.get(row["row_id"]), known.get(shared_id(row))
+        if own is not None and shared is not None:
+            first = own.end or (not shared.end and (not own.released or shared.released))
+            one, other = (own, shared) if first else (shared, own)
+            # Both have cost the row attempts.
+            by_row[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
+        elif own is not None:
+            by_row[row["row_id"]] = own, False
+        elif shared is not None:
+            by_row[row["row_id"]] = shared, True
+    return by_row
+
+
+def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
+    """Status, class and message of a row that a pass does not try any more. ``process``: what died
+    of it, "engine" or "checker". ``shared``: of what it shares with others."""
+    what = "what this row shares with others" if shared else "this row"
+    died = f"{row.deaths} {process}s died while they worked on {what}"
+    alone = f"{row.deaths_alone} of them on it alone"
+    name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
+    if row.end == "quarantined":
+        return {
+            "status": "quarantined",
+            "error_class": name,
+            "error": f"{died}, {alone}, the last one after all other rows were done",
+        }
+    if row.end == "set_aside":
+        return {
+            "status": "infra_error",
+            "error_class": name,
+            "error": f"{died}, {alone}; it is tried once more after all other rows",
+        }
+    return {
+        "status": "infra_error",
+        "error_class": KILLED_FROM_OUTSIDE,
+        "error": f"{died}, {alone}, and nothing shows that the row was the cause",
+    }
+
+
+def set_aside(attempts: int) -> IsolatedRow:
+    """A row that an earlier command has set aside, after so many attempts."""
+    return IsolatedRow(
+        attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
+    )
+
+
+class Isolation:
+    """The isolated rows of one kind of process (engine workers, or checkers). Plain Python."""
+
+    def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
+        # What those that were released have cost is in their stored rows by now; it is forgotten of
+        # one whose result was lost as the pass broke off. What was given up from outside decides
+        # nothing for a row that shares it and comes again of its own.
+        self.rows = {
+            row: s
+            for row, s in (earlier or {}).items()
+            if not s.released and not (s.end == "given_up" and row.startswith(_SHARED))
+        }
+        self._at_work: dict[str, dict[str, None]] = {}
+        first = max((s.group for s in self.rows.values()), default=0) + 1
+        self._groups = itertools.count(first)
+        for row_id, row in self.rows.items():
+            if row.end == "set_aside":
+                self.rows[row_id] = replace(
+                    row, group=next(self._groups), alone=True, end="", stored=row.deaths
+                )
+
+    @property
+    def at_work(self) -> int:
+        """How many rows processes are working on."""
+        return sum(len(rows) for rows in self._at_work.values())
+
+    def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
+        """Those of ``ids`` that are isolated, or were."""
+        if not self.rows:
+            return {}
+        return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
+
+    def enter(self, process: str, ids: Iterable[str]) -> None:
+        """``process`` works on ``ids`` from now on."""
+        self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
+
+    def leave(self, process: str, ids: Iterable[str]) -> None:
+        """The rows are done with; an isolated row that ends without a death is released."""
+        at_work = self._at_work.get(process, {})
+        for row_id in ids:
+            at_work.pop(row_id, None)
+            row = self.rows.get(row_id)
+            if row is not None and not row.end:
+                self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
+
+    def moved(self, process: str) -> None:
+        """The node of ``process`` is gone, and says nothing about the rows that were at work there:
+        they run again with others, as if for the first time. One that meets this twice is isolated
+        by `died`, since it may be what takes nodes down."""
+        at_work = self._at_work.get(process, {})
+        for row_id in list(at_work):
+            if row_id not in self.rows:
+                self.rows[row_id] = IsolatedRow(1, OPEN, stored=1)
+                del at_work[row_id]
+
+    def died(
+        self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
+    ) -> bool:
+        """``process`` is gone; ``at_work`` is what it was working on, where it could still say so.
+
+        ``outside``: the cause lies outside of the process and its rows. Returns whether a row has
+        come to its end by this.
+        """
+        noted = self._at_work.pop(process, {})
+        rows = list(noted if at_work is None else at_work)
+        before = self.among(rows)
+        if len(rows) == 1 and before and before[rows[0]].alone:
+            after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
+            return bool(after.end)
+        # Two deaths lead to rows that are alone, however many there were.
+        was_isolated = any(not row.released for row in before.values())
+        size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
+        for start in range(0, len(rows), size):
+            group, members = next(self._groups), rows[start : start + size]
+            for row_id in members:
+                row = before.get(row_id, IsolatedRow(0, group))
+                self.rows[row_id] = replace(
+                    row, deaths=row.deaths + 1, group=group, alone=len(members) == 1
+                )
+        return False
+
+    def _after_one_alone(self, row: IsolatedRow, outside: bool) -> IsolatedRow:
+        trials, alone = row.trials + (not outside), row.deaths_alone + 1
+        end: End = ""
+        if trials > TRIALS:
+            end = "quarantined"
+        elif trials == TRIALS and not outside:
+            end = "set_aside"
+        elif alone - trials >= MOST_ALONE:
+            end = "given_up"
+        return replace(
+            row,
+            deaths=row.deaths + 1,
+            trials=trials,
+            deaths_alone=alone,
+            end=end,
+            group=OPEN if end else next(self._groups),
+        )

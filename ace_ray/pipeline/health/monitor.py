@@ -1,0 +1,252 @@
+"""The driver's health monitor of a run: a thread that ends what cannot end itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import RunFailed
+from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
+from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.storage.lease import LeaseLost
+from ace_ray.util import log
+
+POLL_S = 1.0
+FROZEN_S = 30.0
+"""Least silence after which a process that should beat every 2 s counts as frozen."""
+
+COORDINATOR_S = 60.0
+"""Silence of the coordinator after which the run's cluster counts as gone."""
+
+DEATH_LINES = 5
+"""Most lines on engines that end at a time."""
+
+BUG_ROWS = 32
+"""Rows that ended in the same exception of a benchmark's code, and no other ended otherwise: then
+it is a bug."""
+
+END_S = 30.0
+"""After the grace period: for the graph to store what it has."""
+
+
+class HealthMonitor:
+    """Reads the coordinator once a second while a graph runs.
+
+    It ends the run when no engine comes up, when the coordinator is gone or when ``lost`` says that
+    another driver has the run; it kills processes that are frozen; and it passes on the wish to
+    stop. Use as a context.
+    """
+
+    def __init__(
+        self,
+        coordinator: Any,
+        config: RunConfig,
+        interrupts: Interrupts,
+        lost: Callable[[], str],
+        say: Callable[[str], None],
+        *,
+        rows: int,
+        had_success: bool,
+    ) -> None:
+        self._coordinator, self._config = coordinator, config
+        self._interrupts, self._lost, self._say = interrupts, lost, say
+        self._rows, self._had_success = rows, had_success
+        self._latest: Tally | None = None
+        self._began: float | None = None
+        self._answered_at = self._engine_at = time.monotonic()
+        self._drain_until: float | None = None
+        self._deaths_reported = 0
+        """Deaths of engines that were said."""
+        self._killed: set[ProcessInfo] = set()
+        self._ended: set[ProcessInfo] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="health monitor", daemon=True)
+
+    def __enter__(self) -> HealthMonitor:
+        self._interrupts.drainable = True
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._interrupts.drainable = False
+        self._over.set()
+        self._thread.join(timeout=10)
+
+    def engines_start(self) -> None:
+        """From now on the engines may take `start_timeout_s`."""
+        self._began = self._answered_at = self._engine_at = time.monotonic()
+
+    @property
+    def latest(self) -> Tally:
+        """The newest tally; an empty one before the first."""
+        return self._latest or Tally()
+
+    def refresh(self) -> Tally:
+        """Read the coordinator now, if it answers."""
+        import ray
+
+        try:
+            self._latest = ray.get(self._coordinator.read.remote(), timeout=30)
+            self._answered_at = time.monotonic()
+        except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
+            pass
+        return self.latest
+
+    def last_look(self) -> Tally:
+        """Read the coordinator for the last time, and tell of the engines that have ended since the
+        look before: that may be long ago where the driver did not get the CPU."""
+        tally = self.refresh()
+        self._tell_deaths(tally)
+        return tally
+
+    def _loop(self) -> None:
+        try:
+            while not self._over.wait(POLL_S):
+                tally = self.refresh()
+                if self._over.is_set():
+                    return
+                self._interrupts.remind()
+                self._tell_deaths(tally)
+                self._stop_if_asked(tally)
+                self._give_up(tally)
+                self._end_frozen(tally)
+        except Exception as error:  # noqa: BLE001 - nothing else might end the run
+            self._interrupts.abort(error)
+
+    def _stop_if_asked(self, tally: Tally) -> None:
+        if not self._interrupts.asked:
+            return
+        now = time.monotonic()
+        grace = self._config.grace_s
+        if not tally.workers:
+            self._interrupts.abort(KeyboardInterrupt())  # nothing is in flight
+        elif self._drain_until is None:
+            self._drain_until = now + grace + END_S
+            self._coordinator.drain.remote(grace)
+            line = f"stopping: rows in flight have {grace:g} s to end; once more stops at once"
+            self._say(log.warning(line))
+        elif now > self._drain_until:
+            self._interrupts.abort(KeyboardInterrupt())
+
+    def _tell_deaths(self, tally: Tally) -> None:
+        """A line for each engine that has ended since the last look; few of many."""
+        new = tally.deaths[self._deaths_reported :]
+        self._deaths_reported += len(new)
+        for line in new[:DEATH_LINES]:
+            self._say(log.warning(f"engine worker {line}", event="engine_died"))
+        if len(new) > DEATH_LINES:
+            line = f"and {len(new) - DEATH_LINES} more engine workers ended"
+            self._say(log.warning(line, event="engine_died"))
+
+    def _end_frozen(self, tally: Tally) -> None:
+        limit = max(FROZEN_S, self._config.stall_s)
+        for process, silent in tally.silent.items():
+            if self._over.is_set():
+                return
+            if silent > limit and process not in self._killed | self._ended:
+                # One that is not there was removed when its work was done, or starts again.
+                frozen = _kill(self._coordinator, process)
+                (self._killed if frozen else self._ended).add(process)
+                if frozen:
+                    line = f"{NAMES[process.kind]} {process.name} was frozen and is killed"
+                    self._say(log.warning(line))
+
+    def _gone(self, tally: Tally) -> ProcessInfo | None:
+        """A process that has been starting, or is dead and not replaced, for too long."""
+        limit = self._config.start_timeout_s
+        late = [process for process, age in tally.starting.items() if age > limit]
+        late += [
+            process for process, s in tally.silent.items() if process in self._killed and s > limit
+        ]
+        if tally.stored < self._rows:
+            # Rows may be on their way to the store from an engine that was removed.
+            limit += self._config.store_patience_s
+            late += [
+                process
+                for process, s in tally.silent.items()
+                if process in self._ended and s > limit
+            ]
+        if self._config.worker_range:
+            # Others take its rows.
+            late = [process for process in late if process.kind != "engine"]
+        return late[0] if late else None
+
+    def _without_engine_s(self, tally: Tally) -> float:
+        """For how long no engine has worked, where they come and go."""
+        there = {process for process in tally.silent if process.kind == "engine"}
+        if there - self._killed - self._ended or not self._config.worker_range:
+            self._engine_at = time.monotonic()
+        return time.monotonic() - self._engine_at
+
+    def _give_up(self, tally: Tally) -> None:
+        now = time.monotonic()
+        if lost := self._lost():
+            self._interrupts.abort(LeaseLost(lost))
+        elif now - self._answered_at > COORDINATOR_S:
+            line = f"the run's coordinator has not answered for {now - self._answered_at:.0f} s"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif (
+            not tally.workers
+            and self._began is not None
+            and now - self._began > self._config.start_timeout_s
+        ):
+            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
+            line = f"no engine has started within {limit}"
+            self._interrupts.abort(RunFailed(line, resumable=True))
+        elif self._without_engine_s(tally) > self._config.start_timeout_s:
+            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
+            line = f"no engine is left, and none has come within {limit}"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif (gone := self._gone(tally)) is not None:
+            line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
+            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
+        elif not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
+            self._interrupts.abort(RunFailed(bug.line))
+        elif tally.no_progress:
+            self._interrupts.abort(RunFailed(tally.failure, resumable=True))
+        elif tally.failure and not tally.workers:
+            again = self._had_success and not tally.store_failed
+            self._interrupts.abort(
+                RunFailed(tally.failure, resumable=self._had_success, again=again)
+            )
+
+
+def _kill(coordinator: Any, process: ProcessInfo) -> bool:
+    """SIGKILL a process of the run, on its node: a frozen one takes no other message. Returns
+    whether it was there, or its node does not answer."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    def kill(coordinator: Any, process: ProcessInfo) -> bool:
+        with suppress(psutil.NoSuchProcess):
+            running = psutil.Process(process.pid)
+            if running.create_time() == process.began:
+                # A stop by a signal is a cause outside; a process that blocks itself is none.
+                stopped = running.status() == psutil.STATUS_STOPPED
+                why = "it was stopped by a signal" if stopped else "it did not react"
+                with suppress(Exception):  # without the coordinator the kill goes on
+                    told = coordinator.killing.remote(process, f"{why} and was killed", stopped)
+                    ray.get(told, timeout=30)
+                running.kill()
+                return True
+        return False
+
+    done = (
+        ray.remote(kill)
+        .options(
+            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(process.node, soft=False)
+        )
+        .remote(coordinator, process)
+    )
+    try:
+        was_there: bool = ray.get(done, timeout=60)
+    except Exception:  # noqa: BLE001 - a node that is gone has taken its processes along
+        return True
+    return was_there

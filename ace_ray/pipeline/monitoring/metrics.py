@@ -1,0 +1,123 @@
+"""What Prometheus sees of a run: the coordinator's tally, through Ray's own exporter.
+
+Every node of a cluster serves the metrics of its processes. Ray writes ``ray_`` before each name
+and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A run that
+starts a Ray of its own exports nothing (`connection.connect`).
+
+A pass over the pending rows has a coordinator of its own, so its counters begin at 0. Ray passes a
+gauge on once for each time it is set: one that is there belongs to a run with a live driver.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Count
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ace_ray.pipeline.monitoring.counts import Tally
+
+HEARD_S = 30.0
+"""An engine worker tells of itself every 2 s; one that was removed stops."""
+
+PREFIX = "ace_ray_"
+RUN_TAGS = ("run_id", "model")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One metric. Tags are few and never name a row."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    description: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def scraped(self) -> str:
+        """The name that Prometheus stores."""
+        return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+ROWS = Spec(
+    f"{PREFIX}rows", "counter", "Rows that reached their end.", ("benchmark", "language", "status")
+)
+TOKENS = Spec(f"{PREFIX}tokens", "counter", "Tokens, prompt and completion.", ("benchmark", "kind"))
+STORED = Spec(f"{PREFIX}rows_stored", "counter", "Rows that the store has taken.")
+DEATHS = Spec(f"{PREFIX}deaths", "counter", "Processes that died.", ("process",))
+PLANNED = Spec(f"{PREFIX}rows_planned", "gauge", "Rows that this pass is to evaluate.")
+IN_FLIGHT = Spec(f"{PREFIX}rows_in_flight", "gauge", "Rows that engines are working on.")
+ENGINES = Spec(f"{PREFIX}engines", "gauge", "Engine workers that are ready.")
+STARTING = Spec(f"{PREFIX}engines_starting", "gauge", "Engine workers that are not ready yet.")
+REFUSING = Spec(f"{PREFIX}store_refusing", "gauge", "1 while results cannot be stored.")
+ACCURACY = Spec(
+    f"{PREFIX}accuracy",
+    "gauge",
+    "Share of this pass's scored rows that are valid; rows come longest first.",
+    ("benchmark", "language", "rules"),
+)
+SPECS = (
+    *(ROWS, TOKENS, STORED, DEATHS),
+    *(PLANNED, IN_FLIGHT, ENGINES, STARTING, REFUSING, ACCURACY),
+)
+
+
+class Metrics:
+    """The metrics of one pass. Make it in the process that reports them: the coordinator's actor.
+
+    Args:
+        runs: id and model, which tag every metric, and the rows that the pass is to evaluate, of
+            each run; what belongs to no one run has the tags of the latest that had a row.
+    """
+
+    def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
+        from ray.util.metrics import Counter, Gauge
+
+        self._tags = [{"run_id": run_id, "model": model} for run_id, model, _ in runs]
+        self._planned = [planned for _, _, planned in runs]
+        self._latest = next((n for n, planned in enumerate(self._planned) if planned), 0)
+        self._meters: dict[str, Any] = {
+            spec.name: (Counter if spec.kind == "counter" else Gauge)(
+                spec.name, spec.description, tag_keys=(*RUN_TAGS, *spec.tags)
+            )
+            for spec in SPECS
+        }
+
+    def rows(self, rows: list[tuple[Any, ...]]) -> None:
+        """Count rows, of the columns that `Tally.add` takes."""
+        ends: Count[tuple[int, str, str, str]] = Count()
+        tokens: Count[tuple[int, str, str]] = Count()
+        for run, benchmark, language, _, status, _, prompt, completion in rows:
+            self._latest = max(self._latest, run)
+            ends[run, benchmark, language, status] += 1
+            tokens[run, benchmark, "prompt"] += prompt
+            tokens[run, benchmark, "completion"] += completion
+        for (run, benchmark, language, status), count in ends.items():
+            self._count(ROWS, run, count, benchmark=benchmark, language=language, status=status)
+        for (run, benchmark, kind), count in tokens.items():
+            self._count(TOKENS, run, count, benchmark=benchmark, kind=kind)
+
+    def stored(self, run: int, rows: int) -> None:
+        self._count(STORED, run, rows)
+
+    def died(self, process: str) -> None:
+        self._count(DEATHS, self._latest, 1, process=process)
+
+    def show(self, tally: Tally, *, in_flight: int) -> None:
+        """Set the gauges; to be repeated while the run lives."""
+        self._set(PLANNED, self._planned[self._latest])
+        self._set(IN_FLIGHT, in_flight)
+        heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]
+        self._set(ENGINES, sum(process.kind == "engine" for process in heard))
+        self._set(STARTING, sum(process.kind == "engine" for process in tally.starting))
+        self._set(REFUSING, int(bool(tally.notice)))
+        for (benchmark, language), shares in tally.accuracies().items():
+            for rules, share in shares.items():
+                self._set(ACCURACY, share, benchmark=benchmark, language=language, rules=rules)
+
+    def _count(self, spec: Spec, run: int, by: int, **tags: str) -> None:
+        if by:  # Ray refuses a step of 0
+            self._meters[spec.name].inc(by, {**self._tags[run], **tags})
+
+    def _set(self, spec: Spec, value: float, **tags: str) -> None:
+        self._meters[spec.name].set(value, {**self._tags[self._latest], **tags})

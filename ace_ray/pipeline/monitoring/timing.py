@@ -1,0 +1,165 @@
+"""What the time of engine workers goes into, and what a session of a run took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from ace_ray.cluster.resources import Resources
+from ace_ray.pipeline.monitoring.counts import Tally
+
+State = Literal["load", "warm_up", "generation", "tool", "idle"]
+STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
+"""Of an engine worker, as a sweep's ledger has them."""
+
+
+class Clock:
+    """Counts seconds by state: ``load`` while weights come in, ``warm_up`` while they are probed,
+    ``generation`` while the engine has requests, ``tool`` while rows are at work and it has none
+    (sandboxes, other models), ``idle`` while there is no row."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._since = now()
+        self._preparing: State | None = None
+        self._at_work = {"row": 0, "call": 0}
+        self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
+
+    def preparing(self, state: State | None) -> None:
+        """The engine is being loaded or warmed up until this is called with None."""
+        self._count()
+        self._preparing = state
+
+    @contextmanager
+    def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
+        """A row is at work, or a request is in the engine, until the context ends."""
+        self._count()
+        self._at_work[what] += 1
+        try:
+            yield
+        finally:
+            self._count()
+            self._at_work[what] -= 1
+
+    def read(self) -> dict[str, float]:
+        """Seconds by state since the last `restart`."""
+        self._count()
+        return {state: round(seconds, 3) for state, seconds in self._spent.items()}
+
+    def restart(self) -> None:
+        """Count for another run from now on."""
+        self._count()
+        self._spent = dict.fromkeys(STATES, 0.0)
+
+    def _count(self) -> None:
+        now = self._now()
+        self._spent[self._state()] += now - self._since
+        self._since = now
+
+    def _state(self) -> State:
+        if self._preparing is not None:
+            return self._preparing
+        if self._at_work["call"]:
+            return "generation"
+        return "tool" if self._at_work["row"] else "idle"
+
+
+def timing(
+    tallies: Sequence[Tally],
+    run: int,
+    *,
+    began: float,
+    planned: float,
+    reached: Mapping[str, float],
+    resources: Resources | None,
+    earlier: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Of the ``run``-th run of a job: this session's passes, in seconds; {} if there were none.
+
+    ``device_s`` is by state and over all sessions, ``earlier`` ones included: what the run cost.
+    What is served beside the engines counts with them, in the states that they are in.
+    ``engines`` are the different ones of all sessions (`facts.engine_facts`).
+    """
+    counts = [tally.runs[run] for tally in tallies if run in tally.runs]
+    if not counts:
+        return {}
+    seconds = stored = 0.0
+    for one in counts:
+        ready = one.ready_at or 0.0
+        seconds += max(0.0, (one.last_row_at or ready) - ready)
+        stored += max(0.0, (one.last_stored_at or ready) - ready)
+    ready_at = next((one.ready_at for one in counts if one.ready_at), None)
+    first = next((one.first_row_at for one in counts if one.first_row_at), None)
+    rows = sum(one.done for one in counts)
+    tokens = sum(one.prompt_tokens + one.completion_tokens for one in counts)
+    each = _each(resources)
+    before = earlier.get("device_s") or {}
+    workers = [worker for tally in tallies for worker in tally.workers]
+    engines = [*(earlier.get("engines") or []), *(worker["engine"] for worker in workers)]
+    return {
+        "wall_s": round(time.time() - began, 2),
+        "plan_s": round(planned - began, 2),
+        "engine_start_s": round(ready_at - planned, 2) if ready_at else None,
+        "first_row_s": round(first - began, 2) if first else None,
+        "until_first_row_s": _phases(
+            began,
+            plan=planned,
+            **reached,
+            worker=tallies[0].begun_at,
+            engine=ready_at,
+            row=first,
+        ),
+        "generation_wall_s": round(seconds, 2),
+        "until_stored_s": round(stored, 2) if stored else None,
+        "rows_evaluated": rows,
+        "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
+        "rows_per_s": round(rows / seconds, 3) if seconds else None,
+        "passes": len(tallies),
+        "workers": [
+            {key: fact for key, fact in worker.items() if key != "engine"} for worker in workers
+        ],
+        "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
+        "engine_deaths": [death for tally in tallies for death in tally.deaths],
+        "loads": [load for one in counts for load in one.loads],
+        "device": _device(resources),
+        "devices": round(each * (resources.workers if resources else 1), 3),
+        "device_s": {
+            state: round(
+                float(before.get(state, 0.0))
+                + each * sum(spent[state] for one in counts for spent in one.spent.values()),
+                3,
+            )
+            for state in STATES
+        },
+    }
+
+
+def _phases(began: float, **ends: float | None) -> dict[str, float]:
+    """Seconds of each phase from wall-clock ``ends`` in their order; {} without the last one, or
+    when a later run of a lane found one of them done."""
+    times = [began, *ends.values()]
+    known = [at for at in times if at is not None]
+    if len(known) < len(times) or known != sorted(known):
+        return {}
+    return {
+        name: round(until - at, 2) for name, at, until in zip(ends, known, known[1:], strict=False)
+    }
+
+
+def _device(resources: Resources | None) -> str:
+    if resources is not None and resources.endpoint:
+        return "endpoint"
+    return "gpu" if resources and resources.worker_gpus else "cpu"
+
+
+def _each(resources: Resources | None) -> float:
+    """Devices by engine worker: its own, and its share of those of served models."""
+    if resources is None:
+        return 1.0
+    if resources.endpoint:  # what it costs there, its tokens say
+        return (resources.server_gpus or resources.server_cpus) / resources.workers
+    if resources.worker_gpus:
+        return resources.worker_gpus + resources.server_gpus / resources.workers
+    return resources.worker_cpus + resources.server_cpus / resources.workers

@@ -1,0 +1,294 @@
+"""One run's folder, leased to this driver: its stored and pending rows, and how it ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ace_ray.errors import UserError
+from ace_ray.models.adapters import base_differs
+from ace_ray.pipeline.early import EarlyLooks
+from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
+from ace_ray.pipeline.health.processes import KINDS, Kind, give_back_memory
+from ace_ray.pipeline.planning.formats import choice_facts
+from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
+from ace_ray.pipeline.planning.preflight import (
+    check_chat,
+    check_services,
+    open_output,
+    output_store,
+)
+from ace_ray.pipeline.summary import (
+    FILES,
+    RESULTS,
+    SUCCESS,
+    as_json,
+    conclude,
+    reopen,
+    summarize,
+    write_files,
+)
+from ace_ray.storage.lease import LEASE, Lease
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
+from ace_ray.storage.rows import SHARED, rows_schema
+from ace_ray.storage.sessions import session_record, versions_line, with_session
+from ace_ray.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.util import log
+
+
+@dataclass
+class OpenRun:
+    """A run whose lease is held. Make it with `opened`."""
+
+    plan: Plan
+    store: Store
+    lease: Lease
+    facts: Mapping[str, Any]
+    """Of the manifest, besides the plan's."""
+    declared: bool
+    """Whether the folder holds this run: its manifest is there, and no rows but its own."""
+    began: float
+    """When its command began, and ..."""
+    planned: float
+    """... when its evaluation could; wall clock."""
+    began_it: bool
+    """Whether the folder held no run before this session."""
+    say: Callable[[str], None]
+    ledger: Ledger = field(init=False)
+    broken: str = ""
+    """Why its weights cannot be evaluated."""
+    _warned: bool = False
+    _in_manifest: bool = False
+    """Whether the manifest holds this session."""
+    looks: EarlyLooks | None = None
+    """Of a run whose comparison is to be decided early."""
+    ended: tuple[int, dict[str, Any]] | None = None
+    """Exit code and summary, once it has been concluded."""
+
+    def read(self, say: Callable[[str], None] = lambda line: None) -> None:
+        """Read which rows are stored; ``say`` gets a line for each ignored part."""
+        self.ledger = (
+            read_ledger(self.store, say, self.schema)
+            if self.declared
+            else Ledger(self.store, schema=self.schema)
+        )
+        give_back_memory()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the stored rows."""
+        every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
+        return rows_schema(tuple(dict.fromkeys(every)))
+
+    def check_declared(self) -> None:
+        """Raise `UserError` when the folder holds rows that the run does not declare: it is unknown
+        how they came there, or how many more there are."""
+        others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
+        if len(others):
+            raise UserError(
+                f"the folder holds {len(others)} rows that the run does not declare, such as "
+                f"{others[0].decode()}",
+                where=self.store.root,
+                fix=f"remove the files in {FOLDER} that are not of this run, or start with --fresh",
+            )
+
+    @property
+    def open(self) -> bool:
+        """Whether its rows may still be evaluated in this session."""
+        return not self.broken and self.ended is None and not self.stops
+
+    @property
+    def stops(self) -> bool:
+        """Whether its comparison is decided, and it is to evaluate no further rows."""
+        return self.looks is not None and self.looks.stops
+
+    def look(self, *, at_once: bool = False) -> None:
+        """See whether its comparison can be decided, and note it in the manifest. A store that is
+        away is asked again later; a run does not end for it. Raises `LeaseLost`."""
+        if self.looks is None or not self.declared:
+            return
+        try:
+            if self.looks.look(at_once=at_once):
+                self.lease.check()
+                self.looks.note()
+        except UserError as error:
+            if not self._warned:
+                self.say(log.warning(f"whether it is decided cannot be seen now: {error}"))
+            self._warned = True
+
+    def pending(self, *, again: bool) -> PlannedRows:
+        """The rows without a verdict; ``again``: those that another attempt may help."""
+        rows = self.plan.rows
+        if not len(self.ledger.ids):
+            return rows
+        at = self.ledger.find(rows.ids)
+        settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
+        return rows.where(~((at >= 0) & settled))
+
+    def set_aside(self) -> PlannedRows:
+        """The pending rows that engines or checkers died on alone, which are tried once more when
+        all others are done."""
+        rows, ledger = self.plan.rows, self.ledger
+        if not len(ledger.ids):
+            return rows.where(np.zeros(len(rows), bool))
+        at = ledger.find(rows.ids)
+        return rows.where((at >= 0) & (ledger.set_aside[at] != b""))
+
+    def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
+        """What is known of those `set_aside`, by what they killed. ``run``: the number of this
+        one."""
+        isolated: dict[Kind, dict[str, IsolatedRow]] = {}
+        rows = self.set_aside()
+        places = self.ledger.find(rows.ids).tolist()
+        table = pa.table(rows.columns()).to_pylist()
+        for row, place in zip(table, places, strict=True):
+            killed = self.ledger.set_aside[place].decode()
+            attempts = int(self.ledger.attempts[place])
+            if killed == SHARED:
+                shared = shared_id({**row, "run": run})
+                isolated.setdefault("engine", {})[shared] = set_aside(attempts)
+            else:
+                kind = KINDS[KINDS.index(killed)]
+                isolated.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
+        return isolated
+
+    def waiting_with_others(self) -> list[str]:
+        """Those `set_aside` since engines have died on what they share with others."""
+        rows = self.set_aside()
+        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED.encode()
+        return [row_id.decode() for row_id in rows.ids[shared].tolist()]
+
+    def attempts(self, rows: PlannedRows) -> np.ndarray:
+        """Of each of ``rows``, the one to come included."""
+        if not len(self.ledger.ids):
+            return np.ones(len(rows), np.int32)
+        at = self.ledger.find(rows.ids)
+        return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
+
+    def declare(self, facts: Mapping[str, Any]) -> None:
+        """Make the folder this run's, and note the session in its manifest; the run is whole no
+        more. ``facts`` (`machine_facts` and others) are of the session, and of a new manifest."""
+        session = session_record(facts)
+        if not self.declared:
+            self.lease.check()
+            _remove_run(self.store, self.say)
+            tree = make_manifest(self.plan, {**self.facts, **facts, "sessions": [session]})
+            self.store.put(MANIFEST, as_json(tree))
+            self.declared = True
+        elif not self._in_manifest:
+            manifest = read_manifest(self.store)
+            tree = {**manifest.tree, "sessions": with_session(manifest, session)}
+            self.lease.check()
+            self.store.put(MANIFEST, as_json(tree))
+            if mixed := versions_line(read_manifest(self.store).mixed_versions):
+                self.say(log.warning(f"{mixed}; --fresh evaluates all of them anew"))
+        self._in_manifest = True
+        reopen(self.store)
+
+    def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Write the summary of what is stored; (exit code, summary)."""
+        self.lease.check()
+        ids = np.sort(self.plan.rows.ids)
+        manifest = read_manifest(self.store)
+        timing = timing or earlier_timing(self.store)
+        ledger = self.ledger
+        self.look(at_once=True)
+        left = len(self.plan.rows) - int(ledger.settled.sum())
+        stopped = self.stops and left > 0
+        why = f"stopped early: its comparison is decided without {left} rows" if stopped else ""
+        summary = summarize(
+            manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing, why=why
+        )
+        summary |= {
+            "ignored_files": ledger.ignored,
+            "uri": self.plan.uri,
+            "mixed_versions": manifest.mixed_versions,
+        }
+        if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
+            summary["early"] = self.looks.summary(stopped=stopped)
+        stored = partial(ledger.tables, ledger.schema.names, ids)
+        write_files(self.store, self.plan.benchmarks, stored, summary)
+        self.ended = conclude(self.store, summary), summary
+        return self.ended
+
+    def abandon(self) -> None:
+        """No row can come of this run: leave no trace of one that this session began."""
+        if self.began_it and self.declared and not part_names(self.store):
+            self.lease.check()
+            _remove_run(self.store, self.say)
+
+
+@contextmanager
+def opened(
+    plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
+) -> Iterator[OpenRun]:
+    """The run of ``plan``, held until the context ends. Writes nothing but the lease.
+
+    Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
+    """
+    open_output(plan, fresh=fresh)
+    facts, fit = check_chat(plan)
+    facts["format"] = choice_facts(plan.choice)
+    if note := base_differs(plan.model):
+        say(log.warning(note))
+    check_services(plan)
+    lease = Lease.acquire(output_store(plan), say)
+    try:
+        # Again: what was there before may have changed until the run was ours.
+        store, manifest = open_output(plan, fresh=fresh)
+        declared = manifest is not None
+        run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
+        run.read(say)
+        run.check_declared()
+        if fit and fit.some_do_not and len(run.pending(again=False)):
+            say(log.warning(str(fit)))
+        if plan.drawn is not None:
+            run.looks = EarlyLooks(plan, store)
+            run.looks.check(begun=False)
+            if run.declared:
+                run.looks.check_rules()
+            run.look(at_once=True)
+        yield run
+    finally:
+        lease.release()
+
+
+def _remove_run(store: Store, say: Callable[[str], None]) -> None:
+    """Remove the run in this folder, if there is one: only ``--fresh`` gets here with one.
+
+    What it removes is what a run of its manifest writes there. All else stays, and is named.
+    Raises `UserError`, and removes nothing: the manifest is none, or a folder is a link.
+    """
+    if store.get(MANIFEST) is None:
+        return
+    benchmarks = read_manifest(store).identity.benchmarks
+    for folder in (FOLDER, FILES, RESULTS):
+        store.check_unlinked(folder.rstrip("/"))
+    listed = [item.path for item in store.list()]
+    ours = [path for path in listed if _is_of_run(path, benchmarks)]
+    known = {*ours, MANIFEST, SUMMARY, SUCCESS, LEASE}
+    others = [path for path in listed if path not in known and not path.startswith(REPORTS)]
+    for path in (SUCCESS, *ours, SUMMARY, MANIFEST):
+        store.delete(path)
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        say(log.warning(f"{store.root}: not of the run, and left as it is: {others[0]}{more}"))
+
+
+def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
+    """Whether a run of ``benchmarks`` writes a file of this path, besides its manifest's kind."""
+    if path.startswith(FOLDER):
+        return is_part_name(path)
+    if path.startswith(RESULTS):
+        return "/" not in path.removeprefix(RESULTS) and path.endswith(".json")
+    folder, *inner = path.removeprefix(FILES).split("/")
+    plain = inner and not {"", ".", ".."} & {*inner}
+    return path.startswith(FILES) and bool(plain) and folder in benchmarks

@@ -1,0 +1,184 @@
+"""How the candidate's chats are written and its answers read, decided before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import date
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.config.schema import ENDPOINT, RunConfig, config_text
+from ace_ray.errors import UserError
+from ace_ray.models.families import (
+    FamilyFacts,
+    FormatChoice,
+    choose_tool_parser,
+    facts_of_model,
+    reasoning_parser,
+)
+from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
+from ace_ray.models.sources import ModelRef
+from ace_ray.types import Entry
+
+START_DATE = "2025-08-05"
+"""The day that models are told where nobody says another: prompts are the same on every day."""
+
+
+def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
+    """Return the first benchmark that offers the candidate tools through its own template: with the
+    prompt of an entry, or in an episode's role that the candidate plays as well."""
+    playing = set()
+    for name, benchmark in benchmarks.items():
+        with own_code(type(benchmark), "roles"):
+            played = [role for role, who in benchmark.roles().items() if who == "same"]
+            if any(benchmark.role_tools(role) is not None for role in played):
+                playing.add(name)
+    native = (
+        made
+        for entry in entries
+        if (made := benchmarks[entry.benchmark]).tools(entry) is not None
+        or (entry.benchmark in playing and made.interactive(entry))
+    )
+    return next(native, None)
+
+
+def _instead(native: Benchmark) -> str:
+    """Return how a config does without native tool calls, as the end of a sentence."""
+    return f", or write {native.without_native}" if native.without_native else ""
+
+
+def choose_format(
+    config: RunConfig, facts: FamilyFacts, *, native: Benchmark | None
+) -> tuple[FormatChoice, FamilyFacts]:
+    """Choose the format of a model of which ``facts`` are known. Also return the facts, with the
+    template that the config names instead. ``native`` is a benchmark that offers tools through the
+    model's template.
+
+    Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
+    """
+    asked = config.model
+    if facts.writes_by_code:
+        _refuse_template(config)
+    template = None
+    if asked.chat_template is not None:
+        template = config_text(asked.chat_template)
+        facts = replace(facts, templates=(template,))
+    reasoning, tool = asked.reasoning_parser, asked.tool_parser
+    if reasoning == "auto" and config.backend == "vllm":
+        reasoning = reasoning_parser(facts)
+    if tool == "auto" and config.backend == "vllm":
+        tool = None
+        if native is not None:
+            source = asked.chat_template or str(asked.source)
+            tool = choose_tool_parser(facts, source, instead=_instead(native))
+    if (
+        facts.model_type == "gpt_oss"
+        and tool is None
+        and reasoning == "openai_gptoss"
+        and native is not None
+    ):
+        tool = "openai"
+    if native is not None and tool is None and config.backend == "vllm":
+        raise UserError(
+            f"native tool calling of {native.name} needs a parser that reads the model's calls",
+            where="model.tool_parser",
+            fix="name the vLLM tool parser of this model, or write auto" + _instead(native),
+        )
+    told = _day(asked.start_date) if facts.reads_date else None
+    choice = FormatChoice(
+        reasoning_parser=reasoning,
+        tool_parser=tool,
+        chat_template=template,
+        template_kwargs=config.template_kwargs,
+        plugins=read_plugins(asked.plugins),
+        start_date=told,
+    )
+    if asked.start_date and config.backend == "vllm" and not facts.reads_date:
+        raise UserError(
+            "the model's chats hold no date",
+            where="model.start_date",
+            fix="leave it out",
+        )
+    return choice, facts
+
+
+def _day(asked: str | None) -> str:
+    """The day that the model is told. Raises `UserError`: what is asked for is none."""
+    variable = "VLLM_SYSTEM_START_DATE"
+    told = asked or os.environ.get(variable) or START_DATE
+    try:
+        return date.fromisoformat(told).isoformat()
+    except ValueError as error:
+        raise UserError(
+            f"{told!r:.40} is no day",
+            where="model.start_date" if asked else variable,
+            fix="write it as 2025-08-05",
+        ) from error
+
+
+def _refuse_template(config: RunConfig) -> None:
+    """Raise `UserError` for a template in place of a model's that has none."""
+    if config.model.chat_template is not None:
+        raise UserError(
+            "vLLM writes this family's chats by code and reads no template",
+            where="model.chat_template",
+            fix="leave it out",
+        )
+
+
+def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
+    """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
+    if config.backend != "vllm":
+        return FamilyFacts()
+    return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
+
+
+def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
+    """`FormatChoice.identity` of the candidate, with its tool parser."""
+    identity = {**choice.identity, "tool_parser": choice.tool_parser}
+    # The server prepares tools for the template, and its parsers know the template's variables.
+    if config.backend == "vllm" and (native or choice.named_reasoning):
+        identity["format"] = "vllm"
+    return identity
+
+
+def choice_facts(choice: FormatChoice) -> dict[str, Any]:
+    """``choice`` for the manifest, without texts."""
+    facts = asdict(choice)
+    facts["plugins"] = {name: plugin_sha256(text) for name, text in choice.plugins}
+    if choice.chat_template is not None:
+        facts["chat_template"] = hashlib.sha256(choice.chat_template.encode()).hexdigest()
+    return facts
+
+
+def choice_line(config: RunConfig, choice: FormatChoice) -> str:
+    """What ``auto`` has chosen, for the start of a run; "" where it had nothing to choose."""
+    chosen = []
+    if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
+        chosen.append(f"reasoning parser {choice.reasoning_parser}")
+    if config.model.tool_parser == "auto" and choice.tool_parser is not None:
+        chosen.append(f"tool parser {choice.tool_parser}")
+    return f"by the model's family: {', '.join(chosen)}" if chosen else ""
+
+
+def replayed(
+    config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
+) -> str:
+    """The reasoning that the model is shown again in episodes of ``benchmark``: none where its
+    answers have none, or where its template would not show it. Raises `UserError`: the class says
+    what is no policy."""
+    if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
+        raise UserError(
+            f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",
+            where=f"the class of {benchmark.name}",
+            fix="write none, tool_steps or all",
+        )
+    # Nobody knows an endpoint's template: the reasoning that came from there goes back.
+    unread = choice.reasoning_parser == "none" or not facts.reads_reasoning
+    if config.backend != ENDPOINT and unread:
+        return "none"
+    return config.model.replay_reasoning or benchmark.replay_reasoning

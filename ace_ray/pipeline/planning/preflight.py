@@ -1,0 +1,530 @@
+"""What can be known to fail before anything is started: used by ``evaluate`` and ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.headline import few
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
+from ace_ray.errors import PromptRefused, UserError
+from ace_ray.models import adapters
+from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
+from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
+from ace_ray.models.families import SWITCHES, family_facts, of_transformers
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sampling import check_sampling
+from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
+from ace_ray.pipeline.planning import formats
+from ace_ray.pipeline.planning.plan import REPORTS, Plan
+from ace_ray.storage.lease import LEASE
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.stored import MANIFEST, read_manifest
+from ace_ray.util import vllm_source
+from ace_ray.util.safe_loading import json_tree
+
+if TYPE_CHECKING:
+    from ace_ray.models.chat import Chat
+
+Messages = Sequence[Mapping[str, Any]]
+Count = Callable[[Messages, Messages | None], int]
+MOST_COUNTED = 500
+"""Maximum prompts whose tokens are counted before a run, some 4 ms each."""
+COUNT_S = 10.0
+"""Time limit of counting, for slow templates."""
+
+
+def resolve_model(config: RunConfig) -> ModelRef:
+    """The model, pinned. Raises `UserError`."""
+    if config.backend == ENDPOINT:
+        return endpoint_ref(config.model)
+    source = config.model.source
+    assert source is not None  # `run_config` refuses a model without
+    if config.backend == "fake" and not Path(source).is_dir():
+        model = ModelRef("fake", "fake", "fake", "fake")
+    else:
+        model = resolve(
+            source,
+            config.model.revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+            weights=config.engine.get("load_format") != "dummy",
+        )
+    if config.model.adapter is not None:
+        model = adapters.with_adapter(
+            model,
+            config.model.adapter,
+            config.model.adapter_revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+        )
+    if config.backend == "vllm":
+        adapters.check_engine(model, config.engine)
+    _check_loadable(config, model)
+    _check_heads(config, model)
+    return model
+
+
+_DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
+"""Engine arguments by which vLLM may load another architecture than config.json names."""
+
+
+def _check_loadable(config: RunConfig, model: ModelRef) -> None:
+    """Raise `UserError` when vLLM does not know the model's architecture or quantization, which an
+    engine would say after minutes."""
+    if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
+        return
+    folder = tokenizer_folder(model)
+    tree = _model_config(folder)
+    facts = family_facts(folder, str(config.engine.get("tokenizer_mode", "auto")))
+    if facts.tekken or vllm_source.has_plugins():
+        return
+    where = f"{model.location}/config.json"
+    known = vllm_source.architectures()
+    if known and "auto_map" not in tree and not any(map(config.engine.get, _DECIDE)):
+        named = facts.architectures
+        if not named:
+            raise UserError(
+                "names no 'architectures'",
+                where=where,
+                fix="add them as its makers wrote them, or to engine.hf_overrides",
+            )
+        if known.isdisjoint(named) and not of_transformers(named):
+            raise UserError(
+                f"vLLM knows no architecture {few(f'{name:.80}' for name in named)}",
+                where=where,
+                fix="use a vLLM that has it, or another model",
+            )
+    _check_quantization(tree, where)
+
+
+def _check_heads(config: RunConfig, model: ModelRef) -> None:
+    """Raise `UserError` when the GPUs or processes of an engine cannot share the model's attention
+    heads evenly, which vLLM refuses."""
+    parts = config.engine.get("tensor_parallel_size", 1)
+    if config.backend != "vllm" or type(parts) is not int or parts < 2:
+        return
+    tree = _model_config(tokenizer_folder(model))
+    text = tree.get("text_config")
+    heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
+    if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
+        raise UserError(
+            f"the model's {heads} attention heads cannot be shared among {parts} evenly",
+            where="engine.tensor_parallel_size",
+            fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
+        )
+
+
+def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
+    """Raise `UserError` when vLLM loads no weights that are quantized as the model's configuration
+    ``tree`` says."""
+    # As vLLM reads it (transformers_utils/model_arch_config_convertor.py).
+    text = tree.get("text_config")
+    places = [tree, text] if isinstance(text, dict) else [tree]
+    keys = ("quantization_config", "compression_config")
+    listed = [place.get(key) for place in places for key in keys]
+    stored = next((one for one in listed if isinstance(one, dict)), {})
+    method = str(stored.get("quant_method") or "").lower().replace("_tensors", "-tensors")
+    methods = vllm_source.quantizations()
+    if method and methods and method not in methods | _OTHER_NAMES:
+        raise UserError(
+            f"vLLM does not load the quantization {method:.80}",
+            where=where,
+            fix="use the model without it, or quantized in another way",
+        )
+
+
+_OTHER_NAMES = {"auto-round"}
+"""Names of quantization methods in config.json that vLLM changes to one of its own (inc)."""
+
+
+def make_benchmarks(config: RunConfig) -> list[Benchmark]:
+    """The benchmarks, configured; a local file that the config names is run. Raises `UserError`."""
+    made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
+    for benchmark in made:
+        if benchmark.source:  # no other process can import it by its name
+            from ray import cloudpickle
+
+            cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
+        if benchmark.needs_logprobs and config.backend == ENDPOINT:
+            raise UserError(
+                "needs the logprobs of given texts, and endpoints give none",
+                where=f"benchmarks.{benchmark.name}",
+                fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
+                "this run's own",
+            )
+    return made
+
+
+_NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
+"""Would make an engine take more GPUs than are planned for it."""
+_SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
+
+
+def check_engine(config: RunConfig) -> list[str]:
+    """The names of the engine arguments, all known. Raises `UserError`."""
+    if config.backend == EXTERNAL:
+        raise UserError(
+            "the outputs of this run were made elsewhere",
+            where="backend",
+            fix="set backend: vllm to evaluate, or score the outputs again",
+        )
+    if config.backend == ENDPOINT:
+        check_endpoint(config)
+        return []
+    if config.backend == "fake":
+        from ace_ray.config.schema import validated
+        from ace_ray.models.fake import FakeScript
+
+        validated(FakeScript, config.engine, where="engine")
+        return list(config.engine)
+    check_engine_args(config.engine)
+    check_sampling(config.sampling, config.model, where="sampling")
+    if not config.model.plugins:  # only vLLM can tell what they register
+        check_reasoning_parser(config.model.reasoning_parser)
+        if config.model.tool_parser not in (None, "auto"):
+            check_tool_parser(config.model.tool_parser)
+    # These steer the plan itself: no flag, no null, nothing below 1.
+    for name in _SIZES:
+        value = config.engine.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            what = f"{name!r} is {value!r}, it should be a whole number of at least 1"
+            raise UserError(what, where="engine", fix="correct the value")
+    for name in _NOT_PLANNED:
+        if (value := config.engine.get(name)) not in (None, 1):
+            what = f"{name!r} is {value!r}, and a worker holds one engine"
+            fix = "leave it out; 'workers' says how many engines there are"
+            raise UserError(what, where="engine", fix=fix)
+    if "reasoning_parser" in config.engine:
+        raise UserError(
+            "'reasoning_parser' is set elsewhere",
+            where="engine.reasoning_parser",
+            fix="use model.reasoning_parser",
+        )
+    return list(config.engine)
+
+
+def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
+    """Check the model's chat template on this run's prompts, and their length against the context.
+
+    Returns facts for the manifest, and how many prompts fit, where that can be counted. Raises
+    `UserError` when the template refuses the prompts or no prompt fits the context.
+    """
+    engine = plan.config.engine
+    context: int | None
+    count: Count
+    native = is_native(plan)
+    if plan.config.backend == ENDPOINT:
+        _check_roles(plan, None)
+        return {"chat_template_sha256": None}, None
+    if plan.config.backend == "fake":
+        from ace_ray.models.fake import FakeScript, count_words
+
+        context, count = FakeScript.model_validate(engine).max_model_len, count_words
+        template = ""
+    else:
+        from ace_ray.models.chat import Chat
+
+        folder = tokenizer_folder(plan.model)
+        if plan.model.adapter is not None:
+            adapters.check_template(plan.model, plan.choice.chat_template)
+            adapters.check_where_local(plan.model)
+        mode = str(engine.get("tokenizer_mode", "auto"))
+        if family_facts(folder, mode).writes_by_code:
+            _context(engine, folder)  # there is no template; each engine says what it refuses
+            return {"chat_template_sha256": ""}, None
+        chat = Chat.load(
+            folder,
+            plan.config.template_kwargs,
+            trust_remote_code=engine.get("trust_remote_code") is True,
+            template=plan.choice.chat_template,
+            date=plan.choice.start_date,
+        )
+        context, template = _context(engine, folder), chat.template_sha256
+        if native:
+            chat.require_tools(plan.model.source, episodes=_interactive(plan))
+            template = chat.tools_template_sha256
+        _check_variables(plan, chat)
+        _check_template_probes(plan, chat)
+        _check_roles(plan, chat)
+
+        def count(messages: Messages, tools: Messages | None) -> int:
+            return len(chat.encode(chat.render(messages, tools)))
+
+    return {"chat_template_sha256": template}, _fit(plan, count, context)
+
+
+def is_native(plan: Plan) -> bool:
+    """Return whether the candidate is offered tools through its own template."""
+    return formats.first_native(plan.benchmarks, plan.entries) is not None
+
+
+def _interactive(plan: Plan) -> bool:
+    return bool(plan.rows.interactive.any())
+
+
+def _check_variables(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template would not even see a variable that is asked for."""
+    effort = plan.config.sampling.reasoning_effort
+    if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
+        raise UserError(
+            f"the chat template of {plan.model.source} knows no reasoning_effort",
+            where="sampling.reasoning_effort",
+            fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
+        )
+    for name in plan.config.model.chat_template_kwargs:
+        # Parsers read switches of thinking that some templates do not have.
+        if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
+            continue
+        raise UserError(
+            f"the chat template of {plan.model.source} knows no {name}",
+            where=f"model.chat_template_kwargs.{name}",
+            fix="leave it out",
+        )
+
+
+def _check_template_probes(plan: Plan, chat: Chat) -> None:
+    """Raise `UserError` when the template refuses a kind of message that episodes send."""
+    entries = {(e.benchmark, e.category): e for e in plan.entries}
+    for entry in entries.values():
+        benchmark = plan.benchmarks[entry.benchmark]
+        if benchmark.interactive(entry):
+            sent = benchmark.template_probe(entry), benchmark.tools(entry)
+            _check_taken(
+                chat, *sent, who=entry.category, where=plan.model.source, fix=benchmark.refused_fix
+            )
+
+
+def _check_roles(plan: Plan, candidate: Chat | None) -> None:
+    """Raise `UserError` when a model's template refuses the chats of a role that it plays, or shows
+    no tools to a role that has some; only its provider knows that of an endpoint (``candidate``
+    None)."""
+    from ace_ray.models.chat import Chat
+
+    for name, roles in plan.bindings.items() if _interactive(plan) else ():
+        for role, binding in roles.items():
+            chat, tools = candidate, plan.benchmarks[name].role_tools(role)
+            where, fix = f"benchmarks.{name}.{role}", "let another model or an endpoint play it"
+            if isinstance(binding.role, ServedRole):
+                assert binding.model is not None  # a served role has a model
+                chat = Chat.load(
+                    tokenizer_folder(binding.model),
+                    binding.role.model.chat_template_kwargs,
+                    trust_remote_code=binding.role.engine.get("trust_remote_code") is True,
+                )
+                if tools is not None:
+                    chat.require_tools(where, episodes=True, fix=fix)
+            elif binding.role != "same" or chat is None:
+                continue
+            messages = plan.benchmarks[name].role_chat(role)
+            _check_taken(chat, messages, tools, who="this role", where=where, fix=fix)
+
+
+def _check_taken(
+    chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
+) -> None:
+    """Raise `UserError` when the template refuses ``messages``, which ``who`` sends or is sent."""
+    try:
+        chat.render(messages, tools)
+    except PromptRefused as error:
+        senders = ", ".join(message["role"] for message in messages)
+        what = f"messages of {senders} in {who}: {error}"
+        raise UserError(what, where=where, fix=fix) from error
+
+
+@dataclass(frozen=True)
+class PromptsFit:
+    """Number of prompts that fit the context, of the ``counted`` ones."""
+
+    prompts: int
+    counted: int
+    fitting: int
+    refused: int
+    longest: int
+    """Tokens of the longest counted prompt."""
+    context: int | None
+
+    @property
+    def some_do_not(self) -> bool:
+        return self.fitting < self.counted
+
+    def __str__(self) -> str:
+        if self.context is None:
+            return "the chat template takes them; only vLLM can tell the context"
+        told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
+        if self.counted < self.prompts:
+            told += f" (a sample of all {self.prompts})"
+        told += f", the longest has {self.longest}"
+        if self.refused:
+            told += f"; the chat template refuses {self.refused}"
+        if self.some_do_not:
+            rest = f"{self.counted - self.fitting} of {self.counted}"
+            told += f"; the rows of {rest} prompts will be skipped (PromptTooLong)"
+        return told
+
+
+def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
+    """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
+    shortest.
+
+    Raises `UserError` when the template refuses the shortest ones, or no prompt is below
+    ``context`` tokens.
+    """
+    entries = list(dict.fromkeys(plan.rows.entry.tolist()))
+    chosen = entries
+    if len(entries) > MOST_COUNTED:
+        last = len(entries) - 1
+        chosen = [entries[place * last // (MOST_COUNTED - 1)] for place in range(MOST_COUNTED)]
+    lengths: list[int] = []
+    fitting = refused = 0
+    end = time.monotonic() + COUNT_S
+    for number in (*chosen[-1:], *chosen[:-1]):  # the shortest first, then from the longest
+        entry = plan.entries[number]
+        benchmark = plan.benchmarks[entry.benchmark]
+        try:
+            lengths.append(count(*json.loads(plan.openings[number])))
+        except PromptRefused as error:
+            if not fitting:
+                raise UserError(
+                    str(error), where=plan.model.source, fix=benchmark.refused_fix
+                ) from error
+            refused += 1
+            continue
+        fitting += context is None or lengths[-1] < context
+        if context is None or (fitting and time.monotonic() > end):
+            break
+    if chosen and not fitting:
+        raise UserError(
+            f"no prompt fits: the shortest has {min(lengths)} tokens, the context holds {context}",
+            where="engine.max_model_len",
+            fix="raise it, or use a model with a longer context",
+        )
+    longest = max(lengths, default=0)
+    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context)
+
+
+def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
+    """Return the tokens that the context holds; None where only vLLM can tell."""
+    tree = _model_config(folder)
+    text = tree.get("text_config")
+    length = engine.get("max_model_len")
+    if length is None:
+        length = (text if isinstance(text, dict) else tree).get("max_position_embeddings")
+    # vLLM also takes -1 (find out).
+    return length if isinstance(length, int) and length > 0 else None
+
+
+def _model_config(folder: Path) -> dict[str, Any]:
+    """Read the config.json in ``folder``. Raises `UserError`."""
+    file = folder / "config.json"
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(tree, dict):
+            raise ValueError("it is not a JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"cannot be read as a model's configuration: {error}",
+            where=str(file),
+            fix="name a complete model folder",
+        ) from error
+    return tree
+
+
+def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
+    """Facts for the manifest from asking a candidate behind an endpoint once, with tools where the
+    run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
+    if plan.config.backend != ENDPOINT:
+        return {}
+    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
+
+
+def check_services(plan: Plan) -> None:
+    """Raise `UserError` when what a benchmark has one process own cannot be had."""
+    for benchmark in plan.benchmarks.values():
+        benchmark.service()
+
+
+def check_output(config: RunConfig) -> Store:
+    """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
+    store = _output(config)
+    store.check_writable()
+    return store
+
+
+def _output(config: RunConfig) -> Store:
+    options = config.store
+    return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
+
+
+def output_store(plan: Plan) -> Store:
+    """The store of the run's own folder."""
+    return _output(plan.config).child(plan.run_id)
+
+
+def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
+    """The run's store, checked to be writable, and the manifest it already holds.
+
+    With ``fresh`` any run may be there, which the caller is about to replace; it counts as none.
+
+    Raises:
+        UserError: it cannot be written, or holds a different run.
+    """
+    config = plan.config
+    parent = _output(config)
+    store = parent.child(plan.run_id)
+    store.check_writable()
+    # Before engines start: what lies behind a link is neither written nor removed.
+    for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
+        store.check_unlinked(folder)
+    if parent.get(MANIFEST) is not None:
+        raise UserError(
+            "the output folder is itself a run",
+            where=config.output,
+            fix="name the folder above it; each run gets a folder of its own",
+        )
+    raw = store.get(MANIFEST)
+    if raw is None:
+        listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
+        if foreign := [item for item in listed if item.path != LEASE]:
+            raise UserError(
+                f"the folder holds files that are no run ({foreign[0].path})",
+                where=plan.uri,
+                fix="choose another run_id or --output",
+            )
+        return store, None
+    if fresh:
+        read_manifest(store)  # what is not a run's is not removed
+        return store, None
+    try:
+        manifest: dict[str, Any] = json_tree(raw)
+        theirs = manifest["identity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
+        ) from error
+    mine = json_tree(json.dumps(plan.identity))
+    if paths := differences(theirs, mine):
+        raise UserError(
+            f"the folder holds a different run (they differ in {', '.join(paths)})",
+            where=plan.uri,
+            fix="choose another run_id or --output, or replace it with --fresh",
+        )
+    return store, manifest
+
+
+def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
+    """Return the paths at which two JSON values differ."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        paths = []
+        for key in sorted({*theirs, *mine}):
+            paths += differences(theirs.get(key), mine.get(key), f"{path}.{key}" if path else key)
+        # Row ids differ whenever anything does; say so only if nothing else explains it.
+        return [p for p in paths if p != "rows"] or paths
+    return [] if theirs == mine else [path]

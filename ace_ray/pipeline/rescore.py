@@ -1,0 +1,233 @@
+"""``ace-ray score RUN`` and ``ace-ray compact RUN``: work on a stored run, without an engine."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+import ace_ray
+from ace_ray.benchmarks.registry import is_local
+from ace_ray.config.schema import EXTERNAL, RunConfig, validated
+from ace_ray.errors import COMPLETE, UserError
+from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.planning.preflight import make_benchmarks
+from ace_ray.pipeline.score import entries_of, is_same_data, summarized
+from ace_ray.pipeline.summary import conclude, summarize, write_files
+from ace_ray.storage.lease import Lease
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
+from ace_ray.storage.stored import (
+    MANIFEST,
+    Manifest,
+    earlier_decision,
+    earlier_timing,
+    elsewhere,
+    read_manifest,
+)
+from ace_ray.types import Entry
+
+Say = Callable[[str], None]
+Opens = Callable[[str], Store]
+"""Opens a URI as the command or the environment says; what a run says of its store is not asked."""
+
+
+def rescore(
+    uri: str,
+    say: Say,
+    opens: Opens = open_store,
+    *,
+    data: str | None = None,
+    named: Sequence[str] = (),
+) -> tuple[int, dict[str, Any]]:
+    """Judge the stored episodes of a run anew, with this version's checkers, in place.
+
+    The benchmarks' data is where the run says, unless ``data`` names it for the one benchmark in
+    ``named``, or for the run's only one. Code in data that only the run names is not run unless it
+    is known, and that in a local file only if ``named`` has it.
+
+    Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
+    they are. New parts are stored before old ones are deleted, so that a crash loses nothing.
+
+    Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
+    benchmark's data is not what the run was made with.
+    """
+    with _leased(uri, say, opens) as (store, manifest, lease):
+        config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+        config = _with_named_code(config, named, store)
+        owner = ""
+        if data is not None:
+            config, owner = _with_data(config, data, named, store)
+        benchmarks = {b.name: b for b in make_benchmarks(config)}
+        for name, made in benchmarks.items():
+            if made.rule_sets != manifest.rule_sets_of(name):
+                raise UserError(
+                    f"the run has other rule sets than {name} has now "
+                    f"({', '.join(manifest.rule_sets_of(name))})",
+                    where=store.root,
+                    fix="evaluate anew",
+                )
+        entries: dict[tuple[str, str, str, str], Entry] = {}
+        ledger = stored_rows(store, manifest, say)
+        for name, made in benchmarks.items():
+            own = entries_of(made, manifest, ledger.rows())
+            entries |= {(name, e.category, e.language, e.id): e for e in own}
+            _check_data(name, own, manifest, store)
+            made.ready(named=name == owner)
+        session = new_session(part_names(store), os.urandom(3).hex())
+        changed: Counter[str] = Counter()
+        for table in ledger.tables(ledger.schema.names):
+            done, rows = list[pa.Table](), list[dict[str, Any]]()
+            for row in rows_of(table):
+                if len(rows) == AT_ONCE:
+                    done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
+                    rows = []
+                key = (row["benchmark"], row["category"], row["language"], row["id"])
+                if row["error_class"] == CHECK_FAILED:
+                    row |= {"status": "scored", "error_class": None, "error": None}
+                if row["status"] != "scored":
+                    rows.append(row)
+                    continue
+                episode_of(row)  # a row that holds none is a damaged run, and no failed check
+                if key not in entries:
+                    raise UserError(
+                        f"the run has a row of entry {key}, the data has not",
+                        where=store.root,
+                        fix="score it with the data that it was made with",
+                    )
+                new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
+                changed.update(_changes(row, new, ledger.rule_sets))
+                rows.append(new)
+            done.append(pa.Table.from_pylist(rows, schema=ledger.schema))
+            write_parts(store, session, pa.concat_tables(done))
+        lease.check()
+        for name in ledger.parts:
+            store.delete(name)
+        if manifest.config.backend == EXTERNAL:
+            (made,) = benchmarks.values()
+            code, summary = COMPLETE, summarized(store, made)
+        else:
+            ledger = stored_rows(store, manifest, say=lambda line: None)  # said above
+            code, summary = _summarized(store, manifest, benchmarks, ledger)
+    for what, count in sorted(changed.items()):
+        say(f"{what}: {count}")
+    if not changed:
+        say("no verdict changed")
+    return code, summary
+
+
+def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
+    """Merge the parts of a run into few of a sensible size. Raises `UserError`."""
+    with _leased(uri, say, opens) as (store, manifest, lease):
+        ledger = stored_rows(store, manifest, say)
+        session = new_session(part_names(store), os.urandom(3).hex())
+        before, after = compact(store, ledger, session, lease.check)
+        say(
+            f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded ones dropped, "
+            f"{before} parts -> {after}"
+        )
+
+
+@contextmanager
+def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
+    """The store and manifest of a run, whose lease is held meanwhile."""
+    store = opens(uri)
+    manifest = read_manifest(store)
+    if line := elsewhere(store, manifest):
+        say(line)
+    lease = Lease.acquire(store, say)
+    try:
+        yield store, manifest, lease
+    finally:
+        lease.release()
+
+
+def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
+    """``config``, in which classes in local files are those that the user names: code that only a
+    stored run names is not run."""
+    files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
+    sections = []
+    for section in config.benchmarks:
+        if is_local(section.name):
+            trusted = files.get(section.name.rpartition(":")[2])
+            if trusted is None:
+                raise UserError(
+                    f"the run's checks are in a local file, {section.name}",
+                    where=store.root,
+                    fix="if you trust that code, name it with --benchmark FILE.py:CLASS",
+                )
+            section = section.model_copy(update={"name": trusted})
+        sections.append(section)
+    return config.model_copy(update={"benchmarks": sections})
+
+
+def _with_data(
+    config: RunConfig, data: str, named: Sequence[str], store: Store
+) -> tuple[RunConfig, str]:
+    """``config`` with ``data`` for the benchmark that it is for, and that one's name."""
+    have = [section.name for section in config.benchmarks]
+    (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
+    if name not in have:
+        which = f"no benchmark {name!r}" if name else "several benchmarks"
+        raise UserError(
+            f"the run has {which}",
+            where=store.root,
+            fix=f"say with --benchmark whose data {data!r} is: {' or '.join(have)}",
+        )
+    sections = [
+        section.model_copy(update={"data": data}) if section.name == name else section
+        for section in config.benchmarks
+    ]
+    return config.model_copy(update={"benchmarks": sections}), name
+
+
+def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
+    if not is_same_data(name, entries, manifest):
+        raise UserError(
+            f"the data of {name} is not what this run was made with",
+            where=store.root,
+            fix="restore that data (its hash is in run.json), or evaluate anew",
+        )
+
+
+def _changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], rule_sets: Sequence[str]
+) -> Iterator[str]:
+    for rules in rule_sets:
+        before, after = old[f"{rules}_valid"], new.get(f"{rules}_valid")
+        if before != after:
+            words = {True: "valid", False: "invalid", None: "not judged"}
+            yield f"{rules} {words[before]} -> {words[after]}"
+        elif old[f"{rules}_error_type"] != new.get(f"{rules}_error_type"):
+            yield f"{rules} error type only"
+
+
+def _summarized(
+    store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
+) -> tuple[int, dict[str, Any]]:
+    early = earlier_decision(store)
+    why = ""
+    if early is not None:
+        early = {**early, "stale": True}
+        if early["stopped"]:
+            why = "stopped early, and its verdicts were made anew: its own command decides again"
+    timing = earlier_timing(store)
+    summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
+        **({"early": early} if early is not None else {}),
+        "ignored_files": ledger.ignored,
+        "uri": store.root,
+        "mixed_versions": manifest.mixed_versions,
+        "rescored": {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "ace_ray_version": ace_ray.__version__,
+        },
+    }
+    write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
+    return conclude(store, summary), summary

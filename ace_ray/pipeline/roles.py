@@ -1,0 +1,240 @@
+"""The other models of a run: pinned for the plan, served on the cluster, asked by the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.context import Model, RoleModel
+from ace_ray.config.schema import EndpointConfig, RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.endpoint import EndpointModel
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.families import choose_tool_parser, facts_of_model, reasoning_parser
+from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, within
+from ace_ray.models.roles import role_identity as identity_of
+from ace_ray.models.sampling import check_budget, completed
+from ace_ray.models.sources import ModelRef, resolve
+from ace_ray.types import Sampling
+
+
+@dataclass(frozen=True)
+class RoleBinding:
+    """One role of a benchmark: which model has it, and all that can move a score in that."""
+
+    role: Role
+    model: ModelRef | None
+    """The candidate's for ``same``, the served one's, None for an endpoint."""
+    sampling: Sampling
+    identity: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where a role's model that is served on the cluster is reached."""
+
+    endpoints: tuple[EndpointConfig, ...]
+    key: str
+
+
+RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
+"""benchmark -> role -> binding"""
+
+
+def bind_roles(
+    config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
+) -> RoleBindings:
+    """The bindings of all roles, their models pinned. Raises `UserError`."""
+    bindings = {}
+    for benchmark in benchmarks:
+        with own_code(type(benchmark), "roles"):
+            asked = [
+                (n, role, benchmark.role_sampling(n), benchmark.role_tools(n) is not None)
+                for n, role in benchmark.roles().items()
+            ]
+        bindings[benchmark.name] = {
+            name: _binding(
+                config,
+                candidate,
+                role,
+                default,
+                f"benchmarks.{benchmark.name}.{name}",
+                shared=name in benchmark.shared_roles,
+                calls=calls,
+            )
+            for name, role, default, calls in asked
+        }
+    return bindings
+
+
+def _binding(
+    config: RunConfig,
+    candidate: ModelRef,
+    role: Role,
+    default: Sampling,
+    where: str,
+    *,
+    shared: bool,
+    calls: bool,
+) -> RoleBinding:
+    """``calls``: whether the role is offered tools."""
+    check_role(role, where)
+    model: ModelRef | None = candidate
+    if isinstance(role, EndpointRole):
+        model = None
+    elif isinstance(role, ServedRole):
+        assert role.model.source is not None  # `parse_role` refuses one without
+        if calls and role.model.tool_parser is None:
+            raise UserError(
+                "this role is offered tools, and needs a parser that reads the model's calls",
+                where=f"{where}.model.tool_parser",
+                fix="write auto, or the name of the model's parser (ace-ray list parsers)",
+            )
+        model = resolve(
+            role.model.source,
+            role.model.revision,
+            endpoint_url=config.store.endpoint_url,
+            region=config.store.region,
+            weights=role.engine.get("load_format") != "dummy",
+        )
+        role = _with_parsers(role, model, where, calls=calls)
+        check_budget(
+            role.sampling,
+            role.engine,
+            role.model.reasoning_parser,
+            where=f"{where}.sampling",
+        )
+    sampling = default
+    if role == "same":
+        # Whoever shortens the candidate's answers shortens its lines as a user too.
+        most = min(sampling.max_tokens, config.sampling.max_tokens)
+        sampling = replace(sampling, max_tokens=most)
+    elif role.sampling is not None:
+        engine = role.engine if isinstance(role, ServedRole) else {}
+        own = completed(role.sampling, model, engine, where=f"{where}.sampling")
+        sampling = own.sampling()
+    identity = identity_of(role, model, sampling)
+    if not shared:
+        identity["sampling"] = sampling.identity()
+    return RoleBinding(role, model, sampling, identity)
+
+
+def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
+    """``role`` with the parsers of the family of ``model`` where it says ``auto``, as a candidate
+    has them: that of calls only where it is offered tools. Raises `UserError`: none is clear."""
+    asked = role.model
+    mode = str(role.engine.get("tokenizer_mode", "auto"))
+    chosen: dict[str, str | None] = {}
+    if asked.reasoning_parser == "auto" and not role.engine.get("reasoning_parser"):
+        chosen["reasoning_parser"] = reasoning_parser(facts_of_model(model, mode))
+    if asked.tool_parser == "auto":
+        chosen["tool_parser"] = None
+        if calls:
+            facts = facts_of_model(model, mode)
+            with within(where):
+                chosen["tool_parser"] = choose_tool_parser(facts, str(asked.source))
+    return role.model_copy(update={"model": asked.model_copy(update=chosen)})
+
+
+def served_roles(
+    bindings: RoleBindings,
+) -> dict[tuple[str, str], tuple[ServedRole, RoleBinding]]:
+    """Those that need servers on the cluster, by (benchmark, role)."""
+    return {
+        (benchmark, name): (binding.role, binding)
+        for benchmark, roles in bindings.items()
+        for name, binding in roles.items()
+        if isinstance(binding.role, ServedRole)
+    }
+
+
+def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
+    """(CPUs, GPUs) that each server of the roles holds."""
+    from ace_ray.pipeline.servers import serving
+
+    return [
+        serving.demand(role, on_gpu=on_gpu)
+        for role, _ in served_roles(bindings).values()
+        for _ in range(role.replicas)
+    ]
+
+
+@contextmanager
+def serving_roles(
+    bindings: RoleBindings, *, on_gpu: bool
+) -> Iterator[dict[tuple[str, str], Served]]:
+    """Servers of all roles that need them, up and answering; ended afterwards.
+
+    Raises `ServerFailed`.
+    """
+    from ace_ray.pipeline.servers import serving
+
+    key = serving.new_key()
+    starting: dict[tuple[str, str], list[serving.Starting]] = {}
+    try:
+        for place, (role, binding) in served_roles(bindings).items():
+            assert binding.model is not None  # a served role has a model
+            seeded = binding.sampling.temperature > 0
+            engine = cluster_engine_args(role.engine, on_gpu=on_gpu, seeded=seeded)
+            starting[place] = [
+                serving.start_server(role, binding.model, engine, key=key, on_gpu=on_gpu)
+                for _ in range(role.replicas)
+            ]
+        served = {}
+        for place, servers in starting.items():
+            model = bindings[place[0]][place[1]].model
+            assert model is not None
+            urls = [serving.url(server) for server in servers]
+            served[place] = Served(tuple(serving.endpoint(model, at) for at in urls), key)
+        yield served
+    finally:
+        serving.stop([server for servers in starting.values() for server in servers])
+
+
+class RoleModels:
+    """The models in the roles of a worker's episodes. One HTTP client per endpoint, shared by all
+    episodes of this process."""
+
+    def __init__(
+        self,
+        bindings: RoleBindings,
+        served: Mapping[tuple[str, str], Served],
+        candidate: Model,
+        seed: int,
+    ) -> None:
+        self._bindings = bindings
+        self._models: dict[tuple[str, str], Model] = {}
+        for benchmark, roles in bindings.items():
+            for name, binding in roles.items():
+                place = (benchmark, name)
+                if binding.role == "same":
+                    self._models[place] = candidate
+                elif isinstance(binding.role, EndpointRole):
+                    self._models[place] = EndpointModel(binding.role.endpoint)
+                else:
+                    ends = served[place].endpoints
+                    # One replica per worker: an episode keeps its prefix cache.
+                    self._models[place] = EndpointModel(
+                        ends[seed % len(ends)],
+                        key=served[place].key,
+                        in_cluster=True,
+                        split_reasoning=binding.role.model.reasoning_parser != "none",
+                    )
+
+    def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
+        """Those of a benchmark by role, for the ``sample``-th repetition of the entry at
+        ``path``."""
+        return {
+            name: RoleModel(
+                self._models[benchmark.name, name],
+                binding.sampling.for_sample(sample)
+                if name in benchmark.shared_roles
+                else binding.sampling.for_row(sample, *path),
+                binding.identity,
+            )
+            for name, binding in self._bindings.get(benchmark.name, {}).items()
+        }

@@ -1,0 +1,390 @@
+"""``ace-ray score PATH --benchmark NAME``: outputs that were made elsewhere become a run.
+
+Besides the run's own files, ``verdicts.jsonl`` has a line for each output, in the order in which
+they came (docs/results.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import ace_ray
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import diagnose
+from ace_ray.benchmarks.headline import with_scores
+from ace_ray.benchmarks.outputs import Entries, Output, Unscored
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import EXTERNAL, RunConfig
+from ace_ray.errors import UserError
+from ace_ray.pipeline.actors.judging import read_again
+from ace_ray.pipeline.planning.plan import groups_of, row_id
+from ace_ray.pipeline.summary import SUCCESS, as_json, summarize
+from ace_ray.storage.lease import Lease
+from ace_ray.storage.object_store import LocalStore, Store
+from ace_ray.storage.parts import FOLDER, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.rows import (
+    AT_ONCE,
+    TOKENS,
+    ResultRow,
+    entry_columns,
+    episode_columns,
+    rows_schema,
+    verdict_columns,
+)
+from ace_ray.storage.stored import MANIFEST, SUMMARY, Manifest, read_manifest
+from ace_ray.types import Entry, Episode, Status, Verdict, canonical_json, digest
+from ace_ray.util.sanitizing import well_formed
+
+VERDICTS = "verdicts.jsonl"
+_REASONS = 5
+"""Maximum outputs without a verdict that the summary names."""
+Say = Callable[[str], None]
+_MOST_SAMPLE = 1 << 30
+"""Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
+absent ones up from here."""
+
+
+def score_outputs(
+    path: Path, *, benchmark: str, data: str | None, model: str | None, store: Store, say: Say
+) -> dict[str, Any]:
+    """Judge the outputs at ``path`` and store them as a run in ``store``; returns its summary.
+
+    The run declares the rows that the outputs answer. Outputs of a part of the entries make a
+    limited run, as ``evaluate --limit`` does. A turn that a dialogue lacks is a skipped row.
+    Nothing is written before all outputs have been read. ``model`` names who made the outputs; by
+    default the path does.
+
+    Raises `UserError`: an output is none of the benchmark's, or the folder holds something else.
+    """
+    made = make_benchmark(benchmark, {} if data is None else {"data": data})
+    with own_code(type(made), "ready"):
+        made.ready(named=True)
+    if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
+        raise UserError(
+            "holds a run that was evaluated", where=store.root, fix="name another --output"
+        )
+    with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
+        scratch = LocalStore(folder)
+        run_id = _run_id(made.name, path)
+        named = model or _model_of(path)
+        rows = _Rows(made, made.output_entries(), scratch, run_id, named)
+        with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
+            for output in made.outputs(path, rows.entries):
+                # dumps, not dump: only the former runs in C
+                verdicts.write(json.dumps(rows.add(output)) + "\n")
+        if not rows.lines:
+            raise UserError(
+                "; ".join(["nothing in it can be scored", *rows.notes()]), where=str(path)
+            )
+        rows.declare_absent_turns()
+        manifest = _manifest(made, rows, path, run_id, named)
+        lease = Lease.acquire(store, say)
+        try:
+            _replace(store, scratch, manifest)
+            return summarized(store, made)
+        finally:
+            lease.release()
+
+
+def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
+    """Write and return the summary of a stored run of outputs made elsewhere.
+
+    It has the keys of any run's summary, the benchmark's own numbers, and the outputs' source.
+    """
+    manifest = read_manifest(store)
+    ledger = stored_rows(store, manifest, say=lambda line: None)
+    total = summarize(manifest.tree, {}, ledger.rows, {})
+    numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
+    findings = [finding.as_json() for finding in diagnose(ledger.rows())]
+    if findings:
+        numbers = {**numbers, "diagnosis": findings}
+    block = with_scores(
+        type(benchmark), {**numbers, **benchmark.tables(numbers)}, headline=total["headline"]
+    )
+    summary = {
+        "benchmark": benchmark.name,
+        "source": manifest.tree["outputs"],
+        "notes": list(_notes(manifest, benchmark.name, block["scores"], total["skipped"])),
+        **total,
+        "uri": store.root,
+        "ignored_files": ledger.ignored,
+        "benchmarks": {benchmark.name: block},
+        **numbers,
+    }
+    store.put(SUMMARY, as_json(summary))
+    store.put(SUCCESS, b"")
+    return summary
+
+
+def entries_of(
+    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
+) -> Sequence[Entry]:
+    """Return the entries that a stored run chose its own from.
+
+    For outputs made elsewhere these are all entries of the answered categories, and those that
+    only ``rows`` name, such as tau2-bench's tasks outside the base split.
+    """
+    if manifest.config.backend != EXTERNAL:
+        return benchmark.dataset()
+    entries = benchmark.output_entries()
+    for row in rows:
+        entries.get(row.language, row.category, row.id)  # may be one that `of` lacks
+    touched = manifest.outputs.categories
+    return [entry for key in touched for entry in entries.of(*key).values()]
+
+
+def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> bool:
+    """Tell whether ``entries`` (`entries_of`) are those that the run was made with."""
+    theirs = manifest.entries.get(name)
+    if manifest.config.backend == EXTERNAL:
+        # The hash covers all entries of the answered categories, answered or not.
+        theirs = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
+    return theirs is None or theirs == data_hash(entries)
+
+
+def _notes(
+    manifest: Manifest,
+    benchmark: str,
+    scores: Mapping[str, Sequence[Mapping[str, Any]]],
+    skipped: int,
+) -> Iterator[str]:
+    """Say what part of the entries is answered, with the headline, and which turns are absent."""
+    if words := manifest.restriction(benchmark).words:
+        firsts = {rules: found[0]["value"] for rules, found in scores.items()}
+        shares = {r: f"{round(100 * v, 1):g} %" for r, v in firsts.items() if v is not None}
+        told = [f"{rules} {share}" for rules, share in shares.items()]
+        if len(shares) == len(firsts) and len(set(shares.values())) == 1:
+            told = [*shares.values()][:1]
+        value = f": {', '.join(told)}" if told else ""
+        yield f"{words}{value}; a sample of the benchmark, not its score"
+    yield from manifest.outputs.notes
+    least, most = manifest.outputs.samples
+    if least < most:
+        yield f"entries have {least} to {most} outputs"
+    if skipped:
+        yield (
+            f"{skipped} turns of dialogues are not in the input: "
+            "these rows are skipped, and their dialogues are not judged"
+        )
+
+
+class _Rows:
+    """The rows of a run, written to ``scratch`` as they come; few are held at a time."""
+
+    def __init__(
+        self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
+    ) -> None:
+        self.entries = entries
+        self.lines = self.declared = self.unscored = self.absent_turns = 0
+        self.content = hashlib.sha256()
+        """Of all rows' ids and outputs, in order."""
+        self._benchmark, self._scratch = benchmark, scratch
+        self._run_id, self._model = run_id, model
+        self._schema = rows_schema(benchmark.rule_sets)
+        self._session = new_session([], os.urandom(3).hex())
+        self._waiting: list[dict[str, Any]] = []
+        self.came: dict[tuple[str, str], Counter[str]] = {}
+        """Language and category -> how many outputs each answered entry has."""
+        self.declared_entries: dict[tuple[str, str, str], Entry] = {}
+        self._reasons: list[str] = []
+        """Why the first outputs got no verdict."""
+        self._samples: dict[str, int] = {}
+
+    def add(self, output: Output | Unscored) -> dict[str, Any]:
+        """Add an output's row; returns the line of ``verdicts.jsonl``."""
+        if isinstance(output, Unscored):
+            return self._leave_out(output)
+        entry, episode = output.entry, output.episode
+        with own_code(type(self._benchmark), f"check of entry {entry.id!r}"):
+            verdicts = self._benchmark.verdicts(entry, episode)
+        self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+        again = read_again(self._benchmark, entry, episode)
+        self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
+        self.lines += 1
+        return {
+            "language": entry.language,
+            "category": entry.category,
+            "id": entry.id,
+            "sample": output.sample,
+            **{
+                rules: {
+                    "valid": verdict.valid,
+                    "error_type": verdict.error_type,
+                    "error": verdict.error,
+                    **verdict.metrics,
+                }
+                for rules, verdict in verdicts.items()
+            },
+        }
+
+    def _leave_out(self, output: Unscored) -> dict[str, Any]:
+        self.unscored += 1
+        if self.unscored <= _REASONS:
+            self._reasons.append(f"{output.where}: {output.reason}")
+        if (entry := output.entry) is not None:
+            self.came.setdefault((entry.language, entry.category), Counter())[entry.id] += 1
+            number, why = self._number(output.sample), well_formed(output.reason)
+            self._add(entry, number, "infra_error", Episode(), {}, error=why)
+        return {
+            **{name: getattr(entry, name, None) for name in ("language", "category", "id")},
+            "sample": output.sample,
+            **dict.fromkeys(self._benchmark.rule_sets),
+            "where": output.where,
+            "not_scored": output.reason,
+        }
+
+    def notes(self) -> list[str]:
+        """Return what readers remarked, and a line about the outputs without a verdict."""
+        notes = [f"{what}: {count:,}" for what, count in self.entries.remarks.items()]
+        if not self.unscored:
+            return notes
+        more = self.unscored - len(self._reasons)
+        named = [*self._reasons, *([f"and {more} more, see {VERDICTS}"] if more else [])]
+        return [*notes, f"not scored: {self.unscored} of the input ({'; '.join(named)})"]
+
+    def declare_absent_turns(self) -> None:
+        """Add the turns that answered dialogues lack, and write the rows that wait.
+
+        Without them a dialogue would count as right when its answered turns are.
+        """
+        for (language, category), times in self.came.items():
+            every = self.entries.of(language, category)
+            most: Counter[str] = Counter()
+            for entry_id, count in times.items():
+                group = every[entry_id].group or entry_id
+                most[group] = max(most[group], count)
+            for entry in every.values():
+                # Each entry outside a dialogue is a group of its own: none is missing there.
+                for missing in range(most[entry.group or entry.id] - times[entry.id]):
+                    self._add(entry, _MOST_SAMPLE + missing, "skipped", Episode(), {})
+                    self.absent_turns += 1
+        self._write()
+
+    def _number(self, sample: int | str) -> int:
+        if isinstance(sample, int) and 0 <= sample < _MOST_SAMPLE:
+            return sample
+        return self._samples.setdefault(
+            json.dumps(sample), 2 * _MOST_SAMPLE - 1 - len(self._samples)
+        )
+
+    def _add(
+        self,
+        entry: Entry,
+        sample: int,
+        status: Status,
+        episode: Episode,
+        verdicts: Mapping[str, Verdict],
+        second_reading: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        self.declared += 1
+        self.declared_entries[entry.key] = entry
+        row = {
+            "row_id": row_id(digest(entry.benchmark, entry.content_hash()), f"{status} {sample}"),
+            "run_id": self._run_id,
+            "model": self._model,
+            **entry_columns(entry),
+            "sample": sample,
+            "repeat": 0,
+            "status": status,
+            "error": "not in the input" if status == "skipped" else error,
+            "attempts": 1,
+            "duration_s": 0.0,
+            **episode_columns(episode),
+            # No format that is read says what the answers took.
+            **dict.fromkeys(TOKENS),
+            **verdict_columns(verdicts, self._benchmark.rule_sets),
+            "second_reading": second_reading,
+        }
+        state = None if episode.state is None else canonical_json(episode.state)
+        self.content.update(digest(row["row_id"], row["output"], state).encode())
+        self._waiting.append(row)
+        if len(self._waiting) == AT_ONCE:
+            self._write()
+
+    def _write(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_pylist(self._waiting, schema=self._schema)
+            write_parts(self._scratch, self._session, table)
+            self._waiting = []
+
+
+def _manifest(
+    benchmark: Benchmark, rows: _Rows, path: Path, run_id: str, model: str
+) -> dict[str, Any]:
+    name = benchmark.name
+    section = {"name": benchmark.source or name, **benchmark.resolved()}
+    every = [entry for key in rows.came for entry in rows.entries.of(*key).values()]
+    counts = [count for times in rows.came.values() for count in times.values()]
+    asked: dict[str, Any] = {"model": {"source": model}, "benchmarks": [section]}
+    if len(counts) < len(every):
+        asked["limit"] = len(counts)
+    if rows.absent_turns:
+        # No later command can bring them: the other rows have their headline without them.
+        asked["max_unscored"] = 1.0
+    config = RunConfig.model_validate({**asked, "backend": EXTERNAL})
+    content = rows.content.hexdigest()
+    return {
+        "schema_version": 1,
+        "run_id": run_id,
+        "ace_ray_version": ace_ray.__version__,
+        "declared": rows.declared,
+        "rule_sets": {name: list(benchmark.rule_sets)},
+        "groups": {name: groups_of(benchmark)},
+        "entries": {name: data_hash(rows.declared_entries.values())},
+        "config": config.model_dump(mode="json") | {"run_id": run_id},
+        "model": {"source": model, "kind": EXTERNAL, "revision": content},
+        "identity": {
+            "model": content,
+            "backend": EXTERNAL,
+            "benchmarks": {name: {"data_sha256": data_hash(every)}},
+            # Nothing is known of how the outputs were drawn.
+            "sampling": [{}],
+            "rows": content,
+        },
+        "outputs": {
+            "path": str(path),
+            "format": "jsonl" if path.is_file() and path.suffix == ".jsonl" else "official",
+            "lines": rows.lines,
+            "not_scored": rows.unscored,
+            "notes": rows.notes(),
+            "of": len(every),
+            "samples": [min(counts), max(counts)],
+            "categories": list(map(list, rows.came)),
+        },
+    }
+
+
+def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
+    """Make the folder of ``store`` the run that lies in ``scratch``."""
+    for name in (SUCCESS, SUMMARY):  # a summary never stands beside rows of another run
+        if store.get(name) is not None:
+            store.delete(name)
+    old = set(part_names(store))
+    store.put(MANIFEST, as_json(manifest))
+    new = [item.path for item in scratch.list(FOLDER)]
+    for name in (*new, VERDICTS):
+        content = scratch.get(name)
+        assert content is not None  # written above
+        store.put(name, content)
+    for name in old - set(new):
+        store.delete(name)
+
+
+def _run_id(benchmark: str, path: Path) -> str:
+    return f"{benchmark}-{digest(str(path.absolute()))[:10]}"
+
+
+def _model_of(path: Path) -> str:
+    return path.stem if path.is_file() else path.absolute().name

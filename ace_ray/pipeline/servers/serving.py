@@ -1,0 +1,230 @@
+"""A second model on the cluster: vLLM's own OpenAI server as a child of a Ray actor that holds its
+GPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ace_ray.cluster.resources import gpus_per_worker
+from ace_ray.config.schema import EndpointConfig
+from ace_ray.errors import UserError
+from ace_ray.models.cpu_environment import cpu_environment
+from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import ModelRef, materialize
+from ace_ray.pipeline.servers.server import GRACE_S, Server, ServerFailed, free_port
+from ace_ray.pipeline.servers.server_auth import KEY_ENV, RequireKey
+from ace_ray.util import log
+from ace_ray.util.subprocesses import module_command
+
+LOAD_S = 1800.0
+"""Deadline of one start: fetching and loading the weights of a large model takes minutes."""
+RESTARTS = 2
+"""How often a server that died is started again before its actor gives up."""
+REQUEST_S = 300.0
+"""Timeout of one request: in a large batch it may wait for its turn."""
+
+
+@dataclass(frozen=True)
+class Starting:
+    """A server that was asked to start; known to the driver only."""
+
+    actor: Any
+    outcome: Any
+    """Object reference of (URL, why there is none)."""
+
+
+def demand(role: ServedRole, *, on_gpu: bool) -> tuple[float, int]:
+    """(CPUs, GPUs) of one replica, on one node."""
+    return role.cpus, gpus_per_worker(role.engine) if on_gpu else 0
+
+
+def start_server(
+    role: ServedRole, ref: ModelRef, engine: Mapping[str, Any], *, key: str, on_gpu: bool
+) -> Starting:
+    """Start one replica on the cluster; returns at once, see `url`.
+
+    Args:
+        role: its CPUs, chat template and parsers, none of them ``auto`` for the model's family.
+        ref: the model, pinned.
+        engine: ``role.engine`` with what this kind of cluster needs (`evaluate.engine_args`).
+        key: what clients must present; `new_key` makes one per run.
+        on_gpu: whether the engine takes GPUs.
+    """
+    import ray
+
+    actor = ray.remote(EngineServer).options(
+        num_cpus=role.cpus,
+        num_gpus=gpus_per_worker(dict(engine)) if on_gpu else 0,
+        max_restarts=0,
+        # So that `stop` is heard while `start` waits for the server.
+        max_concurrency=2,
+    )
+    handle = actor.remote(role, ref, dict(engine), key)
+    # Begun here, so that several servers and the candidate's engines load side by side.
+    return Starting(handle, handle.start.remote())
+
+
+def url(server: Starting) -> str:
+    """Where the server answers, once it does.
+
+    Raises:
+        ServerFailed: it could not be started, or not in time.
+    """
+    import ray
+
+    try:
+        address, failure = ray.get(server.outcome, timeout=LOAD_S)
+    except ray.exceptions.GetTimeoutError as error:
+        raise ServerFailed(f"no server of this role was ready within {LOAD_S:g} s") from error
+    except ray.exceptions.RayError as error:
+        line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ServerFailed(f"the actor of this role's server is gone: {line}") from error
+    if failure:
+        raise ServerFailed(failure)
+    return str(address)
+
+
+def stop(servers: Sequence[Starting]) -> None:
+    """End the servers and their actors."""
+    import ray
+
+    with suppress(ray.exceptions.RayError):  # gone already
+        ray.get([server.actor.stop.remote() for server in servers], timeout=2 * GRACE_S)
+    for server in servers:
+        ray.kill(server.actor)
+
+
+def new_key() -> str:
+    """An API key that only this run knows."""
+    return secrets.token_urlsafe(32)
+
+
+def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
+    """How workers reach the server ``at`` a `url`: `EndpointModel` with the run's key and
+    ``in_cluster=True``."""
+    return EndpointConfig(
+        url=at,
+        model=ref.name,
+        api_key_env=None,
+        timeout_s=REQUEST_S,
+        max_retries=2,
+        max_concurrency=256,
+    )
+
+
+class EngineServer:
+    """Ray actor that holds one server and the resources it runs on."""
+
+    def __init__(self, role: ServedRole, ref: ModelRef, engine: dict[str, Any], key: str) -> None:
+        self._role, self._ref, self._engine, self._key = role, ref, engine, key
+        self._server: Server | None = None
+
+    def start(self) -> tuple[str, str]:
+        """Load the model and serve it: (URL, "") once it answers, or ("", why it does not)."""
+        try:
+            return self._start(), ""
+        except (ServerFailed, UserError) as error:
+            return "", str(error)
+        # Ray would hand the driver a traceback as text; the cause belongs in one line.
+        except Exception as error:  # noqa: BLE001
+            return "", " ".join(f"{type(error).__name__}: {error}".split())
+
+    def _start(self) -> str:
+        import ray
+
+        folder = materialize(self._ref)
+        host = ray.util.get_node_ip_address()
+        port = free_port(host)
+        self._server = server = Server(
+            command(folder, self._role, self._engine, name=self._ref.name, host=host, port=port),
+            environment(self._key),
+            host=host,
+            port=port,
+        )
+        server.start(LOAD_S)
+        threading.Thread(target=self._watch, args=(server,), daemon=True).start()
+        return f"http://{host}:{port}/v1"
+
+    def _watch(self, server: Server) -> None:
+        try:
+            server.watch(RESTARTS, LOAD_S)
+        except ServerFailed as error:
+            log.say(log.error(str(error)))
+            # Frees the GPUs, and tells everyone who asks this actor.
+            os._exit(1)
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+
+
+def command(
+    folder: Path,
+    role: ServedRole,
+    engine: Mapping[str, Any],
+    *,
+    name: str,
+    host: str,
+    port: int,
+) -> list[str]:
+    """The command line of vLLM's OpenAI server for the model in ``folder``.
+
+    Sampling defaults and statistics are as those of the candidate's engine. No key: a command line
+    is for all to see.
+    """
+    # `vllm serve` needs package metadata named "vllm", which the CPU build lacks.
+    start = module_command("vllm.entrypoints.openai.api_server")
+    defaults = {"disable_log_stats": True, "generation_config": "vllm"}
+    ours = [f"--model={folder}", "--served-model-name", name, f"--host={host}", f"--port={port}"]
+    reasoning = role.model.reasoning_parser
+    if reasoning not in ("auto", "none"):
+        ours.append(f"--reasoning-parser={reasoning}")
+    if role.model.tool_parser is not None:
+        ours += ["--enable-auto-tool-choice", f"--tool-call-parser={role.model.tool_parser}"]
+    if role.model.chat_template_kwargs:
+        kwargs = json.dumps(role.model.chat_template_kwargs)
+        ours.append(f"--default-chat-template-kwargs={kwargs}")
+    ours += [f"--middleware={RequireKey.__module__}.{RequireKey.__name__}"]
+    return [*start, *flags({**defaults, **engine}), *ours, "--disable-uvicorn-access-log"]
+
+
+def flags(engine: Mapping[str, Any]) -> list[str]:
+    """Engine arguments as vLLM's command line takes them; null leaves vLLM's default."""
+    arguments = []
+    for name, value in engine.items():
+        flag = "--" + name.replace("_", "-")
+        match value:
+            case None:
+                pass
+            case True:
+                arguments.append(flag)
+            case False:
+                arguments.append("--no-" + flag.removeprefix("--"))
+            case list():
+                arguments += [flag, *map(_text, value)]
+            case _:
+                # With "=", so that a value may begin with a dash.
+                arguments.append(f"{flag}={_text(value)}")
+    return arguments
+
+
+def environment(key: str) -> dict[str, str]:
+    """The environment of a server that demands ``key``."""
+    return {
+        "VLLM_NO_USAGE_STATS": "1",
+        **os.environ,
+        **cpu_environment(),
+        KEY_ENV: key,
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

@@ -1,0 +1,456 @@
+"""Passes over the pending rows of one run, or of several that differ in their weights alone."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from ace_ray.cluster import connection
+from ace_ray.cluster import resources as cluster
+from ace_ray.cluster.resources import Resources
+from ace_ray.config.schema import ENDPOINT, EarlyConfig, RunConfig
+from ace_ray.errors import RunFailed, UserError, first_line
+from ace_ray.models import adapters
+from ace_ray.models.endpoint import EndpointDown
+from ace_ray.models.engine_args import cluster_engine_args
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline import roles
+from ace_ray.pipeline.entries import entry_table
+from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.health.isolation import IsolatedRow
+from ace_ray.pipeline.health.monitor import HealthMonitor
+from ace_ray.pipeline.health.processes import Kind
+from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.facts import machine_facts
+from ace_ray.pipeline.monitoring.metrics import Metrics
+from ace_ray.pipeline.monitoring.progress import ProgressView
+from ace_ray.pipeline.monitoring.timing import timing
+from ace_ray.pipeline.open_run import OpenRun
+from ace_ray.pipeline.planning.plan import PlannedRows
+from ace_ray.pipeline.planning.preflight import ask_candidate
+from ace_ray.storage.parts import new_session, part_names
+from ace_ray.storage.stored import earlier_timing
+from ace_ray.util import log
+
+Pending = dict[int, PlannedRows]
+"""Index of a run -> its rows."""
+
+
+def prepare() -> None:
+    """The imports of a pass, before a thread connects (`connection.connecting`)."""
+    connection.set_environment()
+    if find_spec("ray") is not None:  # else `connection.connect` says so
+        from ace_ray.pipeline import graph  # noqa: F401
+
+
+class Session:
+    """One call of `evaluate`, or one lane of a sweep.
+
+    Args:
+        runs: they differ in the weights and in nothing else.
+        examine: whether checkpoints are examined before they are loaded.
+        concluded: told of each run as soon as it is whole.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[OpenRun],
+        interrupts: Interrupts,
+        console: Console,
+        *,
+        examine: bool = False,
+        concluded: Callable[[OpenRun], None] = lambda run: None,
+    ) -> None:
+        self._runs, self._interrupts, self._console = runs, interrupts, console
+        self._say = log.say_on(console)
+        self._examine, self._concluded = examine, concluded
+        self._config = runs[0].plan.config
+        self._tallies: list[Tally] = []
+        self._reached: dict[str, float] = {}
+        """When the first pass had Ray, and its actors; wall clock."""
+        self._resources: Resources | None = None
+        # With --fresh the run before is still there, and no part of this one.
+        self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
+
+    def run(self) -> None:
+        """Evaluate until nothing is pending or nothing gets further, and conclude every run.
+
+        Raises:
+            UserError: the runs cannot be started as asked; nothing was written.
+            RunFailed: the cluster or the engines failed; rows already written stay.
+        """
+        try:
+            self._passes()
+        except UserError as error:
+            if not self._tallies:
+                raise
+            # It was fine at the start, so this is no mistake in what was asked.
+            raise RunFailed(str(error), resumable=True) from error
+        except RunFailed as error:
+            if not error.resumable:
+                for run in self._runs:
+                    run.abandon()
+            raise
+        for index, run in enumerate(self._runs):
+            if run.broken:
+                run.abandon()
+            elif run.ended is None:
+                run.read()
+                self._conclude(index)
+
+    def _conclude(self, index: int) -> None:
+        run = self._runs[index]
+        run.conclude(
+            timing(
+                self._tallies,
+                index,
+                began=run.began,
+                planned=run.planned,
+                reached=self._reached,
+                resources=self._resources,
+                earlier=self._earlier[index],
+            )
+        )
+        self._concluded(run)
+
+    def _pending(self, *, again: bool) -> Pending:
+        """Without those that are set aside."""
+        pending = {}
+        for index, run in enumerate(self._runs):
+            if run.open:
+                rows = run.pending(again=again)
+                pending[index] = rows.where(~np.isin(rows.ids, run.set_aside().ids))
+        return {index: rows for index, rows in pending.items() if len(rows)}
+
+    def _passes(self) -> None:
+        """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
+        if it has settled nothing: then there is no sign that another one will. Rows that engines
+        or checkers died on alone get a pass of their own, after all others."""
+        pending, attempts = self._pending(again=False), 0
+        aside = not pending
+        pending = pending or self._set_aside()
+        if pending and (slow := cluster.slow_dtype(self._config)):
+            self._say(log.warning(slow))
+        while pending and not self._interrupts.asked:
+            if aside:
+                line = f"{_count(pending)} rows that processes died on are tried once more"
+                self._say(log.warning(line))
+            elif attempts:
+                self._say(log.warning(f"{_count(pending)} rows failed, attempt {attempts + 1}"))
+            failure: RunFailed | None = None
+            before = self._settled()
+            try:
+                self._pass(pending)
+            except RunFailed as error:
+                failure = error
+            for run in self._runs:
+                if run.ended is None:
+                    run.read(self._say)
+                    run.look(at_once=True)
+            self._check_for_a_bug()
+            further = self._settled() > before
+            attempts += failure is None or not further
+            pending, waiting = self._pending(again=True), self._set_aside()
+            last = attempts >= self._config.max_attempts
+            if not pending and not waiting:
+                break  # whatever it was, nothing waits for it
+            if failure is not None and (last or not failure.again):
+                raise failure
+            if failure is not None:
+                line = f"{failure}; going on with {_count(pending or waiting)} rows"
+                self._say(log.warning(line))
+            if aside and last:
+                break
+            aside = last or not pending
+            pending = waiting if aside else pending
+
+    def _check_for_a_bug(self) -> None:
+        """Raise `RunFailed` where every row so far ended in the same exception of a benchmark's
+        code: other attempts would, too."""
+        bug = self._tallies[-1].bug(1) if self._tallies else None
+        if bug is None or self._settled():
+            return
+        self._say(log.error("the exception of the first row:", traceback=bug.traceback))
+        raise RunFailed(bug.line)
+
+    def _set_aside(self) -> Pending:
+        """The rows that engines or checkers have died on alone."""
+        by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
+        return {index: rows for index, rows in by_run.items() if len(rows)}
+
+    def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
+        """What is known of rows from earlier passes, and from earlier commands."""
+        isolated: dict[Kind, dict[str, IsolatedRow]] = {}
+        for index, run in enumerate(self._runs):
+            for kind, stored in run.isolated(index).items():
+                isolated.setdefault(kind, {}).update(stored)
+        for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
+            isolated.setdefault(kind, {}).update(later)
+        # Rows that wait with what they share are stored, and so is what they have cost themselves.
+        for run in self._runs:
+            for row_id in run.waiting_with_others():
+                if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
+                    isolated["engine"][row_id] = replace(isolated_row, stored=isolated_row.deaths)
+        return isolated
+
+    def _settled(self) -> int:
+        return sum(int(run.ledger.settled.sum()) for run in self._runs)
+
+    def _pass(self, pending: Pending) -> None:
+        """``pending`` through the graph. Raises `RunFailed`."""
+        asked = self._ask()
+        connection.connect()
+        self._reached.setdefault("ray", time.time())
+        import ray
+
+        from ace_ray.cluster.ray_internals import lean_data, without_reference_count
+        from ace_ray.pipeline.actors.coordinator import start_coordinator
+        from ace_ray.pipeline.actors.job import Job, JobRun, Scenarios
+        from ace_ray.pipeline.actors.service import start_services
+        from ace_ray.pipeline.elastic import ElasticWorkers
+        from ace_ray.pipeline.graph import Work, run_graph
+        from ace_ray.pipeline.planning import placement
+        from ace_ray.sandbox.actor import start_actors
+
+        plan, config = self._runs[0].plan, self._config
+        self._interrupts.install()
+        had_success = any(len(run.ledger.ids) for run in self._runs)
+        had_success = had_success or any(tally.workers for tally in self._tallies)
+        most = max(pending.values(), key=len)
+        monitor: HealthMonitor | None = None
+        try:
+            interactive = any(rows.interactive.any() for rows in pending.values())
+            bindings = plan.bindings if interactive else {}
+            nodes = cluster.nodes()
+            has_gpus = any(node.get("GPU", 0) for node in nodes)
+            # Behind an endpoint the candidate takes none; models that are served beside it do.
+            on_gpu = has_gpus and (cluster.takes_gpus(config) or config.backend == ENDPOINT)
+            fit = partial(
+                cluster.fit,
+                config,
+                len(most),
+                interactive=interactive,
+                servers=roles.demand(bindings, on_gpu=on_gpu),
+            )
+            self._resources = fit(nodes)
+            cluster.note_if_busy(self._resources, self._say)
+            models = [run.plan.model for run in self._runs]
+            spread = self._resources.spread
+            engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
+            self._say(log.debug(f"resources: {self._resources}"))
+            self._say(log.debug(f"engine arguments: {engine}"))
+            facts = {**machine_facts(ray.cluster_resources()), "engine_args": engine, **asked}
+            salt = os.urandom(3).hex()
+            name = f"coordinator-{salt}"
+            coordinator = start_coordinator(
+                entry_table(plan.entries, plan.openings),
+                plan.benchmarks,
+                self._isolated(),
+                had_success=had_success,
+                metrics=partial(Metrics, self._measured(pending)),
+                name=name,
+            )
+            services = start_services(name, plan.benchmarks)
+            for index in pending:
+                self._runs[index].declare(facts)
+            monitor = HealthMonitor(
+                coordinator,
+                config,
+                self._interrupts,
+                self._lost,
+                self._say,
+                rows=_count(pending),
+                had_success=had_success,
+            )
+            with (
+                monitor,
+                roles.serving_roles(bindings, on_gpu=on_gpu) as served,
+                placement.reserved(self._resources, config, self._interrupts, self._say) as places,
+            ):
+                sandboxes = start_actors(
+                    Scenarios(name), self._resources.sandboxes, cpus=cluster.SANDBOX_CPUS
+                )
+                # This frame keeps the coordinator, sandboxes and services.
+                job = Job(
+                    runs=tuple(
+                        JobRun(
+                            run.plan.run_id,
+                            run.plan.model,
+                            run.store,
+                            new_session(part_names(run.store), salt),
+                        )
+                        for run in self._runs
+                    ),
+                    config=config,
+                    engine=engine,
+                    coordinator=without_reference_count(coordinator),
+                    bindings=bindings,
+                    served=served,
+                    sandboxes=tuple(map(without_reference_count, sandboxes)),
+                    services={
+                        name: without_reference_count(service) for name, service in services.items()
+                    },
+                    choice=plan.choice,
+                    replay=plan.replay,
+                    decides=any(_decides(run.plan.config.early) for run in self._runs),
+                    first=min(pending),
+                    examine=self._examine and config.backend != ENDPOINT,
+                )
+                work = [
+                    Work(index, rows, self._runs[index].attempts(rows))
+                    for index, rows in pending.items()
+                ]
+                monitor.engines_start()
+                self._reached.setdefault("actors", time.time())
+                with (
+                    ProgressView(lambda: monitor.latest, _count(pending), self._console),
+                    lean_data() if connection.is_own() else nullcontext(),
+                ):
+                    run_graph(
+                        job,
+                        work,
+                        self._resources,
+                        self._when_whole(pending, monitor, coordinator),
+                        lambda: self._interrupts.asked,
+                        places=places,
+                        workers=ElasticWorkers(
+                            coordinator,
+                            self._resources,
+                            partial(cluster.holds, self._resources, fit),
+                            config.grace_s,
+                            lambda: self._interrupts.asked,
+                            self._say,
+                        )
+                        if self._resources.elastic
+                        else None,
+                    )
+                self._interrupts.settle()
+        except (RunFailed, UserError):
+            raise
+        except Exception as error:
+            tally = monitor.refresh() if monitor else Tally()
+            raise _explained(error, tally, had_success=had_success) from error
+        finally:
+            self._interrupts.forget()
+            if monitor is not None:
+                self._tallies.append(monitor.last_look())
+                for index, counts in self._tallies[-1].runs.items():
+                    self._runs[index].broken = counts.broken
+            ray.shutdown()
+
+    def _ask(self) -> dict[str, Any]:
+        """Ask a candidate behind an endpoint once before its first rows: what it refuses is one
+        line now and not one a row. Returns facts for the manifest.
+
+        Raises `UserError`, and `RunFailed`: it does not answer now."""
+        if self._tallies:
+            return {}
+        try:
+            return ask_candidate(self._runs[0].plan)
+        except EndpointDown as error:
+            raise RunFailed(str(error), resumable=True) from error
+
+    def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
+        """Run id, model and planned rows of every run, for `Metrics`."""
+        plans = [run.plan for run in self._runs]
+        return [
+            (plan.run_id, plan.model.name, len(pending.get(index, ())))
+            for index, plan in enumerate(plans)
+        ]
+
+    def _lost(self) -> str:
+        return next((run.lease.lost for run in self._runs if run.lease.lost), "")
+
+    def _when_whole(
+        self, pending: Pending, monitor: HealthMonitor, coordinator: Any
+    ) -> Callable[[int, int], None]:
+        """What to do with receipts: see whether the run's comparison is decided, and conclude a run
+        when its last row is stored, while others go on. The last one is left to the end of the
+        pass."""
+        left = Counter({index: len(rows) for index, rows in pending.items()})
+        last = max(pending)
+
+        def stored(index: int, rows: int) -> None:
+            left[index] -= rows
+            run = self._runs[index]
+            line = f"{run.plan.run_id}: {rows} rows stored"
+            self._say(log.debug(line, event="stored", run_id=run.plan.run_id, rows=rows))
+            if not run.stops:
+                run.look()
+                if run.stops:
+                    coordinator.stop_run.remote(index)
+                    self._say(f"{run.plan.run_id}: its comparison is decided, no further rows")
+            if left[index] or index == last or self._interrupts.asked:
+                return
+            run.read()
+            if not len(run.pending(again=True)):
+                self._tallies.append(monitor.refresh())
+                try:
+                    self._conclude(index)
+                finally:
+                    self._tallies.pop()
+
+        return stored
+
+
+_LOGS = "/tmp/ray/session_latest/logs, files worker-*.out and worker-*.err"
+
+
+def engine_args(
+    config: RunConfig,
+    models: Sequence[ModelRef],
+    bindings: roles.RoleBindings,
+    *,
+    on_gpu: bool,
+    spread: bool,
+) -> dict[str, Any]:
+    """The engine arguments of the candidates, ``models``, with what an actor on this kind of
+    cluster needs."""
+    if config.backend in ("fake", ENDPOINT):
+        return dict(config.engine)
+    samplings = [config.sampling.sampling()] + [
+        binding.sampling
+        for bound in bindings.values()
+        for binding in bound.values()
+        if binding.role == "same"
+    ]
+    seeded = any(sampling.temperature > 0 for sampling in samplings)
+    engine = adapters.engine_args(models, config.engine)
+    return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
+
+
+def _decides(early: EarlyConfig | None) -> bool:
+    """Whether a run may stop before its rows have ended."""
+    return early is not None and early.stop and early.against is not None
+
+
+def _count(pending: Pending) -> int:
+    return sum(map(len, pending.values()))
+
+
+def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
+    """The cause in one line, from the coordinator if an actor wrote it there, else from Ray.
+
+    What an engine or a server says that has never started would be said again. All else may
+    pass."""
+    from ace_ray.pipeline.servers.server import ServerFailed
+
+    cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
+    passing = had_success or bool(tally.workers) or not cause
+    if not cause:
+        cause = f"{type(error).__name__}: {first_line(error, '')}"
+    return RunFailed(
+        f"{' '.join(cause.split())} (details: {_LOGS})",
+        resumable=passing,
+        again=passing and not tally.store_failed and not tally.no_progress,
+    )

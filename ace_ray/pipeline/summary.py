@@ -1,0 +1,214 @@
+"""``summary.json``: totals, then each benchmark's own tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import own_code
+from ace_ray.benchmarks.diagnosis import Diagnosis
+from ace_ray.benchmarks.headline import with_scores
+from ace_ray.errors import COMPLETE, INCOMPLETE
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.rows import ResultRow, rows_of
+from ace_ray.storage.stored import SUMMARY
+from ace_ray.types import STATUSES, added
+
+SUCCESS = "_SUCCESS"
+FILES = "files/"
+RESULTS = "results/tools/"
+"""Folder of the result file that StableToolBench writes (docs/stabletoolbench.md)."""
+
+
+def reopen(store: Store) -> None:
+    """Rows are pending: take back that the run is whole."""
+    # Looked for first: some keys may write and not delete.
+    if store.get(SUCCESS) is not None:
+        store.delete(SUCCESS)
+
+
+def conclude(store: Store, summary: dict[str, Any]) -> int:
+    """Write ``summary``, and whether the run is whole. Returns the exit code."""
+    store.put(SUMMARY, as_json(summary))
+    if not summary["complete"]:
+        reopen(store)
+        # What was asked for is there: the comparison.
+        return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
+    store.put(SUCCESS, b"")
+    return COMPLETE
+
+
+def summarize(
+    manifest: Mapping[str, Any],
+    benchmarks: Mapping[str, Benchmark],
+    rows: Callable[[], Iterable[ResultRow]],
+    timing: Mapping[str, Any],
+    *,
+    why: str = "",
+) -> dict[str, Any]:
+    """The summary of a run from its stored rows, which are read once per benchmark and never held.
+    ``why``: it has no headline, whatever its rows are.
+
+    declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
+    missing or pending again; ``headline`` false when more than ``max_unscored`` of the rows have no
+    verdict, and then ``why`` says so.
+    """
+    declared = int(manifest["declared"])
+    totals = _Totals()
+    blocks = {}
+    for name, benchmark in benchmarks.items():
+        diagnosis = Diagnosis()
+        own = diagnosis.through(totals.counted(row for row in rows() if row.benchmark == name))
+        first = (row for row in own if not row.repeat)
+        with own_code(type(benchmark), "summarize"):
+            blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
+        deque(own, maxlen=0)  # what the benchmark has not read counts too
+        if findings := diagnosis.findings():
+            blocks[name] = {**blocks[name], "diagnosis": [one.as_json() for one in findings]}
+    if not benchmarks:
+        deque(totals.counted(rows()), maxlen=0)
+    counts = totals.statuses
+    statuses: dict[str, int] = {status: counts[status] for status in STATUSES}
+    missing = declared - counts.total()
+    unscored = declared - statuses["scored"]
+    allowed = float(manifest["config"]["max_unscored"])
+    headline = not why and unscored <= allowed * declared
+    restricted = manifest.get("restricted") or {}
+    blocks = {
+        name: with_scores(
+            type(benchmarks[name]),
+            block,
+            headline=headline,
+            partial="ids" in restricted.get(name, ()),
+        )
+        for name, block in blocks.items()
+    }
+    return {
+        "schema_version": 1,
+        "run_id": manifest["run_id"],
+        "model": manifest["model"],
+        "backend": manifest["config"]["backend"],
+        "limit": manifest["config"]["limit"],
+        "restricted": restricted,
+        "declared": declared,
+        **statuses,
+        "missing": missing,
+        "complete": missing == 0 and statuses["infra_error"] == 0,
+        "headline": headline,
+        "why": why
+        if why or headline
+        else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
+        "error_classes": dict(totals.causes.most_common()),
+        "failures": totals.failures.first(),
+        "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
+        **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
+        "model_calls": totals.model_calls,
+        "reasoning_truncated": totals.reasoning_truncated,
+        "cut_by_length": totals.cut_by_length,
+        "timing": dict(timing),
+        "benchmarks": blocks,
+    }
+
+
+class Failures:
+    """Why rows have no verdict: each reason once, with one of its texts. Texts that differ in
+    numbers, names and addresses alone say the same."""
+
+    MOST = 10
+    MOST_KINDS = 1_000
+
+    def __init__(self) -> None:
+        self._rows: Counter[tuple[str, str, str]] = Counter()
+        self._first: dict[tuple[str, str, str], str] = {}
+
+    def add(self, row: ResultRow) -> None:
+        text = row.error or ""
+        key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
+        if key not in self._first and len(self._first) >= self.MOST_KINDS:
+            key = (row.status, row.error_class or "", "")
+        self._first.setdefault(key, text)
+        self._rows[key] += 1
+
+    def first(self) -> list[dict[str, Any]]:
+        """At most `MOST`, most frequent first: ``{status, error_class, error, rows}``, and as the
+        last one how many rows have other reasons."""
+        ordered = self._rows.most_common()
+        told = [
+            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
+            for key, rows in ordered[: self.MOST]
+        ]
+        if rest := sum(rows for _, rows in ordered[self.MOST :]):
+            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
+        return told
+
+
+_VARIES = re.compile(r"0x[0-9a-fA-F]+|\d+|'[^']*'|\"[^\"]*\"|/\S+")
+
+
+class _Totals:
+    """Counters over all rows of a run."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.causes: Counter[str] = Counter()
+        self.failures = Failures()
+        self.prompt_tokens: int | None = 0
+        self.completion_tokens: int | None = 0
+        self.endpoint: dict[str, Any] | None = None
+        self.model_calls = 0
+        self.reasoning_truncated = self.cut_by_length = 0
+
+    def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
+        """``rows``, each counted as it passes."""
+        for row in rows:
+            self.statuses[row.status] += 1
+            if row.error_class:
+                self.causes[row.error_class] += 1
+            if row.status != "scored":
+                self.failures.add(row)
+            self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
+            self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
+            if row.endpoint is not None:
+                self.endpoint = added(self.endpoint, row.endpoint)
+            self.model_calls += row.model_calls
+            self.reasoning_truncated += row.reasoning_truncated
+            self.cut_by_length += row.finish_reason == "length"
+            yield row
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
+
+
+def write_files(
+    store: Store,
+    benchmarks: Mapping[str, Benchmark],
+    tables: Callable[[], Iterable[pa.Table]],
+    summary: Mapping[str, Any],
+) -> None:
+    """The benchmarks' own files, from ``tables`` of stored rows with all their columns."""
+
+    def rows(name: str) -> Iterator[dict[str, Any]]:
+        for table in tables():
+            for row in rows_of(table):
+                if row["benchmark"] == name and not row["repeat"]:
+                    yield row
+
+    for name, benchmark in benchmarks.items():
+        for path, content in benchmark.files(partial(rows, name), summary):
+            store.put(path if path.startswith(RESULTS) else f"{FILES}{name}/{path}", content)
+
+
+def as_json(value: Any) -> bytes:
+    """``value`` as a file for people."""
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # a lone surrogate survives as an escape only
+        return json.dumps(value, indent=2).encode()

@@ -1,0 +1,174 @@
+"""One writer per run folder: a lease object, taken and renewed by conditional writes.
+
+No clock is trusted. A holder rewrites the object every `BEAT_S`; whoever finds one watches
+it: if it changes, its holder lives and the run is refused; if it stays as it is for `TTL_S` of the
+watcher's own monotonic clock, its holder is dead and the lease is taken over, on condition that it
+is still the one watched. A holder that died on this machine is recognised at once.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from ace_ray.errors import RunFailed, UserError
+from ace_ray.storage.object_store import Store
+from ace_ray.util.processes import has_ended, this_process
+
+LEASE = "lease.json"
+BEAT_S = 5.0
+TTL_S = 30.0
+
+
+class LeaseLost(RunFailed):
+    """Another driver has taken this run over: stop writing."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why, resumable=True)
+
+
+class Lease:
+    """The right to write one run. `acquire` makes it; a thread renews it until `release`."""
+
+    def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
+        self._store, self._quick = store, store.quick()
+        self._tag, self._claim = tag, claim
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._lost = ""
+        self._thread = threading.Thread(target=self._renewals, name="lease", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
+        """Take the lease of the run in ``store``, waiting out a dead holder's.
+
+        Raises `UserError`: another driver holds it, or the store cannot do this.
+        """
+        claim = {
+            "schema_version": 1,
+            **this_process(),
+            "holder": secrets.token_hex(8),
+            "since": _now(),
+            "beat": 0,
+        }
+        watched: tuple[str, float] | None = None
+        while True:
+            stored = store.tagged(LEASE)
+            if stored is None:
+                tag = store.put_if(LEASE, _json(claim), None)
+            elif _claim(stored[0]).get("holder") == claim["holder"]:
+                tag = stored[1]  # written, and the answer was lost
+            else:
+                content, seen = stored
+                dead = has_ended(_claim(content))
+                if watched is None and not dead:
+                    watched = (seen, time.monotonic())
+                    say(f"the run is held by {_whose(content)}: waiting up to {TTL_S:g} s for it")
+                if watched is not None and not dead:
+                    if seen != watched[0]:
+                        raise UserError(
+                            f"the run is being written by {_whose(content)}",
+                            where=store.root,
+                            fix="wait for it to end, or choose another run_id or --output",
+                        )
+                    if time.monotonic() - watched[1] < TTL_S:
+                        time.sleep(1.0)
+                        continue
+                tag = store.put_if(LEASE, _json(claim), seen)
+            if tag is not None:
+                # It is there now, so a store that keeps conditions refuses to make it.
+                if store.put_if(LEASE, _json(claim), None) is not None:
+                    store.delete(LEASE)
+                    raise UserError(
+                        "this store ignores the conditions of conditional writes, which keep two "
+                        "drivers off one run",
+                        where=store.root,
+                        fix="use a store that honours If-Match and If-None-Match",
+                    )
+                return cls(store, tag, claim)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` when another driver holds the run; asks the store."""
+        with self._lock:
+            if not self._lost:
+                self._renew(self._store)
+        if self._lost:
+            raise LeaseLost(self._lost)
+
+    @property
+    def lost(self) -> str:
+        """Why the run is ours no more; "" while it is."""
+        return self._lost
+
+    def release(self) -> None:
+        """Stop renewing and give the lease back. Never raises: left behind, it expires."""
+        self._stop.set()
+        self._thread.join(timeout=30)
+        try:
+            with self._lock:
+                stored = self._quick.tagged(LEASE)
+                if stored is not None and self._ours(stored[0]):
+                    self._quick.delete(LEASE)
+        except UserError:
+            return
+
+    def _renewals(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            try:
+                with self._lock:
+                    self._renew(self._quick)
+            except UserError:
+                # The store is away, for other drivers too. It is tried again at the next beat.
+                continue
+            if self._lost:
+                return
+
+    def _renew(self, store: Store) -> None:
+        claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
+        tag = store.put_if(LEASE, _json(claim), self._tag)
+        if tag is None:
+            # A repeated request meets its own first try: ours if it says so.
+            stored = store.tagged(LEASE)
+            if stored is None or not self._ours(stored[0]):
+                self._lost = (
+                    f"{_whose(stored[0])} has taken this run over"
+                    if stored
+                    else f"this run's {LEASE} was removed"
+                )
+                return
+            tag = stored[1]
+        self._tag, self._claim = tag, claim
+
+    def _ours(self, content: bytes) -> bool:
+        return bool(_claim(content).get("holder") == self._claim["holder"])
+
+
+def _claim(content: bytes) -> dict[str, Any]:
+    """The claim in a lease object; empty for garbage."""
+    try:
+        claim = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return claim if isinstance(claim, dict) else {}
+
+
+def _whose(content: bytes) -> str:
+    claim = _claim(content)
+    if not isinstance(claim.get("host"), str):
+        return f"an unreadable {LEASE}"
+    parts = (str(claim.get(key, "?"))[:80] for key in ("host", "pid", "since"))
+    return "process {1} on {0} since {2}".format(*parts)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _json(claim: dict[str, Any]) -> bytes:
+    return json.dumps(claim, indent=2).encode()

@@ -1,0 +1,43 @@
+"""Where results land: a local folder or an ``s3://bucket/prefix``, behind one small interface.
+
+Nothing else speaks S3. A `put` is atomic on both kinds: a reader sees the old object, or
+the new one, never a part of it (local: temporary file, fsync, rename; S3: one PutObject). boto3
+takes credentials from the platform's own chain; pyarrow reads Parquet with column projection.
+
+A `put_if` writes only over what its caller has seen (S3: If-None-Match and If-Match; local: under
+a lock on the folder), so that of two writers one fails.
+"""
+
+from __future__ import annotations
+
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store.interface import Object, Store, Unreachable
+from ace_ray.storage.object_store.local import LocalStore
+from ace_ray.storage.object_store.s3 import S3Store
+from ace_ray.util.local_files import path_of
+
+__all__ = ["LocalStore", "Object", "S3Store", "Store", "Unreachable", "is_relative", "open_store"]
+
+
+def is_relative(uri: str) -> bool:
+    """Whether ``uri`` means another place in every working directory."""
+    return "://" not in uri and not uri.startswith(("/", "~"))
+
+
+def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
+    """The store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
+    if uri.startswith("s3://"):
+        return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
+    if "://" in uri:
+        raise UserError(
+            f"no store for {uri.split('://')[0]!r}",
+            where=uri,
+            fix="use a local folder or s3://bucket/prefix",
+        )
+    if uri.lower().startswith("s3:"):
+        raise UserError(
+            "is neither an S3 address nor likely a folder",
+            where=uri,
+            fix="write s3://bucket/prefix, or ./ before a folder of that name",
+        )
+    return LocalStore(str(path_of(uri, "the folder").absolute()))

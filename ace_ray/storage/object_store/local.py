@@ -1,0 +1,279 @@
+"""A local folder as a store: no symbolic link below it is followed, no pipe is waited for."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object
+
+LOCK_S = 60.0
+"""A lock is held for a few milliseconds, unless its holder is stopped."""
+
+
+@dataclass(frozen=True)
+class LocalStore:
+    root: str
+    named: str = ""
+    """The folder that the user named, where that is one above ``root``."""
+
+    @property
+    def endpoint(self) -> str:
+        return ""
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._failures(path):
+            _write(self._made(path), data)
+
+    def put_file(self, path: str, source: Path) -> None:
+        with self._failures(path), source.open("rb") as data:
+            _write(self._made(path), data)
+
+    def get(self, path: str) -> bytes | None:
+        with self._failures(path, "read"):
+            try:
+                file = open_regular(Path(self.root, path))
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            with file:
+                data = file.read(MOST_BYTES + 1)
+            if len(data) > MOST_BYTES:
+                raise OSError(errno.EFBIG, LARGE)
+            return data
+
+    def tagged(self, path: str) -> tuple[bytes, str] | None:
+        data = self.get(path)
+        return None if data is None else (data, hashlib.sha256(data).hexdigest())
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        with self._failures(path):
+            place = self._made(path) if tag is None else self._unlinked(path)
+            # A folder that goes meanwhile is made again.
+            with suppress(FileNotFoundError, NotADirectoryError), locked(place.parent) as held:
+                if held:
+                    stored = self.tagged(path)
+                    if (stored and stored[1]) != tag:
+                        return None
+                    _write(place, data)
+                    return hashlib.sha256(data).hexdigest()
+        if tag is not None and not place.parent.is_dir():
+            return None
+        return self.put_if(path, data, tag)
+
+    def list(self, prefix: str = "") -> list[Object]:
+        objects = []
+        # Everything up to the last slash is a folder; the rest is the start of names in it.
+        top = Path(self.root, prefix.rpartition("/")[0])
+        for base, _, names in os.walk(top, onerror=self._unless_gone):
+            for name in names:
+                file = Path(base, name)
+                relative = file.relative_to(self.root).as_posix()
+                if not relative.startswith(prefix) or name.startswith(".tmp-"):
+                    continue
+                with self._failures(relative, "read"), suppress(FileNotFoundError):
+                    fault = ""
+                    try:
+                        about = file.stat()
+                    except OSError as error:
+                        if error.errno not in (errno.ENOENT, errno.ELOOP):
+                            raise
+                        # A bad link is named and must not hide all other files; a file that
+                        # went while the folder was walked is not there.
+                        about = file.lstat()
+                        if error.errno == errno.ELOOP:
+                            fault = "is a link that leads to itself"
+                    size, changed = about.st_size, f"{about.st_mtime_ns}"
+                    objects.append(Object(relative, size, changed, fault))
+        return sorted(objects, key=lambda item: item.path)
+
+    def delete(self, path: str) -> None:
+        with self._failures(path):
+            place = self._unlinked(path)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                place.unlink()
+        # An object store has no empty folders.
+        with suppress(OSError):
+            root = os.path.normpath(self.root)
+            for folder in takewhile(lambda one: one.is_relative_to(root), place.parents):
+                with locked(folder, wait=False):  # not while a `put_if` looks at what is in it
+                    folder.rmdir()
+
+    def check_unlinked(self, path: str) -> None:
+        with self._failures(path):
+            self._unlinked(f"{path}/-")
+
+    def open(self, path: str) -> Any:
+        import pyarrow as pa
+
+        with open_regular(Path(self.root, path)) as file:
+            # By its number, so that what was looked at is what is read.
+            return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
+
+    def child(self, path: str) -> LocalStore:
+        return LocalStore(str(Path(self.root, path)), self.top)
+
+    def quick(self) -> LocalStore:
+        return self
+
+    @property
+    def top(self) -> str:
+        """The folder that the user named: links on the way to it are the user's own."""
+        return self.named or self.root
+
+    def _unlinked(self, path: str) -> Path:
+        """The place of ``path``. Raises `OSError` where a symbolic link below `top` leads there:
+        what is behind one is not ours to write or to remove."""
+        place = Path(os.path.normpath(Path(self.root, path)))
+        folder = Path(os.path.normpath(self.top))
+        if not place.is_relative_to(folder):
+            raise OSError(errno.EPERM, "leads out of the folder")
+        for name in place.relative_to(folder).parts[:-1]:
+            folder /= name
+            if folder.is_symlink():
+                raise OSError(
+                    errno.ELOOP, f"{name} is a symbolic link, and nothing is changed behind one"
+                )
+        return place
+
+    def _made(self, path: str) -> Path:
+        """As `_unlinked`, with its folder."""
+        place = self._unlinked(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def check_writable(self) -> None:
+        self.check_unlinked(".")
+        # Nothing may be left behind: a refused run must not create its folder.
+        with self._failures(""):
+            folder = Path(self.root)
+            while not folder.exists():
+                folder = folder.parent
+            if not folder.is_dir():
+                raise NotADirectoryError(20, "is a file, not a folder", str(folder))
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+            free = shutil.disk_usage(folder).free
+        if free < 64 << 20:
+            raise UserError(
+                f"only {free >> 20} MiB free on this disk", where=self.root, fix="free some space"
+            )
+
+    def _unless_gone(self, error: OSError) -> None:
+        """A folder that cannot be read is not an empty one."""
+        if not isinstance(error, FileNotFoundError):
+            with self._failures(os.path.relpath(error.filename or self.root, self.root), "read"):
+                raise error
+
+    @contextmanager
+    def _failures(self, path: str, doing: str = "write") -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot {doing}: {error.strerror or error}",
+                where=os.path.normpath(Path(self.root, path)),
+                fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
+            ) from error
+
+
+_ELSEWHERE = "choose another output folder that you may write"
+_SPACE = "free some space, or choose an output folder on another disk"
+_OTHERWISE = "check the disk or network share that holds it, then try again"
+_FIXES = {
+    "read": {
+        **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
+        **dict.fromkeys(
+            (errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ELOOP),
+            "name an intact run",
+        ),
+    },
+    "write": {
+        **dict.fromkeys(
+            (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+            _ELSEWHERE,
+        ),
+        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
+        errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
+        errno.EAGAIN: "wait until it is done, then try again",
+    },
+}
+"""Operation -> error number -> advice."""
+
+
+def _write(place: Path, data: bytes | BinaryIO) -> None:
+    """Write the whole file, or nothing."""
+    scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
+    try:
+        with scratch.open("xb") as file:
+            if isinstance(data, bytes):
+                file.write(data)
+            else:
+                shutil.copyfileobj(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(place)
+        # A rename outlasts a power cut once its folder is on the disk.
+        with _opened(place.parent) as folder:
+            os.fsync(folder)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open the file at ``path`` for reading. Raises `OSError`, for a pipe or a device at once: the
+    one would never end, and some of the other neither."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise OSError(errno.EINVAL, "is no regular file")
+    return os.fdopen(handle, "rb")
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of ``folder``; false when it was replaced while waiting for it.
+
+    Raises `OSError`: it is locked, for `LOCK_S` if asked to wait."""
+    until = time.monotonic() + (LOCK_S if wait else 0.0)
+    with _opened(folder) as handle:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > until:
+                    message = "another process holds the folder's lock"
+                    raise OSError(error.errno, message) from error
+                time.sleep(0.01)
+        try:
+            same = os.path.samestat(os.fstat(handle), folder.stat())
+        except FileNotFoundError:
+            same = False
+        yield same  # the lock goes as the folder is closed

@@ -1,0 +1,338 @@
+"""An S3 bucket, or a prefix in one, as a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object, Unreachable
+
+if TYPE_CHECKING:
+    from botocore.exceptions import ClientError
+
+
+@dataclass(frozen=True)
+class S3Store:
+    root: str
+    endpoint_url: str | None = None
+    region: str | None = None
+    patient: bool = True
+    """Whether to sit out an outage of about a minute, as a running job should, or to give up
+    within 20 s."""
+
+    def __post_init__(self) -> None:
+        try:
+            named = self._bucket
+        except ValueError as error:  # brackets that hold no address
+            raise UserError(
+                f"{self.root!r} is no address: {error}",
+                where="s3://",
+                fix="write s3://bucket/prefix",
+            ) from error
+        if not named:
+            raise UserError("names no bucket", where="s3://", fix="write s3://bucket/prefix")
+
+    @property
+    def _bucket(self) -> str:
+        return urlsplit(self.root).netloc
+
+    def _key(self, path: str) -> str:
+        return "/".join(p for p in (urlsplit(self.root).path.strip("/"), path) if p)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if not k.startswith("_cached")}
+
+    @property
+    def _client(self) -> Any:
+        client = self.__dict__.get("_cached_client")
+        if client is None:
+            from botocore.config import Config
+
+            limits: dict[str, Any] = (
+                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
+                if self.patient
+                else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
+            )
+            limits["retries"]["mode"] = "standard"
+            client = self._session.client(
+                "s3",
+                endpoint_url=self.endpoint_url,
+                region_name=self.region,
+                config=Config(**limits),
+            )
+            address = client.meta.endpoint_url
+            # botocore's own handler, under "s3.*", turns some 200 into 500; "*.*" runs before it.
+            client.meta.events.register_first(
+                "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
+            )
+            self.__dict__["_cached_client"] = client
+        return client
+
+    @property
+    def _session(self) -> Any:
+        session = self.__dict__.get("_cached_session")
+        if session is None:
+            import boto3
+
+            session = self.__dict__["_cached_session"] = boto3.Session()
+        return session
+
+    @property
+    def endpoint(self) -> str:
+        with self._failures():
+            return str(self._client.meta.endpoint_url)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._failures():
+            self._client.put_object(
+                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
+            )
+
+    def put_file(self, path: str, source: Path) -> None:
+        kind = {"ContentType": _kind(path)}
+        with self._failures():
+            self._client.upload_file(str(source), self._bucket, self._key(path), ExtraArgs=kind)
+
+    def get(self, path: str) -> bytes | None:
+        stored = self.tagged(path)
+        return None if stored is None else stored[0]
+
+    def tagged(self, path: str) -> tuple[bytes, str] | None:
+        with self._failures():
+            try:
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
+            except self._client.exceptions.NoSuchKey:
+                return None
+            if answer["ContentLength"] > MOST_BYTES:
+                raise UserError(LARGE, where=f"{self.root}/{path}", fix="name an intact run")
+            return answer["Body"].read(), answer["ETag"]
+
+    def check_unlinked(self, path: str) -> None:
+        """There are no links on S3."""
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        from botocore.exceptions import ClientError
+
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        with self._failures():
+            try:
+                answer = self._client.put_object(
+                    Bucket=self._bucket, Key=self._key(path), Body=data, **condition
+                )
+            except ClientError as error:
+                # 404: there is nothing left to match.
+                if error.response.get("Error", {}).get("Code") in _CONFLICTS:
+                    return None
+                raise
+            new: str = answer["ETag"]
+            return new
+
+    def list(self, prefix: str = "") -> list[Object]:
+        base = self._key("")
+        cut = len(base) + 1 if base else 0
+        objects: list[Object] = []
+        with self._failures():
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=f"{base}/{prefix}" if base else prefix
+            )
+            for page in pages:
+                objects += [
+                    Object(item["Key"][cut:], item["Size"], item["ETag"].strip('"'))
+                    for item in page.get("Contents", [])
+                    if not item["Key"].endswith(PROBE)
+                ]
+        return objects
+
+    def delete(self, path: str) -> None:
+        with self._failures():
+            self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+
+    def open(self, path: str) -> Any:
+        return self._filesystem.open_input_file(f"{self._bucket}/{self._key(path)}")
+
+    def download(self, path: str, target: Path) -> None:
+        """Copy one object to a local file."""
+        with self._failures():
+            self._client.download_file(self._bucket, self._key(path), str(target))
+
+    def child(self, path: str) -> S3Store:
+        return replace(self, root=f"{self.root}/{path.strip('/')}")
+
+    def quick(self) -> S3Store:
+        return replace(self, patient=False)
+
+    def check_writable(self) -> None:
+        quick = self.quick()
+        with quick._failures():
+            quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
+        quick.put(PROBE, b"")
+        # A key that may write but not delete can still run; `list` does not show the probe.
+        with suppress(UserError):
+            quick.delete(PROBE)
+
+    @property
+    def _filesystem(self) -> Any:
+        import pyarrow.fs as pafs
+
+        # Where the client went to, whichever setting or variable said so.
+        split = urlsplit(self._client.meta.endpoint_url)
+        options: dict[str, Any] = {}
+        if not split.netloc.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+            options = {"endpoint_override": split.netloc, "scheme": split.scheme}
+        region = self.region or self._session.region_name
+        if region:
+            options["region"] = region
+        # Same credential chain as the writes, profiles and SSO included.
+        credentials = self._session.get_credentials()
+        if credentials is not None:
+            frozen = credentials.get_frozen_credentials()
+            options |= {
+                "access_key": frozen.access_key,
+                "secret_key": frozen.secret_key,
+                "session_token": frozen.token,
+            }
+        return pafs.S3FileSystem(**options)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            yield
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            # A gateway's page of an outage has a status only.
+            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+            what, fix = _S3_CAUSES.get(
+                code, (f"S3 answered {code or status or error}", "see the store's own logs")
+            )
+            kind = Unreachable if _is_passing(error) else UserError
+            raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
+        # boto3 answers a malformed endpoint address with a ValueError.
+        except (BotoCoreError, Boto3Error, ValueError) as error:
+            kind = UserError if isinstance(error, ValueError) else Unreachable
+            fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
+            if "WRONG_VERSION_NUMBER" in str(error):  # no TLS answers a TLS greeting
+                fix = "write store.endpoint_url with http://"
+            raise kind(f"S3 cannot be reached: {error}", where=self.root, fix=fix) from error
+
+
+def _check_answer(
+    root: str,
+    address: str,
+    *,
+    response_dict: Mapping[str, Any],
+    operation_model: Any,
+    **_: object,
+) -> None:
+    """Raise `UserError` when ``address`` redirects, or something else than S3 answers there.
+
+    Runs on every answer before botocore reads it: botocore takes any redirect for one between
+    regions, and asks again without end. Nothing follows a redirect, so no signature leaves the
+    host that the user named. Outages (status 408, 429, 5xx) are left to botocore's retries.
+    """
+    status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
+    operation = operation_model.name
+    page = headers.get("content-type", "").startswith("text/html")
+    if 300 <= status < 400 and status != 304:
+        if "x-amz-bucket-region" not in headers:  # S3's own redirects name the bucket's region
+            raise _redirected(root, address, status, headers.get("location", ""))
+    elif status < 300 and operation in _TAGGED:
+        # A web server may tag its pages; S3 has headers of its own beside the tag.
+        foreign = page and not any(name.lower().startswith("x-amz") for name in headers)
+        if "etag" not in headers or foreign:
+            raise _no_s3(root, address, status)
+    elif (
+        operation in _WITH_XML
+        and status < 500
+        and status not in _PASSED_ON
+        and (page or not any(mark in body for mark in _MARKS))
+    ):
+        raise _no_s3(root, address, status)
+
+
+def _redirected(root: str, address: str, status: int, location: str) -> UserError:
+    target = _origin(location)
+    return UserError(
+        f"{address} answers with a redirect ({status})" + f" to {target!r}" * bool(target),
+        where=root,
+        fix=_THE_ADDRESS,
+    )
+
+
+def _no_s3(root: str, address: str, status: int) -> UserError:
+    return UserError(
+        f"{address} is not an S3 service, by its answer with status {status}",
+        where=root,
+        fix=f"{_THE_ADDRESS}; a console, such as MinIO's, has another port",
+    )
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of ``url``, without secrets; "" if it has no host."""
+    try:
+        split = urlsplit(url)
+        port = f":{split.port}" if split.port else ""
+    except ValueError:
+        return ""
+    host = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
+    return f"{split.scheme}://{host}{port}" if split.scheme and host else ""
+
+
+def _kind(path: str) -> str:
+    return _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
+
+
+def _is_passing(error: ClientError) -> bool:
+    """Whether the store would answer something else another time."""
+    code = error.response.get("Error", {}).get("Code", "")
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
+
+
+PROBE = ".ace-ray-probe"
+_TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
+"""Operations whose success always comes with an ETag."""
+_WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
+"""Operations whose failure comes with XML, as does a list."""
+_MARKS = (b"<Error", b"<ListBucketResult")
+_PASSED_ON = (408, 412, 429)
+"""Status that botocore or `put_if` understands without XML."""
+_THE_ADDRESS = (
+    "write the address of the store's S3 service as store.endpoint_url (--endpoint-url, "
+    "AWS_ENDPOINT_URL)"
+)
+_CONTENT_TYPES = {
+    ".csv": "text/csv; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".json": "application/json",
+    ".md": "text/markdown; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+}
+"""What a browser shows instead of saving it; S3's own default for everything else."""
+_CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
+_PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
+_DENIED = "check the credentials and that they may list, read and write this prefix"
+_S3_CAUSES = {
+    "NoSuchBucket": ("bucket {} does not exist", "create it, or correct the output URI"),
+    "AccessDenied": ("access to bucket {} is denied", _DENIED),
+    "403": ("access to bucket {} is denied", _DENIED),
+    "InvalidAccessKeyId": ("the access key is unknown to this store", _DENIED),
+    "SignatureDoesNotMatch": ("the secret key does not match the access key", _DENIED),
+    "ExpiredToken": ("the session token has expired", "renew the credentials"),
+    "404": ("no S3 service answers at this address", "check store.endpoint_url"),
+    "RequestTimeTooSkewed": ("this machine's clock is off", "set the clock"),
+    "AuthorizationHeaderMalformed": ("bucket {} is in another region", "set store.region"),
+    "NotImplemented": (
+        "this store knows no conditional writes, which keep two drivers off one run",
+        "use a store that honours If-Match and If-None-Match",
+    ),
+    "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
+}

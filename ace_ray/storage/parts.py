@@ -1,0 +1,403 @@
+"""Parquet parts under ``rows/``: written whole under a unique name, read back without doubles.
+
+A part is its own ledger: the ids of its rows are one of its columns, so rows and ids become visible
+in one step and nothing has to be kept in agreement (docs/reliability.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parquet import Limits, read_flat
+from ace_ray.storage.rows import (
+    CHECK_FAILED,
+    KILLED_FROM_OUTSIDE,
+    ROWS,
+    SET_ASIDE,
+    ResultRow,
+    check_values,
+    result_columns,
+    result_rows,
+    rows_schema,
+    rule_sets_in,
+)
+from ace_ray.storage.stored import MANIFEST, Manifest
+from ace_ray.util import log
+
+FOLDER = "rows/"
+PART_BYTES = 64 << 20
+"""Most bytes of rows, uncompressed, in one part; a single row may be larger."""
+
+GROUP_ROWS = 256
+MOST_GROUPS = 16
+"""Row groups of a part: of `GROUP_ROWS`, or so large that there are no more than these."""
+
+LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
+"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
+
+GONE = "it is gone"
+"""The reason for a part that went after the folder was listed."""
+MOST_NAMED = 5
+"""Maximum ignored files that are named on screen."""
+_LISTINGS = 5
+"""Maximum listings of the parts while a merge replaces them."""
+
+_PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
+_READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
+
+
+def new_session(names: Sequence[str], salt: str) -> str:
+    """The name of a session of writing that sorts after those which wrote the parts ``names``.
+
+    Counted, not timed: a clock may jump. ``salt`` keeps two writers apart.
+    """
+    numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
+    last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
+    return f"{last + 1:014d}-{salt}"
+
+
+def part_name(session: str, row_ids: Sequence[str]) -> str:
+    """``part-<session>-<hash of its row ids>.parquet``.
+
+    Sessions sort in the order they were begun, so a later attempt at a row sorts after an earlier
+    one. Only the same rows of the same session get a name again, when storing them is tried again.
+    """
+    content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
+    return f"{FOLDER}part-{session}-{content}.parquet"
+
+
+def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
+    """Store ``table`` (`rows_schema`) as one part, or several when it is large; their names."""
+    if table.nbytes > PART_BYTES and table.num_rows > 1:
+        half = table.num_rows // 2
+        halves = (table.slice(0, half), table.slice(half))
+        return [name for part in halves for name in write_parts(store, session, part)]
+    name = part_name(session, table.column("row_id").to_pylist())
+    sink = pa.BufferOutputStream()
+    schema = rows_schema(rule_sets_in(table.column_names))
+    pq.write_table(
+        table.select(schema.names).cast(schema),
+        sink,
+        compression="zstd",
+        # One row can be read without the others; the footer stays small whatever the rows are.
+        row_group_size=max(GROUP_ROWS, -(-table.num_rows // MOST_GROUPS)),
+        # Of texts they would be long, and tell a reader nothing.
+        write_statistics=[f.name for f in schema if not pa.types.is_large_string(f.type)],
+    )
+    store.put(name, sink.getvalue().to_pybytes())
+    return [name]
+
+
+def part_names(store: Store) -> list[str]:
+    return [item.path for item in store.list(FOLDER) if is_part_name(item.path)]
+
+
+def is_part_name(path: str) -> bool:
+    """Whether `part_name` may have given it, or another version's."""
+    return _PART.fullmatch(path) is not None
+
+
+def read_part(
+    store: Store,
+    name: str,
+    columns: Sequence[str],
+    schema: pa.Schema = ROWS,
+    row: int | None = None,
+) -> pa.Table | str:
+    """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
+
+    ``schema`` is that of the run's rows; with the place of a ``row`` it is the only one.
+
+    Raises `UserError` when the store does not answer.
+    """
+    try:
+        with store.open(name) as file:
+            return _columns(file, columns, schema, row)
+    except _READ_ERRORS:
+        # Torn, or out of reach: `get` tells, since it raises on an outage.
+        content = store.get(name)
+    if content is None:
+        return GONE
+    try:
+        return _columns(pa.BufferReader(content), columns, schema, row)
+    except _READ_ERRORS as error:
+        return " ".join(str(error).split())[:200]
+
+
+def _columns(
+    source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
+) -> pa.Table:
+    wanted = pa.schema([schema.field(column) for column in columns])
+    table = read_flat(source, wanted, LIMITS, schema.names, row)
+    check_values(table)
+    return table
+
+
+NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
+"""Error classes."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Which rows are stored, and where each one that counts lies; about 60 bytes a row.
+
+    A row that was evaluated wins over a failed attempt at it, a later one over an earlier one.
+    """
+
+    store: Store
+    ids: np.ndarray = field(default_factory=lambda: np.array([], dtype="S32"))
+    """Every stored row once, sorted."""
+    settled: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """Whether it needs no further attempt: any status but ``infra_error``."""
+    attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
+    retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
+    """False where another attempt of the same command cannot help: evaluating was fine and a
+    checker failed, or engines were killed on it again and again."""
+    set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
+    """What the row has killed, if it waits until all others are done (`isolation.SET_ASIDE`)."""
+    kept: dict[str, np.ndarray] = field(default_factory=dict)
+    """Part -> positions of its rows that count."""
+    parts: tuple[str, ...] = ()
+    """Every part that was read."""
+    dominated: int = 0
+    """Stored rows that do not count."""
+    ignored: dict[str, str] = field(default_factory=dict)
+    """File -> why it was not read."""
+    schema: pa.Schema = ROWS
+    """Of the rows (`rows_schema`)."""
+
+    @property
+    def rule_sets(self) -> tuple[str, ...]:
+        return rule_sets_in(self.schema.names)
+
+    def find(self, ids: np.ndarray) -> np.ndarray:
+        """The position in this ledger of each of ``ids``; -1 where it is not stored."""
+        return _positions(self.ids, ids)
+
+    def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
+        """Yield the rows that count, part by part; of the sorted ids ``known`` only, if given.
+        If `compact` merges parts meanwhile, the remaining rows come from the new parts.
+
+        Raises `UserError`: a part cannot be read."""
+        done: list[np.ndarray] = []
+        for name, positions in self.kept.items():
+            wanted = list(dict.fromkeys(["row_id", *columns]))
+            table = read_part(self.store, name, wanted, self.schema)
+            if table == GONE:
+                left = np.setdiff1d(self.ids, np.concatenate([*done, self.ids[:0]]))
+                yield from self._now(left).tables(
+                    columns, left if known is None else np.intersect1d(left, known)
+                )
+                return
+            if isinstance(table, str):
+                raise unreadable(self.store, name, table)
+            table = table.take(positions)
+            ids = _ids(table)
+            done.append(ids)
+            if known is not None:
+                table = table.filter(pa.array(_positions(known, ids) >= 0))
+            yield table.select(columns)
+
+    def _now(self, ids: np.ndarray) -> Ledger:
+        """Read the ledger again. Raises `UserError`: it does not hold ``ids`` any more."""
+        now = read_ledger(self.store, schema=self.schema)
+        if lost := int((now.find(ids) < 0).sum()):
+            raise UserError(
+                f"{lost} rows have gone while they were read",
+                where=self.store.root,
+                fix="run the same command again; it reads what is there then",
+            )
+        return now
+
+    def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
+        """The rows that count, one at a time."""
+        return result_rows(self.tables(result_columns(self.rule_sets), known))
+
+
+def unreadable(store: Store, name: str, why: str) -> UserError:
+    """Return the error of a part that `read_part` cannot read."""
+    where = f"{store.root}/{name}"
+    if why == GONE:
+        return UserError("has been merged with others meanwhile", where=where, fix="look again")
+    return UserError(
+        f"is damaged: {why}",
+        where=where,
+        fix="remove it, and evaluate the run again: its rows are pending then",
+    )
+
+
+ReadPart = Callable[[Store, str, Sequence[str], pa.Schema], "pa.Table | str"]
+
+
+def read_ledger(
+    store: Store,
+    say: Callable[[str], None] = log.caution,
+    schema: pa.Schema = ROWS,
+    read: ReadPart = read_part,
+) -> Ledger:
+    """Read which rows the run holds; time and memory grow with the number of rows only.
+
+    ``schema`` describes the rows; ``say`` gets a line for each ignored part; ``read`` may cache
+    parts. Raises `UserError` when the store is away.
+    """
+    for _ in range(_LISTINGS):
+        ledger = _read_listed(store, schema, read)
+        if GONE not in ledger.ignored.values():
+            break
+        # A merge has replaced the parts that were listed: the new ones hold their rows.
+    for line in ignored_lines(ledger):
+        say(log.warning(line))
+    return ledger
+
+
+def ignored_lines(ledger: Ledger) -> Iterator[str]:
+    """Name the files of the run that were not read, and why."""
+    for name, why in list(ledger.ignored.items())[:MOST_NAMED]:
+        yield f"{ledger.store.root}/{name} is ignored, its rows are pending: {why}"
+    if (more := len(ledger.ignored) - MOST_NAMED) > 0:
+        yield f"{ledger.store.root}: {more} more parts are ignored, their rows are pending"
+
+
+def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
+    """Read the parts that the folder lists now."""
+    names: list[str] = []
+    ignored: dict[str, str] = {}
+    columns: list[list[np.ndarray]] = []
+    for name in part_names(store):
+        keys = ["row_id", "status", "attempts", "error_class"]
+        table = read(store, name, keys, schema)
+        if not isinstance(table, str):
+            try:
+                ids = _ids(table)
+            except ValueError as error:
+                table = str(error)
+        if isinstance(table, str):
+            ignored[name] = table
+            continue
+        settled = np.asarray(table.column("status").to_pylist()) != "infra_error"
+        classes = table.column("error_class").to_pylist()
+        retryable = np.array([one not in NOT_RETRYABLE for one in classes], bool)
+        waits = np.array([SET_ASIDE.get(one, "") for one in classes], "S8")
+        waits[settled] = b""
+        attempts = np.asarray(table.column("attempts").fill_null(1), dtype=np.int32)
+        part = np.full(len(ids), len(names), dtype=np.int32)
+        place = np.arange(len(ids), dtype=np.int32)
+        columns.append([ids, settled, attempts, retryable, waits, part, place])
+        names.append(name)
+    if not columns:
+        return Ledger(store, ignored=ignored, schema=schema)
+    # One after another, each in place of what it is made of: a driver holds little but rows.
+    ids, settled, attempts, retryable, waits, part, position = (
+        np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
+    )
+    # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
+    order = np.lexsort((settled, ids))
+    ordered = ids[order]
+    wins = order[np.append(ordered[1:] != ordered[:-1], True)]
+    del order, ordered
+    by_part = wins[np.lexsort((position[wins], part[wins]))]
+    ends = np.searchsorted(part[by_part], np.arange(len(names) + 1))
+    kept = {
+        name: position[by_part[ends[index] : ends[index + 1]]] for index, name in enumerate(names)
+    }
+    dominated = len(ids) - len(wins)
+    ids = ids[wins]
+    return Ledger(
+        store,
+        ids,
+        settled[wins],
+        attempts[wins],
+        retryable[wins],
+        waits[wins],
+        {name: positions for name, positions in kept.items() if len(positions)},
+        tuple(names),
+        dominated,
+        ignored,
+        schema,
+    )
+
+
+def no_rows(ledger: Ledger, fix: str) -> UserError:
+    """Return the error of a run whose rows cannot be read; ``fix`` is for a run without parts."""
+    where = ledger.store.root
+    if not ledger.ignored:
+        return UserError("the run holds no rows yet", where=where, fix=fix)
+    name, why = next(iter(ledger.ignored.items()))
+    more = f", like {len(ledger.ignored) - 1} more" if len(ledger.ignored) > 1 else ""
+    return UserError(
+        f"no row of the run can be read: {name} is ignored{more}: {why}",
+        where=where,
+        fix="remove such files and evaluate the run again",
+    )
+
+
+def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Where each of ``ids`` stands in ``ordered``, -1 where it does not."""
+    if not len(ordered):
+        return np.full(len(ids), -1)
+    at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
+    return np.where(ordered[at] == ids, at, -1)
+
+
+def _ids(table: pa.Table) -> np.ndarray:
+    """The row ids of a table. Raises `ValueError` when they are none of ours."""
+    texts = table.column("row_id").to_pylist()
+    if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
+        raise ValueError("its row ids are not those of a run")
+    return np.array(texts, dtype="S32")
+
+
+def compact(
+    store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
+) -> tuple[int, int]:
+    """Merge all parts into few of a sensible size, without the rows that do not count.
+
+    New parts are stored before old ones are deleted: a crash in between leaves doubles, which
+    readers see once. The caller holds the run's lease, and ``check`` raises when it does no more.
+    Returns (parts before, parts after).
+    """
+    new: list[str] = []
+    waiting: list[pa.Table] = []
+    for table in ledger.tables(ledger.schema.names):
+        waiting.append(table)
+        if sum(part.nbytes for part in waiting) >= PART_BYTES // 2:
+            new += write_parts(store, session, pa.concat_tables(waiting))
+            waiting = []
+    if waiting:
+        new += write_parts(store, session, pa.concat_tables(waiting))
+    check()
+    # Only what the ledger has read is in the new parts.
+    for name in ledger.parts:
+        store.delete(name)
+    return len(ledger.parts), len(new)
+
+
+def stored_rows(
+    store: Store,
+    manifest: Manifest,
+    say: Callable[[str], None] = log.caution,
+    read: ReadPart = read_part,
+) -> Ledger:
+    """Read the ledger of the run with this ``manifest``, as `read_ledger`.
+
+    Raises `UserError` also when the run holds rows that it does not declare: they count in no
+    number, and nothing bounds how many there are.
+    """
+    ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
+    if len(ledger.ids) > manifest.declared:
+        raise UserError(
+            f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",
+            where=store.root,
+            fix=f"remove the files in {FOLDER} that are not of this run, or name an intact run",
+        )
+    return ledger

@@ -1,0 +1,435 @@
+"""The row as columns: what travels through the graph and what lands in Parquet.
+
+docs/results.md documents the columns for readers; a test holds both together.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Literal, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ace_ray.benchmarks.second_reading import SecondReading
+from ace_ray.errors import UserError
+from ace_ray.types import (
+    RULE_SETS,
+    STATUSES,
+    EndpointFacts,
+    Entry,
+    Episode,
+    Tools,
+    Verdict,
+    canonical_json,
+)
+from ace_ray.util.safe_loading import json_of_row
+from ace_ray.util.sanitizing import one_line, well_formed
+
+_T = TypeVar("_T")
+
+CHECK_FAILED = "CheckFailed"
+"""``error_class`` of a row whose episode is fine and whose checker was not."""
+
+_PLANNED = [
+    ("row_id", pa.string()),
+    ("entry", pa.int32()),
+    ("sample", pa.int32()),
+    ("repeat", pa.int32()),
+]
+PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
+"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table, and
+``shares`` numbers the preparation that it shares with others (-1: none)."""
+
+_NAMES = ("benchmark", "category", "language", "id", "group")
+"""Where an entry stands."""
+
+_EPISODE = [
+    ("status", pa.string()),
+    ("error_class", pa.string()),
+    ("error", pa.string()),
+    ("attempts", pa.int32()),
+    ("messages", pa.large_string()),
+    ("output", pa.large_string()),
+    ("reasoning", pa.large_string()),
+    ("reasoning_truncated", pa.bool_()),
+    ("finish_reason", pa.string()),
+    ("prompt_tokens", pa.int64()),
+    ("completion_tokens", pa.int64()),
+    ("model_calls", pa.int32()),
+    ("generation_s", pa.float64()),
+    ("started_at", pa.timestamp("us", tz="UTC")),
+    ("duration_s", pa.float64()),
+    ("worker", pa.string()),
+    ("state", pa.large_string()),
+    ("endpoint", pa.large_string()),
+    ("tools", pa.large_string()),
+]
+EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
+"""What an engine worker emits."""
+
+_VERDICT = {
+    "valid": pa.bool_(),
+    "error_type": pa.string(),
+    "error": pa.large_string(),
+    "metrics": pa.string(),
+}
+
+
+def verdict_names(rule_sets: Iterable[str], parts: Iterable[str] = tuple(_VERDICT)) -> list[str]:
+    """The columns of the verdicts under ``rule_sets``."""
+    return [f"{rules}_{part}" for rules in rule_sets for part in parts]
+
+
+def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
+    """What lands in ``rows/*.parquet`` of a run with these rule sets."""
+    return pa.schema(
+        [("row_id", pa.string()), ("run_id", pa.string()), ("model", pa.string())]
+        + [(name, pa.string()) for name in _NAMES]
+        + [("sample", pa.int32()), ("repeat", pa.int32()), ("seed", pa.int64())]
+        + _EPISODE
+        + [("gold", pa.large_string())]
+        + list(zip(verdict_names(rule_sets), [*_VERDICT.values()] * len(rule_sets), strict=True))
+        + [("second_reading", pa.string())]
+    )
+
+
+def checked_schema(rule_sets: Sequence[str]) -> pa.Schema:
+    """What a checker emits."""
+    return pa.schema([PLAN.field("run"), *rows_schema(rule_sets)])
+
+
+ROWS = rows_schema(RULE_SETS)
+"""Of a run of the built-in benchmarks, and of all runs whose manifest names no rule sets."""
+
+
+def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The rule sets that have columns among ``names``."""
+    return tuple(name.removesuffix("_valid") for name in names if name.endswith("_valid"))
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def readable_json(value: Any) -> str:
+    """``value`` as JSON text to be searched and read: escaped is only what a text cannot hold, and
+    half characters, which UTF-8 has not."""
+    text = json.dumps(value, ensure_ascii=False)
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+_AS_THEY_ARE = (
+    *("reasoning_truncated", "finish_reason"),
+    *("model_calls", "generation_s"),
+)
+"""Fields of an episode that are columns as they are."""
+TOKENS = ("prompt_tokens", "completion_tokens")
+"""Columns that are null where it is not known how many tokens a row took."""
+
+
+def episode_columns(episode: Episode) -> dict[str, Any]:
+    return {
+        "messages": readable_json(episode.messages),
+        "output": well_formed(episode.output),
+        "reasoning": well_formed(episode.reasoning),
+        **{name: getattr(episode, name) for name in _AS_THEY_ARE},
+        **{name: getattr(episode, name) if _has_usage(episode) else None for name in TOKENS},
+        "state": None if episode.state is None else readable_json(episode.state),
+        "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
+        "tools": tools_column(episode.tools),
+    }
+
+
+def tools_column(tools: Tools) -> str | None:
+    return None if tools is None else readable_json(tools)
+
+
+def entry_columns(entry: Entry) -> dict[str, Any]:
+    """What a row has of its entry."""
+    names = {name: getattr(entry, name) for name in _NAMES}
+    return {**names, "group": entry.group or entry.id, "gold": readable_json(entry.gold)}
+
+
+def _has_usage(episode: Episode) -> bool:
+    """Whether it is known how many tokens all of its calls took."""
+    return episode.endpoint is None or not episode.endpoint["calls_without_usage"]
+
+
+def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows of a table, of which a few at a time are Python's values."""
+    for start in range(0, table.num_rows, AT_ONCE):
+        yield from table.slice(start, AT_ONCE).to_pylist()
+
+
+def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The messages stored in a row. Raises `UserError`."""
+    messages = _read(row, "messages", json_of_row)
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        raise _damaged(row, "messages", "is no list of messages")
+    return messages
+
+
+def state_of(row: Mapping[str, Any]) -> Any:
+    """The state stored in a row, None for none. Raises `UserError`."""
+    return None if row["state"] is None else _read(row, "state", json_of_row)
+
+
+def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What a row says of an endpoint's answers (`EndpointFacts.as_json`, added up), None where an
+    engine of the run's own answered. Raises `UserError`: none that a run stores."""
+    if row.get("endpoint") is None:
+        return None
+    facts = _read(row, "endpoint", json_of_row)
+    if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
+        raise _damaged(row, "endpoint", "holds no facts")
+    if not _is_count(facts["calls_without_usage"]):
+        raise _damaged(row, "endpoint", "has no number of calls_without_usage")
+    for key in ("models", "fingerprints"):
+        names = facts[key]
+        if not isinstance(names, dict) or not all(map(_is_count, names.values())):
+            raise _damaged(row, "endpoint", f"names no {key}")
+    for key in ("reasoning_tokens", "cached_tokens", "attempts"):
+        if facts[key] is not None and not _is_count(facts[key]):
+            raise _damaged(row, "endpoint", f"has no number of {key}")
+    if not isinstance(facts["waited_s"], int | float) or not 0 <= facts["waited_s"] <= _MOST_COUNT:
+        raise _damaged(row, "endpoint", "has no number of waited_s")
+    return facts
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
+
+
+def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
+    """The second reading stored in a row, None for none. Raises `UserError`."""
+    if row.get("second_reading") is None:
+        return None
+    return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
+
+
+def _read(row: Mapping[str, Any], column: str, read: Callable[[str | None], _T]) -> _T:
+    try:
+        return read(row[column])
+    except ValueError as error:
+        raise _damaged(row, column, str(error)) from error
+
+
+def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
+    return UserError(
+        f"the column {column} {why}",
+        where=f"row {row['row_id']}",
+        fix="name an intact run, or remove the part that holds the row",
+    )
+
+
+def episode_of(row: Mapping[str, Any]) -> Episode:
+    """The episode stored in a row's columns. Raises `UserError`: they hold none."""
+    return Episode(
+        messages=messages_of(row),
+        output=row["output"],
+        reasoning=row["reasoning"],
+        state=state_of(row),
+        **{name: row[name] for name in _AS_THEY_ARE},
+        prompt_tokens=row["prompt_tokens"] or 0,
+        completion_tokens=row["completion_tokens"] or 0,
+        endpoint=endpoint_of(row),
+    )
+
+
+def verdict_columns(
+    verdicts: Mapping[str, Verdict], rule_sets: Sequence[str] = RULE_SETS
+) -> dict[str, Any]:
+    """The columns of ``verdicts``, null under the ``rule_sets`` that have none."""
+    columns: dict[str, Any] = {}
+    for rules in rule_sets:
+        verdict = verdicts.get(rules)
+        columns[f"{rules}_valid"] = verdict.valid if verdict else None
+        columns[f"{rules}_error_type"] = well_formed(verdict.error_type) if verdict else None
+        columns[f"{rules}_error"] = well_formed(verdict.error) if verdict else None
+        columns[f"{rules}_metrics"] = canonical_json(verdict.metrics) if verdict else None
+    return columns
+
+
+AT_ONCE = 1024
+"""Rows that are Python's values at a time: there they take many times their size."""
+_KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
+_COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
+_AMOUNTS = ("generation_s", "duration_s")
+_MOST_KEY_BYTES = 4 << 20
+_MOST_COUNT = 1 << 40
+_YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The first and the last microsecond that Python has a date for."""
+_NEVER_NULL = frozenset(rows_schema(()).names) - {
+    *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
+    *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools"),
+}
+
+
+def check_values(table: pa.Table) -> None:
+    """Look at the values of a part's ``table``, whoever wrote it.
+
+    Raises `ValueError`: a value is missing, or is none that a run stores."""
+    for name in table.column_names:
+        column = table.column(name)
+        if column.null_count and name in _NEVER_NULL:
+            raise ValueError(f"it has rows without {name}")
+        if not len(column) - column.null_count:
+            continue
+        if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
+            raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
+        if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
+            raise ValueError(f"it has rows of status {min(unknown)!r:.80}")
+        if name in _COUNTS:
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name in _AMOUNTS:
+            if not pc.all(pc.is_finite(column)).as_py():
+                raise ValueError(f"it has a {name} that is no number")
+            _check_range(name, column, 0, _MOST_COUNT)
+        elif name == "started_at":
+            _check_range(name, column.cast(pa.int64()), *_YEARS_US)
+    _check_verdicts(table)
+
+
+def _check_verdicts(table: pa.Table) -> None:
+    """A row has all parts of a verdict of a rule set, or none."""
+    for rules in rule_sets_in(table.column_names):
+        for name in verdict_names([rules]):
+            if name not in table.column_names:
+                continue
+            here, there = (pc.is_null(table.column(one)) for one in (f"{rules}_valid", name))
+            if pc.any(pc.xor(here, there)).as_py():
+                raise ValueError(f"it has verdicts without {name}, or {name} without a verdict")
+
+
+def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
+    bounds = pc.min_max(column).as_py()
+    if bounds["min"] < least or bounds["max"] > most:
+        raise ValueError(f"it has a {name} that no run stores")
+
+
+def metrics_of(text: str | None) -> dict[str, float]:
+    """The metrics of a verdict. Raises `ValueError`: they are none that a checker gives."""
+    if text == "{}":
+        return {}
+    metrics = json_of_row(text)
+    if not isinstance(metrics, dict) or not all(
+        isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
+    ):
+        raise ValueError("is no mapping of names to numbers")
+    return metrics
+
+
+@dataclass(slots=True, repr=False)
+class ResultRow:
+    """A stored row as summaries see it (`ace_ray.benchmarks.results.ScoredRow`)."""
+
+    row_id: str
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    repeat: int = 0
+    """1 of a row that was generated again to see what two identical runs differ by."""
+    error_class: str | None = None
+    error: str | None = None
+    """Why it has no verdict."""
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    """None where an endpoint did not say."""
+    model_calls: int = 0
+    generation_s: float = 0.0
+    duration_s: float = 0.0
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    endpoint: dict[str, Any] | None = None
+    """`endpoint_of`."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    second_reading: SecondReading | None = None
+
+    def __repr__(self) -> str:
+        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
+
+
+_RESULT_FIELDS = [
+    name for name in ResultRow.__dataclass_fields__ if name not in ("verdicts", "second_reading")
+]
+_RESULT_PARTS = ("valid", "error_type", "metrics")
+
+
+def result_columns(rule_sets: Iterable[str]) -> list[str]:
+    """What `result_rows` reads."""
+    return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
+
+
+def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
+    """Rows read back from parts that hold at least `result_columns`. Raises `UserError`.
+
+    Column by column: a summary reads every row of a run before the run counts as whole."""
+    for table in tables:
+        rule_sets = rule_sets_in(table.column_names)
+        for start in range(0, table.num_rows, AT_ONCE):
+            yield from _result_rows(table.slice(start, AT_ONCE), rule_sets)
+
+
+def _result_rows(table: pa.Table, rule_sets: Sequence[str]) -> Iterator[ResultRow]:
+    ids, readings = (table.column(name).to_pylist() for name in ("row_id", "second_reading"))
+    fields = [table.column(name).to_pylist() for name in _RESULT_FIELDS]
+    endpoint = _RESULT_FIELDS.index("endpoint")
+    if any(text is not None for text in fields[endpoint]):
+        fields[endpoint] = [
+            endpoint_of({"row_id": row_id, "endpoint": text})
+            for row_id, text in zip(ids, fields[endpoint], strict=True)
+        ]
+    given = [
+        zip(*(table.column(f"{r}_{part}").to_pylist() for part in _RESULT_PARTS), strict=True)
+        for r in rule_sets
+    ]
+    verdicts = zip(*given, strict=True) if given else iter([()] * len(ids))
+    for row_id, reading, parts, *values in zip(ids, readings, verdicts, *fields, strict=True):
+        row = ResultRow(*values)
+        for rules, (valid, error_type, metrics) in zip(rule_sets, parts, strict=True):
+            if valid is None:
+                continue
+            try:
+                short = metrics is None or len(metrics) <= _SHORT_CHARS
+                made = _shared_verdict if short else _stored_verdict
+                row.verdicts[rules] = made(valid, error_type, metrics)
+            except ValueError as error:
+                raise _damaged({"row_id": row_id}, f"{rules}_metrics", str(error)) from error
+        if reading is not None:
+            row.second_reading = second_reading_of({"row_id": row_id, "second_reading": reading})
+        yield row
+
+
+def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) -> Verdict:
+    return Verdict(valid, error_type or "", metrics=metrics_of(metrics))
+
+
+_SHORT_CHARS = 1_000
+_shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
+"""One object for all rows with this verdict: a run of a million has a few hundred of them."""
+
+
+KILLED_FROM_OUTSIDE = "KilledFromOutside"
+"""Of a row that is given up in this command, and left to the next one."""
+
+PREPARATION_KILLED = "PreparationKilled"
+"""Of rows that share a preparation which engines have died on."""
+
+SHARED: Literal["shared"] = "shared"
+
+SET_ASIDE: dict[str | None, Literal["engine", "checker", "shared"]] = {
+    "EngineKilled": "engine",
+    "CheckerKilled": "checker",
+    PREPARATION_KILLED: SHARED,
+}
+"""Class of a row that waits for all others -> what it has killed; `SHARED`: what it shares with
+others has killed engines."""

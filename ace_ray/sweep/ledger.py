@@ -1,0 +1,174 @@
+"""What each run of a sweep came to and what it cost: ``ledger.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ace_ray.config.schema import validated
+from ace_ray.errors import UserError
+from ace_ray.pipeline.early import is_decided
+from ace_ray.pipeline.monitoring.timing import STATES
+from ace_ray.pipeline.summary import SUCCESS, as_json
+from ace_ray.storage.object_store import Store, Unreachable
+from ace_ray.storage.stored import Summary, read_summary
+from ace_ray.sweep.runs import SweepRun
+from ace_ray.util.safe_loading import json_object
+
+LEDGER = "ledger.json"
+
+State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
+RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+"""The name of a folder in the sweep's folder; "" for none. Ledgers of others are checked."""
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+@dataclass
+class CostRecord:
+    """One run's line. ``refused``: its checkpoint was not whole; ``failed``: it was, and cannot be
+    evaluated; ``incomplete``: the same command goes on with it; ``decided``: it was stopped since
+    its comparison was decided."""
+
+    label: str
+    step: int | None
+    source: str
+    run_id: RunId
+    state: State = "pending"
+    note: str = ""
+    engine: str = ""
+    """How its weights came into the engine: fresh, swapped, restarted."""
+    device: str = "cpu"
+    devices: Amount = 0.0
+    parameters: Annotated[int, Field(ge=1)] | None = None
+    seconds: dict[str, Amount] = field(default_factory=dict)
+    """Device seconds by state (`ace_ray.pipeline.monitoring.timing`)."""
+    entries: Count = 0
+    tokens: dict[str, Count | None] = field(default_factory=dict)
+    cost: Amount | None = None
+    per_1000: dict[str, Amount | None] = field(default_factory=dict)
+    """Entries: ``device_s`` and ``cost``."""
+
+
+class _Ledger(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+    schema_version: Literal[1]
+    runs: list[CostRecord]
+    steps: list[int] = Field(default_factory=list)
+
+
+def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
+    """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
+    line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
+    if run.plan is None:
+        line.state = "refused" if run.refused else "pending"
+        line.note = run.refused or run.awaited
+        return line
+    summary = _summary(store.child(run.run_id))
+    if summary is None:
+        return line
+    line.state = "complete" if summary.complete else "incomplete"
+    if summary.early is not None and summary.early.stopped:
+        line.state = "decided"
+    line.note = summary.why
+    timing = summary.timing
+    line.engine = timing.loads[-1].how if timing.loads else ""
+    if line.engine == "restarted" and timing.engine_deaths:
+        line.note = line.note or timing.engine_deaths[-1]
+    line.device, line.devices = timing.device, timing.devices
+    line.seconds = {state: (timing.device_s or {}).get(state, 0.0) for state in STATES}
+    line.entries, line.tokens = summary.scored, summary.tokens.model_dump()
+    total = sum(line.seconds.values())
+    if price_per_hour is not None and line.device != "endpoint":
+        line.cost = round(total / 3600 * price_per_hour, 4)
+    if line.entries:
+        by = 1000 / line.entries
+        cost = None if line.cost is None else round(by * line.cost, 4)
+        line.per_1000 = {"device_s": round(by * total, 2), "cost": cost}
+    return line
+
+
+def _summary(store: Store) -> Summary | None:
+    """The run's; None where there is none that can be read: it is made anew from the rows."""
+    try:
+        summary = read_summary(store)
+    except Unreachable:
+        raise
+    except UserError:
+        return None
+    needed = {"complete", "why", "scored", "tokens", "timing"}
+    return summary if summary and needed <= summary.model_fields_set else None
+
+
+def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
+    """``steps``: all that were ever seen of the checkpoints, for later calls to count from."""
+    tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
+    store.put(LEDGER, as_json(tree))
+
+
+def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
+    """The lines and the steps of an earlier call; none where there is no ledger that can be read:
+    it is made anew from the runs."""
+    content = store.get(LEDGER)
+    if content is None:
+        return [], set()
+    try:
+        ledger = _ledger_of(content, LEDGER)
+    except UserError:
+        return [], set()
+    return ledger.runs, set(ledger.steps)
+
+
+def ledger_lines(store: Store) -> list[CostRecord]:
+    """Read the ledger of a sweep. Raises `UserError`: it is missing or damaged."""
+    where = f"{store.root}/{LEDGER}"
+    content = store.get(LEDGER)
+    if content is None:
+        raise UserError(
+            "the sweep has no ledger yet", where=where, fix="report when a run of it has ended"
+        )
+    lines = _ledger_of(content, where).runs
+    ids = [line.run_id for line in lines if line.run_id]
+    if twice := next((name for name in ids if ids.count(name) > 1), None):
+        raise UserError(f"names run {twice!r} twice", where=where, fix="name an intact sweep")
+    return lines
+
+
+def _ledger_of(content: bytes, where: str) -> _Ledger:
+    return validated(_Ledger, json_object(content, where), where=where)
+
+
+def with_earlier(
+    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
+) -> list[CostRecord]:
+    """``now``, and of an earlier ledger what is `still_valid`. Where a checkpoint was damaged after
+    it was evaluated, its result is listed and not the refusal."""
+    earlier = still_valid(before, now, store)
+    places = {(line.step, line.source) for line in earlier}
+    return [
+        line for line in now if line.state != "refused" or (line.step, line.source) not in places
+    ] + earlier
+
+
+def still_valid(
+    before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
+) -> list[CostRecord]:
+    """Of an earlier ledger the lines of finished runs that are no part of this call: their
+    checkpoint is gone, or others were asked for."""
+    run_ids = {line.run_id for line in now} | {""}
+    # A checkpoint that has changed is another run, and the one before it is history.
+    planned = {(line.step, line.source) for line in now if line.run_id}
+    return [
+        line
+        for line in before
+        if line.state in ("complete", "decided")
+        and line.run_id not in run_ids
+        and (line.step, line.source) not in planned
+        and (
+            store.child(line.run_id).get(SUCCESS) is not None
+            or is_decided(store.child(line.run_id))
+        )
+    ]

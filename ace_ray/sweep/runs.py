@@ -1,0 +1,238 @@
+"""The runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ace_ray.cluster.resources import gpus_per_worker, worker_cpus
+from ace_ray.config.schema import ENDPOINT
+from ace_ray.errors import UserError
+from ace_ray.models.checkpoints import tensors_of
+from ace_ray.models.roles import host_of
+from ace_ray.models.sizes import size_of
+from ace_ray.models.sources import ModelRef, tokenizer_folder
+from ace_ray.pipeline import roles
+from ace_ray.pipeline.early import is_decided
+from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.pipeline.planning.plan import Plan
+from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.storage.object_store import Store, Unreachable
+from ace_ray.storage.stored import MANIFEST
+from ace_ray.sweep.checkpoints import Checkpoint
+from ace_ray.sweep.config import SweepConfig, SweepModel
+from ace_ray.types import digest
+from ace_ray.util.safe_loading import json_tree
+
+_TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+    "chat_template.json",
+    "tekken.json",
+    "params.json",
+    "generation_config.json",
+)
+_UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
+"""Keys of config.json that say nothing of the architecture."""
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """``plan`` is None where ``refused`` says why the model cannot be evaluated, or ``awaited`` why
+    not yet."""
+
+    label: str
+    step: int | None
+    source: str
+    plan: Plan | None = None
+    refused: str = ""
+    awaited: str = ""
+    swap_group: str = ""
+    """Equal for models that a live engine can hold one after another; "" for none."""
+    gpus: int = 1
+    """Of one engine, where there are GPUs; 0 of a model behind an endpoint."""
+    workers: int | None = None
+    """How many engines were asked for; None: as many as there is room for."""
+    server_gpus: int = 0
+    server_cpus: float = 0.0
+    """What other models that are served beside the engines hold."""
+    servers: tuple[tuple[float, int], ...] = ()
+    """The same (CPUs, GPUs) of each."""
+    parameters: int | None = None
+    endpoint: str = ""
+    """Host of the endpoint that the model is behind."""
+
+    @property
+    def run_id(self) -> str:
+        return self.plan.run_id if self.plan else ""
+
+    @property
+    def least_gpus(self) -> int:
+        """Without which it cannot run, where there are GPUs."""
+        return (self.workers or 1) * self.gpus + self.server_gpus
+
+    @property
+    def lock_keys(self) -> frozenset[str]:
+        """What no other run may have meanwhile."""
+        if self.plan is None:
+            return frozenset()
+        keys = [b.lock_key() for b in self.plan.benchmarks.values()]
+        if self.endpoint:  # its limits are those of one run
+            keys.append(f"endpoint {self.endpoint}")
+        return frozenset(filter(None, keys))
+
+    @property
+    def cpus(self) -> float:
+        """Without which it cannot run on CPUs: checkers, writer and sandboxes take one."""
+        if self.plan is None:
+            return 0.0
+        return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens pass through the engine: four characters of a prompt make one,
+        answers take a quarter of what they may."""
+        if self.plan is None:
+            return 0
+        answer = self.plan.config.sampling.max_tokens / 4
+        calls = (8 if row.interactive else 1 for row in self.plan.rows)
+        return math.ceil(
+            sum(n * (row.size / 4 + answer) for n, row in zip(calls, self.plan.rows, strict=True))
+        )
+
+
+def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
+    """The run of one listed model. Raises `UserError`."""
+    plan = plan_run(sweep.run_of(model, output))
+    source = model.adapter or plan.model.source
+    return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
+
+
+def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
+    """A checkpoint that cannot be evaluated, or not yet."""
+    label = f"step {checkpoint.step}"
+    return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
+
+
+def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> Plan:
+    """Plan the run of a checkpoint. Raises `UserError`: it cannot be evaluated as asked."""
+    model = SweepModel(source=checkpoint.source)
+    if sweep.base is not None:
+        model = SweepModel(adapter=checkpoint.source)
+    return plan_run(sweep.run_of(model, output))
+
+
+def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
+    """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
+    can tell now."""
+    if checkpoint.lacks:
+        return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
+    try:
+        plan = plan_of_checkpoint(sweep, checkpoint, output)
+    except Unreachable:
+        raise
+    except UserError as error:
+        return unplanned(checkpoint, refused=str(error))
+    return _planned(unplanned(checkpoint), plan)
+
+
+def check_distinct(runs: Sequence[SweepRun]) -> None:
+    """Raise `UserError` when two models are one run: a copy, or one listed twice."""
+    seen: dict[str, SweepRun] = {}
+    for run in runs:
+        if run.plan is None:
+            continue
+        if run.run_id in seen:
+            raise UserError(
+                f"is the same model as {seen[run.run_id].label} ({seen[run.run_id].source})",
+                where=f"{run.label} ({run.source})",
+                fix="list each model once, or leave this copy out",
+            )
+        seen[run.run_id] = run
+
+
+def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
+    """In that of training; what is of no step comes first, in the order in which it is listed."""
+    return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
+
+
+def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
+    """Whether the sweep's folder holds this run, whole, or, unless it is to be ``whole``, decided.
+    ``store`` is the sweep's."""
+    folder = store.child(plan.run_id)
+    early = plan.config.early
+    decided = early is not None and early.stop and not whole and is_decided(folder)
+    if folder.get(SUCCESS) is None and not decided:
+        return False
+    try:
+        identity = json_tree(folder.get(MANIFEST) or b"{}")["identity"]
+    except (ValueError, KeyError, TypeError):
+        return False
+    return bool(identity == json_tree(json.dumps(plan.identity)))
+
+
+def _planned(run: SweepRun, plan: Plan) -> SweepRun:
+    config = plan.config
+    servers = []
+    if config.backend != "fake" and plan.rows.interactive.any():
+        servers = roles.demand(plan.bindings, on_gpu=True)
+    size = size_of(plan.model)
+    return replace(
+        run,
+        plan=plan,
+        swap_group=_swap_group(plan),
+        gpus=0 if config.backend == ENDPOINT else gpus_per_worker(config.engine),
+        workers=config.workers if isinstance(config.workers, int) else None,
+        server_gpus=sum(gpus for _, gpus in servers),
+        server_cpus=sum(cpus for cpus, _ in servers),
+        servers=tuple(servers),
+        parameters=size.parameters if size else None,
+        endpoint=host_of(config.model.endpoint.url) if config.model.endpoint else "",
+    )
+
+
+def _swap_group(plan: Plan) -> str:
+    """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
+    the engine was told. Adapters are swapped on one base."""
+    if plan.model.adapter is not None:
+        told = plan.config.model.model_dump(
+            exclude={"source", "revision", "adapter", "adapter_revision"}
+        )
+        return digest("adapters", plan.model.revision, told, plan.config.engine)
+    if plan.model.kind not in ("folder", "s3"):
+        return ""
+    layout = _layout(plan.model)
+    folder = tokenizer_folder(plan.model)
+    config: Any = None
+    with suppress(OSError, ValueError, RecursionError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if layout == {} or not isinstance(config, dict):
+        return ""
+    texts = {name: _text(folder / name) for name in _TOKENIZER}
+    same = {key: value for key, value in config.items() if key not in _UNIMPORTANT}
+    told = plan.config.model.model_dump(exclude={"source", "revision"})
+    return digest(same, texts, layout, told, plan.config.engine)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else None
+
+
+def _layout(model: ModelRef) -> Mapping[str, Any] | None:
+    """Of weights on this machine, {} where it cannot be told; None for those on S3, which are
+    compared where they are loaded."""
+    if model.kind != "folder":
+        return None
+    tensors = tensors_of(Path(model.location))
+    return {name: [tensor.dtype, *tensor.shape] for name, tensor in tensors.items()}

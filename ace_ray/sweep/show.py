@@ -1,0 +1,101 @@
+"""A sweep on the terminal: its plan before, its ledger after."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ace_ray.sweep.packing import GUESS, schedule
+from ace_ray.sweep.sweep import Sweep
+from ace_ray.util import log
+from ace_ray.util.sanitizing import print_line, printed
+
+
+def print_plan(sweep: Sweep, console: Console) -> None:
+    """Print placement, estimated device hours, and the object prefix."""
+    placements = schedule(sweep.lanes(), sweep.machine)
+    table = Table("lane", "models", title=sweep.sweep_id)
+    for column in ("GPUs", "begins", "takes", "device hours"):
+        table.add_column(column, justify="right")
+    total = 0.0
+    for number, placed in enumerate(placements, start=1):
+        lane = placed.lane
+        hours = lane.seconds * (lane.gpus or (lane.runs[0].gpus and 1)) / 3600
+        total += hours
+        table.add_row(
+            str(number),
+            Text(printed(_shortened([run.label for run in lane.runs]))),
+            str(lane.gpus or "-"),
+            f"{placed.begins / 3600:.2f} h",
+            f"{lane.seconds / 3600:.2f} h",
+            f"{hours:.2f}",
+        )
+    _wide(console).print(table)
+    planned = [run for run in sweep.runs if run.plan is not None]
+    refused = [run for run in sweep.runs if run.refused]
+    pending = sum(len(placed.lane.runs) for placed in placements)
+    end = max((placed.begins + placed.lane.seconds for placed in placements), default=0.0)
+    print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
+    for run in refused:
+        print_line(console, f"{run.label}: refused, {run.refused}")
+    for run in sweep.runs:
+        if run.awaited:
+            print_line(console, f"{run.label}: {run.awaited}")
+    for run in planned:
+        if not run.gpus:
+            print_line(console, f"{run.label}: behind an endpoint, its time is unknown")
+        elif run.parameters is None and run.plan and run.plan.model.kind != "fake":
+            guess = f"{GUESS / 1e9:g} billion parameters"
+            print_line(console, f"{run.label}: its size is not known, the estimate takes {guess}")
+    print_line(
+        console,
+        f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
+        f"{end / 3600:.2f} h from start to end (an estimate from sizes and prompt lengths)",
+    )
+    price = sweep.price_per_hour
+    if price is not None:
+        print_line(console, f"about {total * price:.2f} at {price:g} an hour")
+    print_line(console, f"results: {sweep.uri}/")
+
+
+def tell_ledger(sweep: Sweep, code: int) -> None:
+    """What came of a sweep: its ledger, or a JSON line with its records."""
+    if not log.is_json():
+        print_ledger(sweep, Console())
+        return
+    runs = [asdict(record) for record in sweep.cost_records]
+    log.result(f"results: {sweep.uri}/", event="results", exit_code=code, uri=sweep.uri, runs=runs)
+
+
+def print_ledger(sweep: Sweep, console: Console) -> None:
+    """One line per run: what came of it, and what its engines' time went into."""
+    table = Table("model", "state", "engine", title=sweep.sweep_id)
+    for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
+        table.add_column(column, justify="right")
+    priced = any(line.cost is not None for line in sweep.cost_records)
+    if priced:
+        table.add_column("cost", justify="right")
+    for line in sweep.cost_records:
+        seconds = [f"{value:.1f}" for value in line.seconds.values()] or ["-"] * 5
+        cost = [] if not priced else ["-" if line.cost is None else f"{line.cost:.2f}"]
+        counts = line.tokens.values()
+        tokens = str(sum(filter(None, counts))) if counts and None not in counts else "-"
+        label, engine = Text(printed(line.label)), Text(printed(line.engine))
+        table.add_row(label, line.state, engine, str(line.entries), *seconds, tokens, *cost)
+    _wide(console).print(table)
+    for line in sweep.cost_records:
+        if line.note:
+            print_line(console, f"{line.label}: {line.note}")
+    print_line(console, f"results: {sweep.uri}/")
+
+
+def _shortened(labels: list[str]) -> str:
+    return ", ".join(labels) if len(labels) <= 4 else f"{labels[0]} .. {labels[-1]} ({len(labels)})"
+
+
+def _wide(console: Console) -> Console:
+    # A log has no width of its own: give the table what it needs instead of cutting it.
+    return console if console.is_terminal else Console(file=console.file, width=140)

@@ -1,0 +1,566 @@
+"""``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from ace_ray.cluster import resources as cluster
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
+from ace_ray.integrations.trackers import check_publishers
+from ace_ray.pipeline.evaluate import check_config, check_lasting
+from ace_ray.pipeline.planning.preflight import check_chat
+from ace_ray.storage.lease import Lease, LeaseLost
+from ace_ray.storage.object_store import Unreachable, open_store
+from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweep.comparisons import Comparisons
+from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
+from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
+from ace_ray.sweep.machine import find_machine
+from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
+from ace_ray.sweep.processes import LaneProcess, signals_to
+from ace_ray.sweep.runs import (
+    SweepRun,
+    check_distinct,
+    in_order,
+    is_finished,
+    plan_of_checkpoint,
+    run_of_checkpoint,
+    run_of_model,
+    unplanned,
+)
+from ace_ray.sweep.watching import Watching
+from ace_ray.util import log
+
+LOOK_S = 1.0
+END_S = 60.0
+"""After the grace period, for lanes that were told to stop to end by themselves."""
+AGAIN_S = 10.0
+"""Before a store that was away is asked again."""
+LATER_S = 60.0
+"""Before a lane whose cluster was too small, or whose store was away, begins again."""
+
+T = TypeVar("T")
+
+
+class StoreAway(Exception):
+    """The sweep's folder could not be reached for longer than it was to be waited for."""
+
+
+class Sweep:
+    """One call. Raises `UserError`: it cannot be started as asked; nothing was written."""
+
+    def __init__(
+        self,
+        config: SweepConfig,
+        say: Callable[[str], None],
+        complete: Sequence[str] = (),
+        *,
+        preview: bool = False,
+    ) -> None:
+        """Plan the runs of the models and checkpoints that are there.
+
+        Args:
+            complete: labels of runs whose rows are all to be evaluated though their comparison is
+                decided; "all": of all.
+            preview: only show the plan. A watched folder's checkpoints are planned without waiting
+                until they settle.
+        """
+        check_lasting(config.output)
+        self._config, self._options, self._say = config, config.options, say
+        any_run = config.any_run
+        self._store_options, self._any_run = any_run.store, any_run
+        check_publishers(any_run.publish)
+        self.sweep_id = sweep_id_of(config)
+        self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
+        output = open_store(
+            config.output, endpoint_url=any_run.store.endpoint_url, region=any_run.store.region
+        )
+        self.store = output.child(self.sweep_id)
+        self.runs: list[SweepRun] = [
+            run_of_model(config, model, self.uri) for model in self._options.models
+        ]
+        self._before, self._steps = read_ledger(self.store)
+        self._watching = (
+            Watching(self._options, self._store_options, seen=self._steps)
+            if self._options.watch
+            else None
+        )
+        self._failed: dict[str, str] = {}
+        self._alone: set[str] = set()
+        self._attempts: Counter[str] = Counter()
+        self._later: dict[str, list[str]] = {}
+        """Why runs can only be evaluated later, each time that it was tried."""
+        self._not_before = 0.0
+        """When it is tried again."""
+        self._running: list[LaneProcess] = []
+        self._looked_at = 0.0
+        """When checkpoints were last looked for."""
+        self._stop = False
+        self._stop_by = 0.0
+        """When lanes that were told to stop are killed."""
+        self.cost_records: list[CostRecord] = []
+        """What has come of every run, once it has been gathered."""
+        self._noted: Callable[[], None] = lambda: None
+        if self._options.checkpoints is not None:
+            check_config(any_run)
+            self._take_first(preview=preview)
+        check_distinct(self.runs)
+        self.comparisons = Comparisons(any_run, self.store, say)
+        self.comparisons.complete(complete, self._in_order())
+        self._give_shares(keep=False)
+        self.comparisons.check_reference()
+        self.machine = self._find_machine()
+        check_sizes([run for run in self.runs if run.plan], self.machine)
+
+    @property
+    def price_per_hour(self) -> float | None:
+        return self._options.price_per_hour
+
+    def lanes(self) -> list[Lane]:
+        """How what is left would run now."""
+        return self._lanes([run for run in self.runs if self._is_pending(run)])
+
+    @property
+    def any_run(self) -> RunConfig:
+        """What its runs have in common."""
+        return self._any_run
+
+    @property
+    def has_results(self) -> bool:
+        """Whether a run is known to be complete."""
+        return any(line.state in ("complete", "decided") for line in self.cost_records)
+
+    def run(self, noted: Callable[[], None] = lambda: None) -> int:
+        """Evaluate all models; returns the exit code. ``noted`` is called when the ledger has been
+        written and lanes go on, and neither waits nor raises.
+
+        Raises `UserError` when the folder holds another sweep, or another process is at work on
+        this one.
+        """
+        self._noted = noted
+        self.store.check_writable()
+        self._lease = Lease.acquire(self.store, self._say)
+        try:
+            claim(self.store, self._config, self.sweep_id)
+            self.comparisons.read()  # another call may have given some since this one looked
+            self._give_shares(keep=True)
+            with signals_to(self._ask_to_stop):
+                try:
+                    return self._evaluate()
+                except (StoreAway, LeaseLost) as error:
+                    self._say(log.warning(f"{error}; the same command goes on with the sweep"))
+                    return INCOMPLETE
+        finally:
+            self._lease.release()
+
+    def _evaluate(self) -> int:
+        """Raises `StoreAway` and `LeaseLost`."""
+        try:
+            self._work_through()
+            while self._watch():
+                self._work_through()
+            if not self._stop and (best := self._patiently(self._choose_best)):
+                self._say(f"completing the best: {', '.join(run.label for run in best)}")
+                self._work_through()
+            for run in self._in_order():
+                if not self._stop:
+                    self.comparisons.look_again(run)
+        finally:
+            self._end_lanes()
+        return self._patiently(self._write_ledger)
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """What ``ask`` returns, waiting out an outage of the store. Raises `StoreAway`."""
+        until = time.monotonic() + self._any_run.store_patience_s
+        while True:
+            try:
+                return ask()
+            except UserError as error:
+                if self._stop or time.monotonic() > until:
+                    raise StoreAway(str(error)) from error
+                self._say(log.warning(f"the store is away, it is asked again: {error}"))
+                self._pause(AGAIN_S)
+
+    # What there is
+
+    def _take_first(self, *, preview: bool) -> None:
+        """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
+        when no checkpoint fits the config."""
+        there = find_checkpoints(self._options, self._store_options, self._steps)
+        settled = there if self._watching is None or preview else self._watching.look()
+        for checkpoint in settled:
+            if checkpoint.lacks and self._watching is not None:
+                self._put(unplanned(checkpoint, awaited=f"it is waited for: {checkpoint.lacks}"))
+            else:
+                self._take(checkpoint)
+        planned = any(run.plan for run in self.runs if run.step is not None)
+        if not planned or self._watching is not None:
+            self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
+
+    def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
+        """Raise `UserError` where the config fits none of ``checkpoints``, which are whole.
+
+        An error about a file of the checkpoint does not count: it may still be written."""
+        mistakes = []
+        for checkpoint in checkpoints:
+            try:
+                plan = plan_of_checkpoint(self._config, checkpoint, self.uri)
+                if self._watching is not None:
+                    # A context that holds no prompt would refuse every checkpoint to come.
+                    check_chat(plan)
+            except Unreachable:
+                raise
+            except UserError as error:
+                mistakes.append((checkpoint, error))
+            else:
+                return
+        for checkpoint, mistake in mistakes:
+            if checkpoint.name not in mistake.where:
+                raise mistake
+
+    def _invalid(self) -> list[SweepRun]:
+        """What came while watching and is no checkpoint that could be told from others."""
+        invalid = self._watching.invalid if self._watching is not None else {}
+        return [
+            SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
+            for source, why in invalid.items()
+        ]
+
+    def _take(self, checkpoint: Checkpoint) -> SweepRun:
+        """Plan the run of a checkpoint that is new, or has changed."""
+        run = run_of_checkpoint(self._config, checkpoint, self.uri)
+        self._put(run)
+        if self._watching is not None:
+            self._watching.take(checkpoint)
+        if run.refused:
+            self._say(log.warning(f"{run.label}: refused, {run.refused}"))
+        return run
+
+    def _put(self, run: SweepRun) -> None:
+        """In place of what the checkpoint was before. A listed model may be of the same folder,
+        under other engine arguments."""
+        others = [old for old in self.runs if old.step is None or old.source != run.source]
+        self.runs = [*others, run]
+
+    def _watch(self) -> bool:
+        """Wait for new checkpoints; False when it is time to end."""
+        if self._watching is None:
+            return False
+        self._say(f"watching {self._options.checkpoints} for new checkpoints")
+        while not self._stop:
+            if self._take_new(self._watching):
+                return True
+            if not self._watching.wait_s:
+                self._end_watch(self._watching)
+                return False
+            self._pause(self._watching.wait_s)
+        return False
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep until then, or until it is to stop: a signal does not end a sleep."""
+        until = time.monotonic() + seconds
+        while not self._stop and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_S))
+
+    def _take_new(self, watching: Watching) -> bool:
+        """Take what has come; whether there is any of it to evaluate."""
+        fine = False
+        self._looked_at = time.monotonic()
+        before = watching.invalid
+        try:
+            checkpoints = watching.look()
+        except UserError as error:
+            self._say(log.warning(f"cannot look for checkpoints now: {error}"))
+            return False
+        for folder in self._invalid():
+            if folder.source not in before:
+                self._say(log.warning(f"{folder.label}: refused, {folder.refused}"))
+        for checkpoint in checkpoints:
+            try:
+                run = self._take(checkpoint)
+            except UserError as error:
+                self._say(log.warning(f"step {checkpoint.step} cannot be planned now: {error}"))
+                continue
+            try:
+                check_distinct(self.runs)
+                check_sizes([run] if run.plan else [], self.machine)
+                self._give_shares(keep=True)
+                fine |= run.plan is not None
+            except UserError as error:
+                # At the start the user has to fix this; now others are being evaluated.
+                self.runs[-1] = unplanned(checkpoint, refused=str(error))
+                self._say(log.warning(f"{run.label}: refused, {error}"))
+        return fine
+
+    def _end_watch(self, watching: Watching) -> None:
+        """The watch is over; what it could not settle is left to the next call."""
+        for checkpoint in watching.torn():
+            self._take(checkpoint)
+        for checkpoint in watching.unfinished():
+            self._say(log.warning(f"step {checkpoint.step}: left out, it is being written"))
+            self._put(unplanned(checkpoint, awaited="it was being written when the watch ended"))
+        for checkpoint in watching.left():
+            self._put(unplanned(checkpoint, awaited="it could not be planned"))
+        if watching.failed:
+            self._say(log.warning("the last checkpoints could not be looked for: sweep again"))
+
+    def _is_pending(self, run: SweepRun) -> bool:
+        """Raises `UserError`: the store is away."""
+        if run.plan is None or run.run_id in self._failed:
+            return False
+        return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
+
+    def _in_order(self) -> list[SweepRun]:
+        """Those that can be evaluated, in the order of training."""
+        return in_order(run for run in self.runs if run.plan)
+
+    def _give_shares(self, *, keep: bool) -> None:
+        """Raises `UserError`: the store is away."""
+        watched = self._watching is not None
+        self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
+
+    def _choose_best(self) -> list[SweepRun]:
+        return self.comparisons.choose_best(self._in_order(), self._failed)
+
+    # How it runs
+
+    def _work_through(self) -> None:
+        """Evaluate what is pending, and what comes meanwhile."""
+        self._later.clear()
+        waiting = self._patiently(self.lanes)
+        while self._running or (waiting and not self._stop):
+            self._start(waiting)
+            self._wait()
+            if self._gather():
+                self._note_ledger()
+                waiting = self._again(waiting)
+            if self._has_come():
+                # With what waits: runs of a swap group that came one by one share an engine.
+                waiting = self._again([])
+
+    def _has_come(self) -> bool:
+        """Whether there is more to evaluate than a while ago."""
+        watching = self._watching
+        if watching is None or self._stop:
+            return False
+        if time.monotonic() - self._looked_at < self._options.poll_s:
+            return False
+        return self._take_new(watching)
+
+    def _end_lanes(self) -> None:
+        """None outlives the sweep, whatever ended it: they drain as if it had been told to stop."""
+        if self._running and not self._stop:
+            self._ask_to_stop(signal.SIGTERM)
+        while self._running:
+            self._wait()
+            self._gather()
+
+    def _find_machine(self) -> Machine:
+        if self._any_run.backend == "fake":
+            return Machine(0)
+        cpus = [self._any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
+        return find_machine(max(cpus))
+
+    def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
+        """Neighbours in the order of training share an engine."""
+        ordered = [
+            replace(run, swap_group="") if run.run_id in self._alone else run
+            for run in in_order(runs)
+        ]
+        left, made = lanes(ordered, self.machine, swap=self._options.swap), []
+        while left:
+            first = next(
+                (lane for lane in left if not self.comparisons.awaits(lane, left)), left[0]
+            )
+            left.remove(first)
+            made.append(first)
+        return made
+
+    def _start(self, waiting: list[Lane]) -> None:
+        """Start the first lanes that fit into what is free. Of lanes that await each other the
+        first one starts when nothing else is at work."""
+        for lane in list(waiting):
+            if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
+                continue
+            if self._running and self.comparisons.awaits(lane, waiting):
+                continue
+            waiting.remove(lane)
+            several = len(waiting) + len(self._running) > 0
+            name = lane.runs[0].label
+            say = partial(self._pass_on, name) if several and not log.is_json() else None
+            labels = ", ".join(run.label for run in lane.runs)
+            self._say(f"evaluating {labels} on {lane.gpus or 'no'} GPU(s)")
+            parts = [
+                {
+                    "run_id": run.run_id,
+                    "config": resolved(run, lane, self.machine)
+                    | {"early": self.comparisons.early_of(run)},
+                }
+                for run in lane.runs
+            ]
+            shown = devices if lane.gpus and not self.machine.shared else None
+            process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
+            self._running.append(process)
+            if self._stop and not process.stopping:
+                process.signal(signal.SIGTERM)  # it began while the signal came
+
+    def _pass_on(self, name: str, line: str) -> None:
+        """A lane's line. The lane itself has left out what is below the level."""
+        self._say(log.error(f"[{name}] {line}"))
+
+    def _free(self, lane: Lane) -> list[int]:
+        """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room, or a lane
+        that runs has what only one may have."""
+        if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
+            return []
+        if not self.machine.gpus:
+            return [-1] if len(self._running) < self.machine.slots else []
+        if not lane.gpus:  # behind an endpoint
+            return [-1]
+        taken = sum(process.lane.gpus for process in self._running)
+        if taken + lane.gpus > self.machine.gpus:
+            return []
+        if self.machine.shared:
+            return [-1] * lane.gpus
+        used = {device for process in self._running for device in process.devices or ()}
+        free = [device for device in range(self.machine.gpus) if device not in used]
+        return free[: lane.gpus]
+
+    def _is_early(self, lane: Lane) -> bool:
+        """Whether it was tried a moment ago, and things may not be other by now."""
+        tried = any(run.run_id in self._later for run in lane.runs)
+        return tried and time.monotonic() < self._not_before
+
+    def _room(self, lane: Lane) -> dict[str, Any]:
+        """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
+        lanes_now = [*(process.lane for process in self._running), lane]
+        gpus: list[int] = []
+        if not self.machine.shared:  # a lane has all that it will ever see
+            return {"nodes": [], "gpus": gpus}
+        most = cluster.largest(self.machine.nodes)
+        for count in (n for one in lanes_now for n in one.on_nodes):
+            gpus += [count] if count <= most else [1] * count  # an engine on several nodes
+        return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
+
+    def _wait(self) -> None:
+        """For a lane to end, a little while."""
+        if self._running:
+            self._running[0].wait(LOOK_S)
+        else:
+            self._pause(min(LOOK_S, self._not_before - time.monotonic()))
+        if self._stop and time.monotonic() > self._stop_by:
+            for process in self._running:
+                process.signal(signal.SIGKILL)
+
+    def _gather(self) -> bool:
+        """Take in what lanes have said and which have ended; whether any has."""
+        ended = [process for process in self._running if process.code is not None]
+        for process in ended:
+            self._running.remove(process)
+            try:
+                self._settle_runs(process)
+            finally:
+                process.close()
+        return bool(ended)
+
+    def _settle_runs(self, process: LaneProcess) -> None:
+        """Take in what a lane that has ended said of its runs."""
+        done = {event["run_id"]: event for event in process.events()}
+        runs = process.lane.runs
+        # They come one after another: it was at work on the first that it said nothing of.
+        last = next((run for run in runs if run.run_id not in done), None)
+        for run in runs:
+            if run is last or run.run_id in done:
+                self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
+
+    def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
+        """What becomes of a run that its lane has ended with."""
+        if self._stop or event.get("code") == COMPLETE:
+            return
+        if not self._patiently(lambda: self._is_pending(run)):
+            return
+        if "later" in event:
+            tries = self._later.setdefault(run.run_id, [])
+            tries.append(event["later"])
+            self._not_before = time.monotonic() + LATER_S
+            if len(tries) >= self._options.lane_attempts:
+                self._say(log.warning(f"{run.label}: left to a later time, {tries[-1]}"))
+            return
+        if "broken" in event or ("failed" in event and alone):
+            self._failed[run.run_id] = event.get("broken") or event["failed"]
+        elif "failed" in event:
+            self._alone.add(run.run_id)  # whose fault it was shows when each runs by itself
+            return
+        else:
+            self._attempts[run.run_id] += 1
+            if "code" not in event and not alone:
+                self._alone.add(run.run_id)  # here too: others must not go down with it again
+                return
+            if self._attempts[run.run_id] < self._options.lane_attempts:
+                return
+            self._failed[run.run_id] = f"not whole after {self._attempts[run.run_id]} attempts"
+        self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
+
+    def _again(self, waiting: list[Lane]) -> list[Lane]:
+        """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
+        taken = {run.run_id for lane in waiting for run in lane.runs}
+        taken |= {run.run_id for process in self._running for run in process.lane.runs}
+        most = self._options.lane_attempts
+        taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}
+        left = [run for run in self.runs if run.run_id not in taken]
+        pending = self._patiently(lambda: [run for run in left if self._is_pending(run)])
+        return waiting + (self._lanes(pending) if pending else [])
+
+    def _ask_to_stop(self, number: int) -> None:
+        """The first signal drains the lanes, a further one ends them: they know both."""
+        if not self._stop:
+            self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
+        self._stop = True
+        for process in self._running:
+            process.signal(signal.Signals(number))
+
+    # What lands
+
+    def _note_ledger(self) -> None:
+        """Write it while lanes run. A store that is away now may be back when they end."""
+        try:
+            self._write_ledger()
+        except UserError as error:
+            self._say(log.warning(f"the ledger cannot be written now: {error}"))
+        else:
+            self._noted()
+
+    def _write_ledger(self) -> int:
+        """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
+        self._lease.check()
+        lines: list[CostRecord] = []
+        for run in [*self.runs, *self._invalid()]:
+            line = cost_record(run, self.store, self._options.price_per_hour)
+            if line.state == "decided" and self.comparisons.is_whole(run):
+                line.state, line.note = "incomplete", "it is to be completed, and is not yet"
+            # Another process may have completed it.
+            if (
+                run.run_id in self._failed
+                and run.plan
+                and not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
+            ):
+                line.state, line.note = "failed", self._failed[run.run_id]
+            elif line.state not in ("complete", "decided") and run.run_id in self._later:
+                line.note = self._later[run.run_id][-1]
+            lines.append(line)
+        lines = with_earlier(self._before, lines, self.store)
+        states = {line.state for line in lines}
+        lines.sort(key=lambda line: (line.step is not None, line.step or 0))
+        self.cost_records = lines
+        write_ledger(self.store, lines, self._steps)
+        failed = self._watching is not None and self._watching.failed
+        if self._stop or failed or states & {"pending", "incomplete"}:
+            return INCOMPLETE
+        return FAILED if states & {"failed", "refused"} else COMPLETE

@@ -1,0 +1,229 @@
+"""What commands say while they work: one door for lines, as text or as JSON.
+
+Text lines go to the console of who asked. JSON lines go to stderr, one object a line, so that
+stdout holds results alone. Level and format are environment variables, so that child processes and
+the actors of a local Ray have them too; the variables are those of the options of ``ace-ray``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from ace_ray.util.sanitizing import print_line, printed
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+_LEVEL, _FORMAT = "ACE_RAY_LOG_LEVEL", "ACE_RAY_LOG_FORMAT"
+LONGEST = 8_000
+"""Characters of a message, and of a traceback."""
+
+Say = Callable[[str], None]
+
+_log = logging.getLogger("ace_ray")
+_known: dict[str, Any] = {}
+"""Fields of every line of this process, such as its run."""
+
+
+class Line(str):
+    """A line with its level, and fields that only JSON shows; one without them is information.
+
+    A field ``traceback`` is shown as text too.
+    """
+
+    level: int
+    fields: Mapping[str, Any]
+
+    def __new__(cls, text: str, level: int = logging.INFO, **fields: Any) -> Line:
+        line = super().__new__(cls, text)
+        line.level, line.fields = level, fields
+        return line
+
+
+def debug(text: str, **fields: Any) -> Line:
+    return Line(text, logging.DEBUG, **fields)
+
+
+def warning(text: str, **fields: Any) -> Line:
+    return Line(text, logging.WARNING, **fields)
+
+
+def error(text: str, **fields: Any) -> Line:
+    return Line(text, logging.ERROR, **fields)
+
+
+def configure(level: str | None = None, form: str | None = None) -> None:
+    """Set level and format of this process and of those that it starts; None leaves one as it
+    is."""
+    for name, value in ((_LEVEL, level), (_FORMAT, form)):
+        if value is not None:
+            os.environ[name] = value
+    _open()
+    _log.setLevel(_level())
+
+
+def environment() -> dict[str, str]:
+    """What processes on other machines need to log as this one does."""
+    return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
+
+
+def as_text(environment: Mapping[str, str]) -> dict[str, str]:
+    """``environment`` for a child whose lines this process reads."""
+    return {**environment, _FORMAT: "text"}
+
+
+def is_json() -> bool:
+    return os.environ.get(_FORMAT) == "json"
+
+
+def is_shown(level: int) -> bool:
+    return level >= _level()
+
+
+def shows_panel(console: Console) -> bool:
+    """Whether progress is a panel, which lines go above."""
+    return console.is_terminal and not is_json() and is_shown(logging.INFO)
+
+
+def say_on(console: Console | None = None) -> Say:
+    """What takes lines: text for ``console``, by default stdout."""
+    _open()
+
+    def say(line: str) -> None:
+        level = line.level if isinstance(line, Line) else logging.INFO
+        fields = line.fields if isinstance(line, Line) else {}
+        _log.log(level, "%s", line, extra={"console": console, "fields": fields})
+
+    return say
+
+
+def say(line: str) -> None:
+    """`say_on` stdout."""
+    say_on()(line)
+
+
+def fail(*texts: str) -> None:
+    """Say on stderr why the command ends; at level debug with the traceback that led there."""
+    prefix = "" if is_json() else "ace-ray: "
+    fields = {}
+    if sys.exc_info()[1] is not None and is_shown(logging.DEBUG):
+        fields["traceback"] = traceback.format_exc()
+    for text in texts:
+        complain(prefix + text, **fields)
+        fields = {}
+
+
+def complain(text: str, **fields: Any) -> None:
+    """Say an error on stderr, in JSON as any other line."""
+    say_on(Console(stderr=True))(error(text, **fields))
+
+
+def caution(text: str) -> None:
+    """Say a warning on stderr, beside results that stdout may hold."""
+    say_on(Console(stderr=True))(warning(text))
+
+
+@contextmanager
+def known(**fields: Any) -> Iterator[None]:
+    """Lines of this process have ``fields`` until the context ends."""
+    before = dict(_known)
+    _known.update(fields)
+    try:
+        yield
+    finally:
+        _known.clear()
+        _known.update(before)
+
+
+def result(text: str, *, level: str = "info", **fields: Any) -> None:
+    """Print a result, whatever the level: ``text`` on stdout, or a JSON line with ``fields``."""
+    if is_json():
+        now = datetime.now(UTC).timestamp()
+        text = _json(now, level, _log.name, text, fields)
+        print(text, flush=True)
+    else:
+        print(printed(text), flush=True)
+
+
+class _Door(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            fields = dict(getattr(record, "fields", {}))
+            if record.exc_info and record.exc_info[0] is not None:
+                fields["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+            if is_json():
+                level = min(record.levelno, logging.ERROR)
+                name = logging.getLevelName(level).lower()
+                line = _json(record.created, name, record.name, record.getMessage(), fields)
+                sys.stderr.write(line + "\n")
+                sys.stderr.flush()
+                return
+            # What comes by a module's own logger goes where Python would print it.
+            own = Console(stderr=not hasattr(record, "console"))
+            console = getattr(record, "console", None) or own
+            print_line(console, record.getMessage())
+            for line in _clean_trace(fields.get("traceback", "")).splitlines():
+                print_line(console, line)
+            console.file.flush()
+        except Exception:  # noqa: BLE001 - a line that cannot be written ends no run
+            self.handleError(record)
+
+
+def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str, Any]) -> str:
+    time = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+    line = {
+        "time": time.replace("+00:00", "Z"),
+        "level": level,
+        "logger": logger,
+        "message": message,
+        **_known,
+        **{name: value for name, value in fields.items() if name != "traceback"},
+    }
+    line = {name: _clean(value) for name, value in line.items()}
+    if trace := fields.get("traceback"):
+        line["traceback"] = _clean_trace(trace)
+    return json.dumps(line)
+
+
+def _clean(value: Any) -> Any:
+    """A field as JSON, without secrets and control characters in its texts."""
+    if isinstance(value, Mapping):
+        return {printed(str(key)): _clean(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, int | float | None) else printed(str(value), LONGEST)
+
+
+def _clean_trace(text: str) -> str:
+    """Its end, where the exception stands."""
+    return "\n".join(map(printed, text.rstrip().splitlines()))[-LONGEST:]
+
+
+def _level() -> int:
+    return logging.getLevelNamesMapping().get(os.environ.get(_LEVEL, "info").upper(), logging.INFO)
+
+
+def _open() -> None:
+    """Lines go through the door, unless the program that uses the package has handlers of its
+    own on the logger ``ace_ray``."""
+    if not _log.handlers:
+        _log.addHandler(_Door())
+        _log.propagate = False
+        _log.setLevel(_level())
+    root = logging.getLogger()
+    if is_json() and not any(isinstance(handler, _Door) for handler in root.handlers):
+        # Warnings of other packages, which Python would print as text.
+        root.addHandler(_Door())
+        logging.captureWarnings(True)

@@ -1,0 +1,258 @@
+"""JSON that others wrote, read within bounds of size, depth and number of values; YAML of the user.
+
+What comes back is plain: finite numbers, valid Unicode, nothing that refers to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import yaml
+
+from ace_ray.errors import UserError
+from ace_ray.util.sanitizing import well_formed
+
+MOST_BYTES = 8 << 20
+"""Of a JSON file; a value takes up to about 70 bytes of memory."""
+MOST_VALUES = 1_000_000
+MOST_DEPTH = 64
+MOST_ROW_BYTES = 256 << 20
+MOST_ROW_VALUES = 2_000_000
+MOST_ROW_DEPTH = 200
+"""What is laid out for people is walked by functions that call themselves."""
+SHOWN_CHARS = 1 << 20
+"""Maximum characters shown of one text, and of all texts of one JSON value."""
+SHOWN_VALUES = 20_000
+"""Maximum values shown of one JSON value: each is a line, or a card of a page."""
+_MOST_INTEGER = 1 << 64
+
+
+class Unbounded(ValueError):
+    """What was read is not what such a file holds; says why, in a few words."""
+
+
+def json_tree(content: bytes | str) -> Any:
+    """The value in a JSON text. Raises `Unbounded`; half characters become U+FFFD."""
+    return plain(json_within(content, MOST_BYTES, MOST_VALUES, _no_constant), finite=True)
+
+
+def json_within(
+    content: bytes | str,
+    most_bytes: int,
+    most_values: int,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
+    """Parse a JSON text of at most ``most_bytes`` and ``most_values``. Raises `Unbounded`."""
+    if len(content) > most_bytes:
+        raise Unbounded(f"is larger than {_size(most_bytes)}")
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
+        # Each value but the first of its kind follows one of these.
+        if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
+            raise Unbounded(f"holds more than {most_values} values")
+        return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
+    except Unbounded:
+        raise
+    except RecursionError as error:
+        raise Unbounded(_DEEP) from error
+    except ValueError as error:
+        raise Unbounded("is not JSON") from error
+
+
+def json_of_row(text: str | None) -> Any:
+    """The value in a JSON column of a row, as it was stored: a model may have written any number
+    and half characters. Raises `Unbounded`."""
+    if not isinstance(text, str):
+        raise Unbounded("is no text")
+    tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
+    check_depth(tree, MOST_ROW_DEPTH)
+    return tree
+
+
+def json_object(content: bytes | str, where: str) -> dict[str, Any]:
+    """The JSON object in a file. Raises `UserError` that names the file ``where``."""
+    fix = "name an intact run"
+    try:
+        tree = json_tree(content)
+    except Unbounded as error:
+        raise UserError(str(error), where=where, fix=fix) from error
+    if not isinstance(tree, dict):
+        raise UserError("is not a JSON object", where=where, fix=fix)
+    return tree
+
+
+def yaml_tree(text: str) -> Any:
+    """The value in a YAML text, or in a JSON one. Raises `Unbounded`."""
+    if text.lstrip()[:1] == "{":
+        try:
+            return json_tree(text)
+        except Unbounded:
+            pass  # a YAML mapping may begin like that; the reader below says what is wrong
+    try:
+        # A field's own rule names the key of a number that is not finite.
+        return plain(yaml.load(text, _Loader), finite=False)
+    except Unbounded:
+        raise
+    except RecursionError as error:
+        raise Unbounded(_DEEP) from error
+    # ValueError, OverflowError: a text that looks like a date or a number and is none. TypeError,
+    # AttributeError: keys that no mapping takes, tags on the wrong kind of value. LookupError: a
+    # tag on a text that is none of its values.
+    except (
+        *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),
+    ) as error:
+        raise Unbounded(f"is not YAML{_place(error)}") from error
+
+
+def _place(error: Exception) -> str:
+    """Say what a YAML ``error`` is about, and in which line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or not problem:
+        return f": {' '.join(str(error).split())[:300]}"
+    if "'\\t'" in problem:
+        problem = "a tab, and YAML is indented with spaces"
+    return f" in line {mark.line + 1}, column {mark.column + 1}: {problem}"[:300]
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's, but refuses a mapping that names a key twice: PyYAML takes the last value without
+    a word."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        first: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                line, name = key.start_mark.line + 1, (key.tag, key.value)
+                if name in first:
+                    raise Unbounded(
+                        f"names {key.value[:80]!r} twice, in line {first[name]} and in line {line}"
+                    )
+                first[name] = line
+        return node
+
+
+def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
+    """``value`` of a reader as plain JSON values. Raises `Unbounded`."""
+    if depth > MOST_DEPTH:
+        raise Unbounded(_DEEP)
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {
+            well_formed(key) if isinstance(key, str) else key: plain(
+                child, finite=finite, depth=depth + 1
+            )
+            for key, child in value.items()
+        }
+    if isinstance(value, list):
+        return [plain(item, finite=finite, depth=depth + 1) for item in value]
+    if finite and isinstance(value, float) and not math.isfinite(value):
+        raise Unbounded("holds a number that is not finite")
+    if isinstance(value, int) and not -_MOST_INTEGER < value < _MOST_INTEGER:
+        raise Unbounded("holds a whole number of more than 64 bits")
+    return value
+
+
+def check_depth(value: Any, most: int) -> None:
+    """Raise `Unbounded` where lists and objects of ``value`` lie deeper than ``most``."""
+    level, depth = [value], 0
+    while level:
+        if depth > most:
+            raise Unbounded(f"is nested deeper than {most} levels")
+        depth += 1
+        level = [
+            item
+            for container in level
+            if isinstance(container, dict | list)
+            for item in (container.values() if isinstance(container, dict) else container)
+            if isinstance(item, dict | list)
+        ]
+
+
+def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
+    """Return ``value``, a JSON value, as far as it is shown: ``values`` values with ``chars``
+    characters in all, at most `SHOWN_CHARS` in one text. Texts say what is left out, and where."""
+    return _Room(values, chars).part_of(value)
+
+
+@dataclass(slots=True)
+class _Room:
+    """The number of values and characters that may still be shown."""
+
+    values: int
+    chars: int
+
+    def part_of(self, value: Any) -> Any:
+        self.values -= 1
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            items: list[Any] = []
+            for item in value:
+                if self.is_used:
+                    return [*items, f"[{len(value) - len(items):,} more values]"]
+                items.append(self.part_of(item))
+            return items
+        if isinstance(value, dict):
+            pairs: dict[Any, Any] = {}
+            for number, (key, item) in enumerate(value.items()):
+                if self.is_used:
+                    return {**pairs, "...": f"[{len(value) - number:,} more values]"}
+                name = self.text(key) if isinstance(key, str) else key
+                pairs[name] = self.part_of(item)
+            return pairs
+        if isinstance(value, int) and value.bit_length() > 64:
+            self.chars -= value.bit_length() // 3
+        return value
+
+    def text(self, text: str) -> str:
+        kept = text[: min(SHOWN_CHARS, max(0, self.chars))]
+        self.chars -= len(kept)
+        left_out = len(text) - len(kept)
+        return f"{kept} [{left_out:,} more characters]" if left_out else text
+
+    @property
+    def is_used(self) -> bool:
+        return self.values <= 0 or self.chars <= 0
+
+
+def _no_constant(name: str) -> Any:
+    raise Unbounded(f"holds {name}, which is no JSON number")
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB"
+
+
+_DEEP = f"is nested deeper than {MOST_DEPTH} levels"
+
+
+UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
+"""Placeholder for an unknown time in formats that require one."""
+_TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
+"""The earliest and the latest time that is exported: readers of other tools overflow beyond."""
+
+
+def bounded_time(value: object, after_s: float = 0.0) -> datetime:
+    """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
+
+    A time before 1970 or after 2999 becomes the nearest of these, a span of more than ten years
+    ten years; no time is `UNKNOWN_TIME`.
+    """
+    first, last = _TIMES
+    try:
+        began = datetime.fromisoformat(value[:64]) if isinstance(value, str) else value
+        if not isinstance(began, datetime):
+            began = UNKNOWN_TIME
+        began = began.replace(tzinfo=began.tzinfo or UTC)
+        # Compared before it is converted: the conversion overflows at the ends of the calendar.
+        began = min(max(began, first), last).astimezone(UTC)
+    except ValueError:
+        began = UNKNOWN_TIME
+    return began + min(timedelta(seconds=min(max(0.0, after_s), 1e9)), timedelta(days=3653))

@@ -1,0 +1,78 @@
+"""Text from outside, made harmless for a terminal, a page or a spreadsheet."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from ace_ray.util.secrets import masked
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# Sequences that move a cursor, colour text or rename a window, whole where they end.
+_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
+# Format characters reorder or hide what is around them; separators break lines.
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_LONGEST_CELL = 32_000
+"""What a spreadsheet takes."""
+_FORMULA = ("=", "+", "-", "@", "\t")
+
+
+def well_formed(text: str) -> str:
+    """Return ``text`` as valid Unicode: halves of characters, which models write as escapes and no
+    UTF-8 holds, become U+FFFD."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def cleaned(text: str, longest: int = 2_000) -> str:
+    """Return ``text`` with line breaks and tabs, without escape sequences and control characters.
+
+    Characters that are invisible or reorder text become escapes, ``\\u202e``. The result has
+    at most ``longest`` characters, and says how many of ``text`` are left out.
+    """
+    kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
+    left_out = max(0, len(text) - longest)
+    # Most texts are printable as they are, which is found out in C.
+    if not kept.replace("\n", "").isprintable():
+        shown = [*map(_visible, kept)]
+        fits = bisect_right([*accumulate(map(len, shown))], longest)
+        left_out += len(shown) - fits
+        kept = "".join(shown[:fits])
+    return kept + (f" [{left_out} more characters]" if left_out else "")
+
+
+def one_line(text: str, longest: int = 200) -> str:
+    """`cleaned` text on one line."""
+    return " ".join(cleaned(text, longest).split())
+
+
+def printed(text: str, longest: int = 8_000) -> str:
+    """A line for a terminal or a log, whoever wrote what it names: no control character, no
+    secret. Blanks stay as they are."""
+    # Without escape sequences first: the end of one before a secret would hide where it begins.
+    return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
+
+
+def print_line(console: Console, line: str) -> None:
+    """Print a line that may hold text from outside."""
+    console.print(printed(line), highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def spreadsheet(text: str) -> str:
+    """``text`` as a CSV cell that no spreadsheet takes for a formula: with a quote before it."""
+    shown = cleaned(text, _LONGEST_CELL)
+    return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
+
+
+def _visible(sign: str) -> str:
+    if sign in "\n\t" or unicodedata.category(sign) not in _HIDDEN:
+        return sign
+    return ascii(sign)[1:-1]

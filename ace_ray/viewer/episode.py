@@ -1,0 +1,212 @@
+"""One row whole, as plain values: what was asked and answered, what ran, and what it is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice, zip_longest
+from typing import Any
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.transcript import Step, Tool, tools_of
+from ace_ray.storage.rows import messages_of, metrics_of, state_of
+from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, Unbounded, json_of_row, shortened
+from ace_ray.util.sanitizing import one_line
+
+KEYS = ("benchmark", "category", "language", "id")
+FACTS = (
+    *("run_id", "model", "sample", "repeat", "seed", "attempts", "finish_reason"),
+    *("reasoning_truncated", "prompt_tokens", "completion_tokens", "model_calls"),
+    *("generation_s", "duration_s", "started_at", "worker"),
+)
+COLUMNS = [
+    *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "state"),
+    *("endpoint", "tools", "gold", "second_reading", *FACTS),
+]
+"""What `episode_view` reads, besides the columns of verdicts."""
+_EPISODE_CHARS = 8 * SHOWN_CHARS
+"""Maximum characters of all messages, and of each part of a state."""
+_MOST_PARTS = 100
+"""Maximum parts of a state that are shortened one by one; benchmarks have about ten."""
+
+
+MOST_CHANGES = 1_000
+"""Differences that are told of a pair of states."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """``place``: the keys and numbers that lead there. ``kind``: ``added``, ``removed`` or
+    ``changed``; the values are JSON values, None where the place is absent."""
+
+    place: tuple[str | int, ...]
+    kind: str
+    before: Any = None
+    after: Any = None
+
+    @property
+    def path(self) -> str:
+        """The place for people: ``a.b[0]``."""
+        parts = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
+        return "".join(parts).removeprefix(".")
+
+    def as_json(self) -> dict[str, Any]:
+        values = {"before": self.before, "after": self.after}
+        return {"path": self.path, "place": list(self.place), "kind": self.kind, **values}
+
+
+def changes(before: Any, after: Any) -> list[Change]:
+    """At most `MOST_CHANGES` of them. The elements of lists are told apart by their place."""
+    return list(islice(_changes((), before, after), MOST_CHANGES))
+
+
+def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[Change]:
+    if before is _ABSENT:
+        yield Change(place, "added", after=after)
+    elif after is _ABSENT:
+        yield Change(place, "removed", before=before)
+    elif isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in dict.fromkeys([*before, *after]):
+            inner = (*place, str(key))
+            yield from _changes(inner, before.get(key, _ABSENT), after.get(key, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list):
+        pairs = zip_longest(before, after, fillvalue=_ABSENT)
+        for number, (old, new) in enumerate(pairs):
+            yield from _changes((*place, number), old, new)
+    elif before != after or type(before) is not type(after):
+        yield Change(place, "changed", before, after)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class EpisodeView:
+    """One row, each column as far as it is shown (`shortened`).
+
+    ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
+    before and after, None without one. ``tools``: those that were offered through the model's own
+    template, None where its messages say it all. ``gold``: a 1-tuple. ``left``: the rest of what
+    the episode left."""
+
+    row_id: str
+    key: Mapping[str, str]
+    status: str
+    error: str
+    verdicts: Mapping[str, Mapping[str, Any]]
+    steps: list[Step]
+    tools: list[Tool] | None
+    gold: tuple[Any] | None
+    states: tuple[Any, Any] | None
+    changed: list[Change]
+    left: Any
+    second_reading: Any
+    endpoint: Any
+    facts: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        """Return one line: steps and states may be megabytes."""
+        judged = {r: "right" if v["valid"] else v["error_type"] for r, v in self.verdicts.items()}
+        told = ", ".join(f"{rules} {one_line(said, 80)}" for rules, said in judged.items())
+        name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
+        return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON values."""
+        started = self.facts.get("started_at")
+        return {
+            "row_id": self.row_id,
+            **self.key,
+            "status": self.status,
+            "error": self.error or None,
+            "verdicts": self.verdicts,
+            "steps": [asdict(step) for step in self.steps],
+            "tools": None if self.tools is None else [asdict(tool) for tool in self.tools],
+            "gold": None if self.gold is None else self.gold[0],
+            "states": None
+            if self.states is None
+            else dict(zip(("before", "after"), self.states, strict=True)),
+            "changes": [change.as_json() for change in self.changed],
+            "state": self.left,
+            "second_reading": self.second_reading,
+            "endpoint": self.endpoint,
+            **self.facts,
+            "started_at": started.isoformat() if started is not None else None,
+        }
+
+
+def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeView:
+    """Return what is shown of ``row``, which has `COLUMNS` and the columns of the verdicts of
+    ``benchmark``. Raises `UserError`: no run stores such a row."""
+    messages, state = messages_of(row), state_of(row)
+    states = benchmark.sandbox_states(state)
+    changed = [] if states is None else changes(*states)
+    told = [one for one in shortened(messages, _EPISODE_CHARS) if isinstance(one, Mapping)]
+    left = _in_parts(state)
+    steps = benchmark.transcript(told, left)
+    for name, whole, part in (("messages", messages, told), ("state", state, left)):
+        if part != whole:
+            size = f"{len(row[name]):,} characters"
+            steps.append(Step("note", f"[the row's {name}, {size}, are shown in part]"))
+    why = ": ".join(filter(None, (row["error_class"], row["error"])))
+    return EpisodeView(
+        row_id=row["row_id"],
+        key={name: row[name] or "" for name in KEYS},
+        status=row["status"],
+        error=shortened(why),
+        verdicts={
+            rules: {
+                "valid": row[f"{rules}_valid"],
+                "error_type": shortened(row[f"{rules}_error_type"] or ""),
+                "error": shortened(row[f"{rules}_error"] or ""),
+                "metrics": _metrics(row[f"{rules}_metrics"]),
+            }
+            for rules in benchmark.rule_sets
+            if row.get(f"{rules}_valid") is not None
+        },
+        steps=steps,
+        tools=tools_of(_json(row["tools"])),
+        gold=None if row["gold"] is None else (_json(row["gold"]),),
+        states=None if states is None else (shortened(states[0]), shortened(states[1])),
+        changed=_shortened_changes(changed),
+        left=left,
+        second_reading=_json(row["second_reading"]),
+        endpoint=_json(row["endpoint"]),
+        facts={name: shortened(row[name]) for name in FACTS},
+    )
+
+
+def _in_parts(state: Any) -> Any:
+    """Shorten each part of a state by itself: a large sandbox must not hide what was said."""
+    if isinstance(state, dict) and len(state) <= _MOST_PARTS:
+        return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
+    return shortened(state, _EPISODE_CHARS)
+
+
+def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
+    """Give each change an equal share of what is shown of a value."""
+    shares = len(changed) or 1
+    share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
+    return [
+        Change(
+            tuple(shortened(part, **share) for part in one.place),
+            one.kind,
+            shortened(one.before, **share),
+            shortened(one.after, **share),
+        )
+        for one in changed
+    ]
+
+
+def _metrics(text: str | None) -> dict[str, float]:
+    found = islice(metrics_of(text).items(), SHOWN_VALUES // MOST_CHANGES)
+    return {shortened(name): value for name, value in found}
+
+
+def _json(text: str | None) -> Any:
+    """Return the value in a JSON column, `shortened`; the text itself where it is not JSON."""
+    if text is None:
+        return None
+    try:
+        return shortened(json_of_row(text))
+    except Unbounded:
+        return shortened(text)

@@ -1,0 +1,78 @@
+"""The pages of ``ace-ray view``: a row as values of its page, and templates filled with them.
+
+Long texts are folded, and invisible characters are named. A text is shown up to `SHOWN_CHARS`,
+other values up to `LONGEST` characters; where one is cut, the page says so. Templates escape all of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment
+
+from ace_ray.reports.html.page import environment
+from ace_ray.reports.text import Shown, pretty, shown, visible
+from ace_ray.util.safe_loading import SHOWN_CHARS
+from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
+from ace_ray.viewer.select import outcome
+
+FOLDED = 1_500
+"""Characters of a text above which it is folded."""
+_START = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text with its length; ``start`` is its beginning on one line, "" where it is not folded."""
+
+    text: Shown
+    length: int
+    start: str
+
+
+def words(text: str) -> Words:
+    start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
+    return Words(shown(text, SHOWN_CHARS), len(text), start)
+
+
+def row_view(view: EpisodeView) -> dict[str, Any]:
+    """Values for the page of a row. ``asked``: the number of the first answer, before which stand
+    the tools that were offered."""
+    roles = [step.role for step in view.steps]
+    asked = roles.index("assistant") if "assistant" in roles else len(roles)
+    return {"view": view, "facts": _facts(view), "asked": asked}
+
+
+def _facts(view: EpisodeView) -> list[tuple[str, str]]:
+    facts = view.facts
+    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
+    named = {
+        "model": facts["model"] or "",
+        "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
+        "calls of the model": facts["model_calls"],
+        "seconds": f"{facts['duration_s'] or 0:.1f}",
+        "ended by": facts["finish_reason"],
+        "sample": facts["sample"],
+        "seed": facts["seed"],
+        "attempts": facts["attempts"],
+        "worker": facts["worker"],
+        "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
+        "repeat": "yes" if facts["repeat"] else "",
+    }
+    return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+
+
+def render(template: str, view: Mapping[str, Any]) -> str:
+    return _environment().get_template(template).render(**view)
+
+
+@cache
+def _environment() -> Environment:
+    made = environment("ace_ray.viewer", "pages")
+    made.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
+    made.globals["most_changes"] = MOST_CHANGES
+    return made

@@ -1,0 +1,196 @@
+"""Rows of a run by what they are: their keys, their verdicts, what changed against another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import recorded_class
+from ace_ray.errors import UserError
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import Ledger, no_rows, stored_rows
+from ace_ray.storage.rows import ResultRow, rows_of, verdict_names
+from ace_ray.storage.stored import Manifest, read_manifest
+from ace_ray.types import STATUSES
+from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
+
+SHORTEST_ID = 6
+"""Characters of a row id that name a row."""
+MOST_HELD = 32 << 20
+"""Characters of rows that are held at a time; one row may have more."""
+
+
+class RunClasses:
+    """What answers for the benchmarks of a stored run."""
+
+    def __init__(self, uri: str, manifest: Manifest) -> None:
+        self._uri = uri
+        self._by_name = {
+            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
+            for name in manifest.identity.benchmarks
+        }
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._by_name)
+
+    def of(self, benchmark: str) -> type[Benchmark]:
+        """Raises `UserError`: the run's manifest does not name it."""
+        if benchmark not in self._by_name:
+            raise UserError(
+                f"holds a row of {benchmark!r}, which its manifest does not name",
+                where=self._uri,
+                fix="remove the files in rows/ that are not of this run",
+            )
+        return self._by_name[benchmark]
+
+
+class StoredRun:
+    """A run in its folder, complete or not, its rows in the order of their keys."""
+
+    def __init__(self, store: Store) -> None:
+        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        self.uri = store.root
+        self.manifest: Manifest = read_manifest(store)
+        self.ledger: Ledger = stored_rows(store, self.manifest)
+
+    @cached_property
+    def rows(self) -> list[ResultRow]:
+        """Raises `UserError`: there are none, or a part cannot be read."""
+        rows = sorted(self.ledger.rows(), key=entry_order)
+        if not rows:
+            raise no_rows(self.ledger, "evaluate it, or wait a little")
+        return rows
+
+    @cached_property
+    def _classes(self) -> RunClasses:
+        return RunClasses(self.uri, self.manifest)
+
+    def class_of(self, row: ResultRow) -> type[Benchmark]:
+        """Raises `UserError`: the run's manifest does not name the row's benchmark."""
+        return self._classes.of(row.benchmark)
+
+    def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
+        """Yield ``rows`` with their texts, without those that have gone meanwhile.
+
+        They come in the same order up to `MOST_HELD` characters, and group by group where the
+        stored rows have more: a few kilobytes of a part may be hundreds of megabytes of text."""
+        wanted = {row.row_id: place for place, row in enumerate(rows)}
+        ids = np.sort(np.array(list(wanted), dtype="S32"))
+        columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
+        held: list[tuple[int, dict[str, Any]]] = []
+        chars = 0
+        for table in self.ledger.tables(columns, ids):
+            for one in rows_of(table):
+                held.append((wanted[one["row_id"]], one))
+                chars += sum(len(value) for value in one.values() if isinstance(value, str))
+                if chars > MOST_HELD:
+                    yield from self._views(rows, held)
+                    held, chars = [], 0
+        yield from self._views(rows, held)
+
+    def _views(
+        self, rows: Sequence[ResultRow], stored: list[tuple[int, dict[str, Any]]]
+    ) -> Iterator[EpisodeView]:
+        for place, one in sorted(stored, key=lambda pair: pair[0]):
+            yield episode_view(one, self.class_of(rows[place]))
+
+
+def entry_order(row: ResultRow) -> tuple[object, ...]:
+    """Return the sort key of a row. Numbers in ids count as numbers."""
+    numbered = [
+        (0, int(part), "") if part.isdecimal() and len(part) < 19 else (1, 0, part)
+        for part in row.id.replace("-", "_").split("_")
+    ]
+    keys = (row.benchmark, row.language, row.category)
+    return (*keys, numbered, row.id, row.sample, row.repeat)
+
+
+def key_of(row: ResultRow) -> tuple[object, ...]:
+    """Return the key that a row has in every run."""
+    return (row.benchmark, row.language, row.category, row.id, row.sample, row.repeat)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter of rows; None and "" filter nothing.
+
+    ``valid`` and ``error_type`` are what the rule set ``rules`` says, "" the first of each
+    benchmark. ``entry``: the id of an entry, or the beginning of a row's.
+    """
+
+    entry: str = ""
+    benchmark: str = ""
+    category: str = ""
+    language: str = ""
+    sample: int | None = None
+    status: str = ""
+    rules: str = ""
+    valid: bool | None = None
+    error_type: str = ""
+
+    def check(self, run: StoredRun) -> None:
+        """Raise `UserError` where ``run`` can have no such row."""
+        known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
+        known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
+        for name, values in known.items():
+            if (asked := getattr(self, name)) and asked not in values:
+                raise UserError(
+                    f"{run.uri} has no row of {asked!r}",
+                    where=f"--{name}",
+                    fix=f"name one of {', '.join(sorted(values))}",
+                )
+
+    def takes(self, row: ResultRow, benchmark: type[Benchmark]) -> bool:
+        for name in (*KEYS[:3], "status"):
+            if getattr(self, name) and getattr(self, name) != getattr(row, name):
+                return False
+        if self.entry and not _is_called(row, self.entry):
+            return False
+        if self.sample is not None and row.sample != self.sample:
+            return False
+        if self.valid is None and not self.error_type:
+            return True
+        verdict = row.verdicts.get(self.rules or benchmark.rule_sets[0])
+        if verdict is None or (self.valid is not None and verdict.valid != self.valid):
+            return False
+        return self.error_type in ("", verdict.error_type)
+
+
+def _is_called(row: ResultRow, name: str) -> bool:
+    return row.id == name or (len(name) >= SHORTEST_ID and row.row_id.startswith(name))
+
+
+def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
+    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it has too, where the
+    verdicts differ or one of both has none."""
+    rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
+    if other is None:
+        return rows
+    theirs = {key_of(row): row for row in other.rows}
+    changed = []
+    for row in rows:
+        rules = wanted.rules or run.class_of(row).rule_sets[0]
+        before = theirs.get(key_of(row))
+        if before is not None and is_right(before, rules) != is_right(row, rules):
+            changed.append(row)
+    return changed
+
+
+def is_right(row: ResultRow, rules: str) -> bool | None:
+    """None without a verdict."""
+    verdict = row.verdicts.get(rules)
+    return None if verdict is None else verdict.valid
+
+
+def outcome(row: ResultRow, rules: str) -> str:
+    """``right``, the error type of a wrong row, or the status of one without a verdict."""
+    verdict = row.verdicts.get(rules)
+    if verdict is None:
+        return row.status
+    return "right" if verdict.valid else verdict.error_type or "wrong"

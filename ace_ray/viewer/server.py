@@ -1,0 +1,344 @@
+"""``ace-ray view``: runs in a browser of this machine, with an address for every row.
+
+Nothing is written. Only GET requests with the token are answered: other users of the machine reach
+the port, too. The policy of the answers forbids all scripts but their own, and a name
+of another host, as a foreign page would need to ask, is refused.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from importlib.resources import files
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ace_ray.errors import UserError
+from ace_ray.reports.html.answers import HOST, PORT, path_of
+from ace_ray.storage.rows import ResultRow
+from ace_ray.viewer.pages import render, row_view
+from ace_ray.viewer.select import key_of
+from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
+
+PAGE_ROWS = 100
+MOST_CHOICES = 1_000
+"""Maximum values that the filter of a column offers, the most frequent ones."""
+_PORTS = 20
+TOKEN = "token"
+"""The URL parameter with the token."""
+_NO_TOKEN = (
+    "these pages are for who started ace-ray view: open the address that it printed, "
+    "with the token at its end; after that, links work in the same browser"
+)
+_ASSETS_FOLDER = "/assets/"
+_ASSETS = {"view.js": "text/javascript", "view.css": "text/css", "report.css": "text/css"}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "content-security-policy": _POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+}
+
+
+def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]) -> None:
+    """Answer until the process is interrupted. Raises `UserError`: the port is taken."""
+    listener, token = listener_at(port), secrets.token_urlsafe(32)
+    address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
+    say(f"view: {address} (Ctrl-C ends it)")
+    config = uvicorn.Config(application(runs, token), log_level="warning", server_header=False)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listener_at(port: int | None) -> socket.socket:
+    for candidate in [port] if port is not None else range(PORT, PORT + _PORTS):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+            listener.listen()  # whoever reads the address may ask at once
+        except OSError:
+            listener.close()
+            continue
+        return listener
+    raise UserError(
+        "nothing can listen there" if port is not None else f"{_PORTS} ports are taken",
+        where=f"--port {port if port is not None else PORT}",
+        fix="name another port; 0 takes any that is free",
+    )
+
+
+def application(runs: Sequence[RunTable], token: str) -> Starlette:
+    """Build the site over ``runs``, for who has the ``token``."""
+    site = _Site(runs)
+    return Starlette(
+        routes=[
+            Route("/", site.alone(site.home)),
+            Route("/run/{run}/", site.alone(site.rows)),
+            Route("/run/{run}/state", site.alone(site.state)),
+            Route("/run/{run}/row/{row}", site.alone(site.row)),
+            Route("/run/{run}/row/{row}/against/{other}", site.alone(site.row)),
+            Route(f"{_ASSETS_FOLDER}{{name}}", _asset),
+        ],
+        middleware=[
+            Middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"]),
+            Middleware(_TokenRequired, token=token),
+        ],
+        exception_handlers={404: _not_found, UserError: _refused},
+    )
+
+
+class _TokenRequired:
+    """Answer requests with the token, in the URL or in the cookie that the first visit sets.
+
+    The first answer redirects to the URL without the token, which may be copied and kept."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer: ASGIApp = self._app
+        if scope["type"] == "http" and not scope["path"].startswith(_ASSETS_FOLDER):
+            request = Request(scope)
+            # Cookies are a host's; another view has another port.
+            cookie = f"ace_ray_view_{scope['server'][1]}"
+            if self._is_right(request.query_params.get(TOKEN, "")):
+                answer = self._admitted(request, cookie)
+            elif not self._is_right(request.cookies.get(cookie, "")):
+                answer = _page("error.html.j2", status=403, title="Not shown", error=_NO_TOKEN)
+        await answer(scope, receive, send)
+
+    def _is_right(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode(), self._token.encode())
+
+    def _admitted(self, request: Request, cookie: str) -> Response:
+        asked = [one for one in request.query_params.multi_items() if one[0] != TOKEN]
+        # One slash: two would begin the name of another host.
+        there = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
+        answer = RedirectResponse(f"{there}?{urlencode(asked)}" if asked else there, 303, _HEADERS)
+        # Lax: links of a report lead here.
+        answer.set_cookie(cookie, self._token, httponly=True, samesite="lax")
+        return answer
+
+
+class _NotFound(UserError):
+    """Of an address that names nothing."""
+
+
+class _Site:
+    """The pages. Handlers are plain functions, in threads of Starlette's."""
+
+    def __init__(self, runs: Sequence[RunTable]) -> None:
+        self._lock = threading.Lock()
+        self._runs: dict[str, RunTable] = {}
+        for run in runs:
+            name, number = run.run_id, 2
+            while name in self._runs:
+                name, number = f"{run.run_id}~{number}", number + 1
+            self._runs[name] = run
+
+    def alone(self, handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        """One request at a time: a run that grows between two looks has other numbers of rows."""
+
+        @wraps(handler)
+        def locked(request: Request) -> Response:
+            with self._lock:
+                return handler(request)
+
+        return locked
+
+    def home(self, request: Request) -> Response:
+        lines = []
+        for name, run in self._runs.items():
+            run.refresh()
+            lines.append({"name": name, "href": _address(name), **run.facts()})
+        return _page("home.html.j2", title="Runs", runs=lines)
+
+    def state(self, request: Request) -> Response:
+        """Answer a page of an unfinished run, which asks every few seconds."""
+        _, run = self._run(request)
+        return JSONResponse({"rows": len(run.rows), "finished": run.finished}, headers=_HEADERS)
+
+    def rows(self, request: Request) -> Response:
+        name, run = self._run(request)
+        asked = request.query_params
+        query, against = Query.of(asked), self._other(name, asked.get("against", ""))
+        other = self._runs.get(against)
+        found = run.select(query, other)
+        pages = max(1, -(-len(found) // PAGE_ROWS))
+        page = min(max(1, _whole(asked.get("page"))), pages)
+        shown = found[(page - 1) * PAGE_ROWS : page * PAGE_ROWS]
+        link = _Links(name, query, against)
+        return _page(
+            "rows.html.j2",
+            title=name,
+            run={"name": name, **run.facts()},
+            others=[one for one in self._runs if one != name],
+            against=against,
+            query=query,
+            rules=run.rule_sets,
+            choices=_choices(run, query),
+            count=len(found),
+            lines=[
+                {
+                    "row": row,
+                    "href": link.row(row.row_id),
+                    "other": other.by_key.get(key_of(row)) if other else None,
+                }
+                for row in shown
+            ],
+            sorts=link.sorts(),
+            page=page,
+            pages=pages,
+            turn={
+                "previous": link.rows(page=page - 1) if page > 1 else "",
+                "next": link.rows(page=page + 1) if page < pages else "",
+            },
+            live=not run.finished,
+        )
+
+    def row(self, request: Request) -> Response:
+        """One row, or with another run in the address the same entry in both."""
+        name, run = self._run(request)
+        row = run.by_id.get(request.path_params["row"])
+        if row is None:
+            raise _NotFound(
+                "the run has no such row",
+                where=request.path_params["row"],
+                fix="see the list of rows",
+            )
+        sides: list[dict[str, Any]] = [{"name": name, "row": row_view(run.episode(row))}]
+        asked = request.query_params
+        beside = request.path_params.get("other")
+        against = self._other(name, asked.get("against", "")) if beside is None else beside
+        if beside is not None:
+            if beside not in self._runs:
+                raise _NotFound("no such run", where=beside, fix="name one of the list of runs")
+            other = self._runs[beside]
+            same = other.by_key.get(key_of(row))
+            sides.append({"name": beside, "row": same and row_view(other.episode(same))})
+        link = _Links(name, Query.of(asked), against)
+        return _page(
+            "row.html.j2",
+            title=row.id,
+            back=link.rows(),
+            turn=self._turn(run, link, row, pair=beside is not None),
+            sides=sides,
+            pairs=[
+                (other, _Links(name, link.query, other).row(row.row_id, pair=True))
+                for other, table in self._runs.items()
+                if other != name and key_of(row) in table.by_key
+            ],
+        )
+
+    def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
+        """Links to the rows before and after in the list that led here."""
+        found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
+        if row.row_id not in found:
+            return {"previous": "", "next": "", "place": ""}
+        at = found.index(row.row_id)
+        return {
+            "previous": link.row(found[at - 1], pair=pair) if at else "",
+            "next": link.row(found[at + 1], pair=pair) if at + 1 < len(found) else "",
+            "place": f"{at + 1:,} of {len(found):,}",
+        }
+
+    def _run(self, request: Request) -> tuple[str, RunTable]:
+        """The run of an address, as it is now."""
+        name = request.path_params["run"]
+        if name not in self._runs:
+            raise _NotFound("no such run", where=name, fix="see the list of runs")
+        self._runs[name].refresh()
+        return name, self._runs[name]
+
+    def _other(self, name: str, asked: str) -> str:
+        """The run to compare with: the one that is asked for, else the only other one."""
+        others = [one for one in self._runs if one != name]
+        if asked in others:
+            return asked
+        return others[0] if len(others) == 1 else ""
+
+
+class _Links:
+    """Addresses that keep what a list was asked for."""
+
+    def __init__(self, run: str, query: Query, against: str) -> None:
+        self.run, self.query, self.against = run, query, against
+
+    def rows(self, **more: Any) -> str:
+        return _address(self.run, {**self._asked(), **more})
+
+    def row(self, row_id: str, *, pair: bool = False) -> str:
+        asked = self._asked()
+        if not pair or not self.against:
+            return _address(self.run, asked, row_id)
+        beside = f"{path_of(self.run, row_id)}/against/{quote(self.against, safe='')}"
+        return f"{beside}?{urlencode(asked)}"
+
+    def sorts(self) -> dict[str, str]:
+        """Column -> the list sorted by it, the other way round where it is so already."""
+        return {
+            name: _address(
+                self.run,
+                {**self._asked(), "sort": f"-{name}" if self.query.sort == name else name},
+            )
+            for name in SORTS
+        }
+
+    def _asked(self) -> dict[str, str]:
+        return {**self.query.as_dict(), **({"against": self.against} if self.against else {})}
+
+
+def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "") -> str:
+    return f"{path_of(run, row_id)}{f'?{urlencode(asked)}' if asked else ''}"
+
+
+def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
+    return {
+        "benchmark": run.counts("benchmark")[:MOST_CHOICES],
+        "language": run.counts("language")[:MOST_CHOICES],
+        "category": sorted(run.counts("category")[:MOST_CHOICES]),
+        "error_type": run.error_types(run.rules_of(query.rules))[:MOST_CHOICES],
+        "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
+    }
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
+
+
+def _page(template: str, *, status: int = 200, **view: Any) -> Response:
+    return HTMLResponse(render(template, view), status_code=status, headers=_HEADERS)
+
+
+def _asset(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in _ASSETS:
+        raise _NotFound("no such file", where=name, fix="")
+    package = "ace_ray.reports.html" if name == "report.css" else "ace_ray.viewer.pages"
+    content = files(package).joinpath(name).read_bytes()
+    return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
+
+
+def _not_found(request: Request, error: Exception) -> Response:
+    return _page("error.html.j2", status=404, title="Not found", error="there is no such page")
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    status = 404 if isinstance(error, _NotFound) else 500
+    return _page("error.html.j2", status=status, title="Not shown", error=str(error))

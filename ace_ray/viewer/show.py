@@ -1,0 +1,225 @@
+"""Rows of a run as printed text: a list of them, or one whole."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from textwrap import wrap
+from typing import Any
+
+from ace_ray.benchmarks.transcript import Tool
+from ace_ray.errors import UserError
+from ace_ray.reports.text import pretty
+from ace_ray.storage.rows import ResultRow
+from ace_ray.util.safe_loading import SHOWN_CHARS
+from ace_ray.util.sanitizing import cleaned, one_line
+from ace_ray.viewer.episode import MOST_CHANGES, Change, EpisodeView
+from ace_ray.viewer.select import Filter, StoredRun, outcome, select
+
+Say = Callable[[str], None]
+WIDTH = 72
+KINDS = 8
+"""Most categories, and most verdicts, that a list names."""
+_ID = 12
+"""Characters of a row id that are shown: enough to name it among millions."""
+
+
+def show(
+    run: StoredRun,
+    wanted: Filter,
+    say: Say,
+    *,
+    other: StoredRun | None = None,
+    limit: int = 0,
+    as_json: bool = False,
+) -> None:
+    """Print the rows of ``run`` that ``wanted`` takes: whole where it names an entry, else a line
+    each, at most ``limit`` of them (0: all). As JSON, one whole row a line, and nothing else.
+
+    Raises `UserError`: there can be no such row, or the entry is unknown.
+    """
+    wanted.check(run)
+    rows = select(run, wanted, other)
+    if wanted.entry and not rows:
+        raise UserError(
+            f"{run.uri} has no such row",
+            where=wanted.entry,
+            fix="name an entry's id or a row's; without one its rows are listed",
+        )
+    if as_json or wanted.entry:
+        for number, view in enumerate(run.whole(rows[: limit or None])):
+            if as_json:
+                say(json.dumps(view.as_json(), ensure_ascii=True))
+                continue
+            if number:
+                say("")
+            for line in whole(view):
+                say(line)
+    else:
+        for line in listed(run, rows, wanted.rules, other, limit):
+            say(line)
+    if limit and len(rows) > limit and not as_json:
+        say(f"{len(rows) - limit} more; --limit 0 shows all")
+
+
+def listed(
+    run: StoredRun,
+    rows: Sequence[ResultRow],
+    rules: str,
+    other: StoredRun | None,
+    limit: int,
+) -> Iterator[str]:
+    """A line a row: its id, what the rule sets say, and how its answer begins."""
+    count = f"{len(rows)} of {len(run.rows)} rows"
+    yield f"{count} have another verdict than in {other.uri}" if other else count
+    if limit and len(rows) > limit:
+        yield from _kinds("categories", (row.category for row in rows))
+        said_first = (outcome(row, rules or run.class_of(row).rule_sets[0]) for row in rows)
+        yield from _kinds("verdicts", said_first)
+    by_id = {row.row_id: row for row in rows}
+    for view in run.whole(rows[: limit or None]):
+        row = by_id[view.row_id]
+        asked = [rules] if rules else run.class_of(row).rule_sets
+        said = dict.fromkeys(outcome(row, name) for name in asked)
+        several = f" #{row.sample}" if row.sample else ""
+        start = f"{row.id}{several}  {' / '.join(said)}"
+        answer = one_line(_answer(view), 2 * WIDTH)
+        yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
+
+
+def _kinds(title: str, names: Iterable[str]) -> Iterator[str]:
+    """What to filter by: how many rows are of each kind, the most first; none where all are."""
+    counts = Counter(names)
+    if len(counts) > 1:
+        most = [f"{cleaned(name)} {rows}" for name, rows in counts.most_common(KINDS)]
+        more = [f"{len(counts) - KINDS} more"] * (len(counts) > KINDS)
+        yield from wrap(f"{title}: {', '.join(most + more)}", WIDTH, subsequent_indent="  ")
+
+
+def _answer(view: EpisodeView) -> str:
+    """What the last message of the model says, or calls."""
+    for step in reversed(view.steps):
+        if step.role == "assistant":
+            calls = ", ".join(f"{call.name}({call.arguments})" for call in step.calls)
+            return step.text or calls
+    return view.error
+
+
+def whole(view: EpisodeView) -> Iterator[str]:
+    """Yield the lines of one row."""
+    key = view.key
+    names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
+    yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
+    yield _line(_facts(view))
+    if not view.verdicts:
+        yield _line(f"not scored: {view.status}{': ' if view.error else ''}{view.error}")
+    for rules, verdict in view.verdicts.items():
+        result = "right" if verdict["valid"] else f"wrong  {verdict['error_type']}"
+        yield _line(f"{rules}: {result}")
+        if verdict["error"]:
+            yield from _indented(verdict["error"])
+        if verdict["metrics"]:
+            numbers = (f"{name} {value:.4g}" for name, value in verdict["metrics"].items())
+            yield from _indented(", ".join(numbers))
+    tools = list(_tools(view.tools))
+    for step in view.steps:
+        if step.role == "assistant":  # what was asked comes first, then what it may call
+            yield from tools
+            tools = []
+        yield from _titled(step.role, _seconds(step.facts))
+        if step.reasoning:
+            yield "  reasoning:"
+            yield from _indented(step.reasoning)
+        if step.text:
+            yield from _block(step.text)
+        for call in step.calls:
+            yield from _block(f"call {call.name}{': ' if call.arguments else ''}{call.arguments}")
+            if call.observation is not None:
+                yield from _indented(f"-> {call.observation}")
+            if call.error:
+                yield from _indented(f"failed: {call.error}")
+        if step.written:
+            yield "  as it was written:"
+            yield from _indented(step.written)
+    yield from tools
+    if view.gold is not None:
+        yield from _titled("gold")
+        yield from _block(pretty(view.gold[0]))
+    if view.states is not None:
+        yield from _titled("state before")
+        yield from _block(pretty(view.states[0]))
+        yield from _titled("state after, what changed")
+        yield from _changes(view.changed)
+    elif view.left is not None:
+        yield from _titled("state")
+        yield from _block(pretty(view.left))
+    if view.second_reading is not None:
+        yield from _titled("calls that another parser reads")
+        yield from _block(pretty(view.second_reading))
+
+
+def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
+    if tools is None:
+        return
+    yield from _titled("tools offered", str(len(tools)))
+    for tool in tools:
+        since = f" (from answer {tool.since})" if tool.since != 1 else ""
+        yield from _block(f"{tool.name}{since}: {tool.description}")
+        if tool.schema is not None:
+            yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
+
+
+def _facts(view: EpisodeView) -> str:
+    facts = view.facts
+    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
+    parts = [
+        facts["model"] or facts["run_id"],
+        f"sample {facts['sample']}, seed {facts['seed']}",
+        "tokens unknown" if None in tokens else f"{tokens[0]} + {tokens[1]} tokens",
+        f"{facts['model_calls']} calls" if facts["model_calls"] != 1 else "",
+        f"{facts['duration_s'] or 0:.1f} s",
+        f"ended by {facts['finish_reason']}" if facts["finish_reason"] not in ("", "stop") else "",
+        f"attempt {facts['attempts']}" if (facts["attempts"] or 1) > 1 else "",
+        "a repeat" if facts["repeat"] else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _seconds(facts: dict[str, Any]) -> str:
+    seconds = facts.get("seconds")
+    return f"{seconds:.1f} s" if isinstance(seconds, int | float) else ""
+
+
+def _changes(changed: Sequence[Change]) -> Iterator[str]:
+    for change in changed:
+        before, after = (json.dumps(v, ensure_ascii=False) for v in (change.before, change.after))
+        values = {"added": after, "removed": before, "changed": f"{before} -> {after}"}
+        yield from _block(f"{change.path} {change.kind}: {values[change.kind]}")
+    if not changed:
+        yield "  nothing"
+    elif len(changed) == MOST_CHANGES:
+        yield "  further changes are left out"
+
+
+def _titled(title: str, more: str = "") -> Iterator[str]:
+    yield ""
+    start = f"-- {one_line(title, 60)}{', ' if more else ''}{more} "
+    yield start + "-" * max(0, WIDTH - len(start))
+
+
+def _block(text: str) -> Iterator[str]:
+    return (f"  {line}" for line in _lines(text))
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"    {line}" for line in _lines(text))
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of ``text`` without control characters, at most `SHOWN_CHARS` long."""
+    return cleaned(text, SHOWN_CHARS).split("\n")
+
+
+def _line(text: str) -> str:
+    return " ".join(_lines(text))

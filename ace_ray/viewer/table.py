@@ -1,0 +1,278 @@
+"""The rows of a run for pages that look at it again and again, while it grows.
+
+The columns of lists are read once per part and kept. Texts stay in the parts: one group of rows is
+read for one row, and one part at a time for a search.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ace_ray.benchmarks.headline import titles
+from ace_ray.benchmarks.results import Score
+from ace_ray.errors import UserError
+from ace_ray.pipeline.summary import SUCCESS
+from ace_ray.reports.sweeps import run_folders
+from ace_ray.reports.table import cell
+from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import ignored_lines, part_names, read_part, stored_rows, unreadable
+from ace_ray.storage.rows import ResultRow, result_columns, result_rows, rows_schema, verdict_names
+from ace_ray.storage.sessions import versions_line
+from ace_ray.storage.stored import SUMMARY, Manifest, read_manifest
+from ace_ray.util import log
+from ace_ray.util.safe_loading import json_object
+from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
+from ace_ray.viewer.select import RunClasses, entry_order, is_right, key_of, outcome
+
+SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
+"""Columns of a full-text search, besides the reasons of the verdicts."""
+SORTS = (
+    *("id", "category", "verdict", "prompt_tokens", "completion_tokens"),
+    *("model_calls", "duration_s"),
+)
+NOT_SCORED = "not scored"
+RIGHT = "right"
+
+
+def tables_of(stores: Sequence[Store]) -> list[RunTable]:
+    """Open the named runs; of a sweep all runs that have begun.
+
+    Raises `UserError`: a store holds neither a run nor a sweep, or no run has begun."""
+    runs: list[Store] = []
+    for named in stores:
+        folders = run_folders(named)
+        runs += [named] if folders is None else [named.child(folder) for folder in folders]
+    if not runs:
+        raise UserError(
+            "no model of the sweep has begun", where=stores[0].root, fix="wait a little"
+        )
+    return [RunTable(store) for store in runs]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A filter of rows; "" filters nothing. ``verdict``: `RIGHT`, "wrong",
+    `NOT_SCORED` or "changed" (against the other run), under the rule set ``rules``."""
+
+    benchmark: str = ""
+    category: str = ""
+    language: str = ""
+    verdict: str = ""
+    error_type: str = ""
+    rules: str = ""
+    text: str = ""
+    sort: str = ""
+    """A column, with a "-" before it from the largest; "": in the order of the entries."""
+
+    @classmethod
+    def of(cls, asked: Mapping[str, str]) -> Query:
+        return cls(**{f.name: asked.get(f.name, "") for f in fields(cls)})
+
+    def as_dict(self) -> dict[str, str]:
+        """Without what asks for nothing."""
+        return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
+
+    def takes(self, row: ResultRow, rules: str) -> bool:
+        """Whether ``row`` is one of these, but for its texts and other runs."""
+        keys = ("benchmark", "category", "language")
+        if any(getattr(self, name) not in ("", getattr(row, name)) for name in keys):
+            return False
+        verdict = row.verdicts.get(rules)
+        said = {None: NOT_SCORED, True: RIGHT, False: "wrong"}[is_right(row, rules)]
+        if self.verdict not in ("", "changed", said):
+            return False
+        wrong = verdict is not None and not verdict.valid
+        return not self.error_type or (wrong and outcome(row, rules) == self.error_type)
+
+
+class RunTable:
+    """A run in its folder, complete or not, read again when it has grown. For one thread at a
+    time."""
+
+    def __init__(self, store: Store) -> None:
+        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        self.uri = store.root
+        self._store = store
+        self.manifest: Manifest = read_manifest(store)
+        self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
+        self._classes = RunClasses(self.uri, self.manifest)
+        self._schema = rows_schema(self.rule_sets)
+        self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
+        self._parts: dict[str, pa.Table] = {}
+        self._names: list[str] | None = None
+        self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
+        """The last text that was searched for, and which rows of a part hold it."""
+        self._say_once = cache(log.caution)
+        self._ignored: list[str] = []
+        self._places: dict[str, tuple[str, int]] = {}
+        """Row id -> its part and its place there."""
+        self.finished = False
+        self.rows: list[ResultRow] = []
+        """Rows that count, in the order of their entries."""
+        self.by_id: dict[str, ResultRow] = {}
+        self.by_key: dict[tuple[object, ...], ResultRow] = {}
+        """By what other runs call the same row."""
+        self.refresh()
+
+    @property
+    def run_id(self) -> str:
+        return self.manifest.run_id
+
+    def refresh(self) -> bool:
+        """Read what is new; whether anything is. Raises `UserError`: the store is away."""
+        # A run that is complete is still merged, now and then.
+        names = part_names(self._store)
+        self.finished = self.finished or self._store.get(SUCCESS) is not None
+        if names == self._names:
+            return False
+        ledger = stored_rows(self._store, self.manifest, self._say_once, self._read)
+        for gone in self._parts.keys() - set(names):
+            del self._parts[gone]
+        self._places, rows = {}, []
+        for name, positions in ledger.kept.items():
+            kept = list(result_rows([self._parts[name].take(positions)]))
+            rows += kept
+            for row, place in zip(kept, positions, strict=True):
+                self._places[row.row_id] = (name, int(place))
+        self.rows = sorted(rows, key=entry_order)
+        self.by_id = {row.row_id: row for row in self.rows}
+        self.by_key = {key_of(row): row for row in self.rows}
+        self._ignored, self._names = list(ignored_lines(ledger)), names
+        self._searched = ("", {})
+        return True
+
+    def _read(
+        self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
+    ) -> pa.Table | str:
+        """As `read_part`, of what lists show; a part is read once."""
+        if name not in self._parts:
+            table = read_part(store, name, self._narrow, schema)
+            if isinstance(table, str):
+                return table
+            self._parts[name] = table
+        return self._parts[name].select(columns)
+
+    def rules_of(self, asked: str) -> str:
+        return asked if asked in self.rule_sets else self.rule_sets[0]
+
+    def select(self, query: Query, other: RunTable | None = None) -> list[ResultRow]:
+        """The rows that ``query`` takes, in its order. Raises `UserError`: texts cannot be read."""
+        rules = self.rules_of(query.rules)
+        rows = [row for row in self.rows if query.takes(row, rules)]
+        if query.verdict == "changed":
+            theirs = other.by_key if other is not None and rules in other.rule_sets else {}
+            rows = [
+                row
+                for row in rows
+                if (same := theirs.get(key_of(row))) is not None
+                and is_right(same, rules) != is_right(row, rules)
+            ]
+        if query.text:
+            rows = self._holding(query.text, rows)
+        name = query.sort.removeprefix("-")
+        if name not in SORTS:
+            return rows
+
+        def place(row: ResultRow) -> tuple[bool, Any]:
+            value = outcome(row, rules) if name == "verdict" else getattr(row, name)
+            return (value is None, 0 if value is None else value)
+
+        return sorted(rows, key=place, reverse=query.sort.startswith("-"))
+
+    def counts(self, name: str) -> list[tuple[str, int]]:
+        """The values of a key with their rows, most first."""
+        return _most_first(Counter(getattr(row, name) for row in self.rows))
+
+    def error_types(self, rules: str) -> list[tuple[str, int]]:
+        """The error types of wrong rows with their rows, most first."""
+        verdicts = (row.verdicts.get(rules) for row in self.rows)
+        return _most_first(Counter(v.error_type for v in verdicts if v is not None and not v.valid))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the run's line in the list of runs."""
+        content = self._store.get(SUMMARY) if self.finished else None
+        return {
+            "model": self.manifest.model.source,
+            "rows": len(self.rows),
+            "declared": self.manifest.declared,
+            "finished": self.finished,
+            "headlines": [] if content is None else headlines(content),
+            "notes": list(self._notes()),
+        }
+
+    def _notes(self) -> Iterator[str]:
+        """Say what a reader of the headlines has to know."""
+        limits = (self.manifest.restriction(name).words for name in self._classes.names)
+        for words in dict.fromkeys(filter(None, limits)):
+            yield f"limited to {words}, a sample only"
+        if mixed := versions_line(self.manifest.mixed_versions):
+            yield mixed
+        yield from self._ignored
+
+    def episode(self, row: ResultRow) -> EpisodeView:
+        """A row whole. Raises `UserError`: it cannot be read."""
+        name, place = self._places[row.row_id]
+        columns = [*COLUMNS, *verdict_names(self.rule_sets)]
+        found = read_part(self._store, name, columns, self._schema, place)
+        if isinstance(found, str):
+            raise unreadable(self._store, name, found)
+        (whole,) = found.to_pylist()
+        return episode_view(whole, self._classes.of(row.benchmark))
+
+    def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
+        """Keep the ``rows`` that hold ``text``, in any case of its letters. Parts without any of
+        ``rows`` are not read."""
+        if self._searched[0] != text:
+            self._searched = (text, {})
+        found = self._searched[1]
+        for row in rows:
+            name, _ = self._places[row.row_id]
+            if name not in found:
+                found[name] = self._search(name, text)
+        places = [self._places[row.row_id] for row in rows]
+        return [row for row, (name, at) in zip(rows, places, strict=True) if found[name][at]]
+
+    def _search(self, name: str, text: str) -> np.ndarray:
+        """Which rows of a part hold ``text``."""
+        reasons = [f"{rules}_error" for rules in self.rule_sets]
+        table = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
+        if isinstance(table, str):
+            raise unreadable(self._store, name, table)
+        holds = np.zeros(table.num_rows, bool)
+        # In JSON columns quotes and line breaks are escaped.
+        for form in {text, json.dumps(text, ensure_ascii=False)[1:-1]}:
+            for column in table.columns:
+                matches = pc.match_substring(column, form, ignore_case=True)
+                holds |= np.asarray(pc.fill_null(matches, fill_value=False))
+        return holds
+
+
+def _most_first(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(
+        ((name, count) for name, count in counts.items() if name),
+        key=lambda pair: (-pair[1], pair[0]),
+    )
+
+
+def headlines(content: bytes) -> list[str]:
+    """The first score of each benchmark and rule set in a summary; none where it is damaged."""
+    try:
+        benchmarks = json_object(content, SUMMARY)["benchmarks"]
+        return [
+            f"{name} {rules}: {title} {cell(scores[0].estimate, intervals=True, n=True)}"
+            for name, part in benchmarks.items()
+            for rules, found in part.get("scores", {}).items()
+            if (scores := [Score.of_json(one) for one in found])
+            for title in titles(scores)[:1]
+        ]
+    except (UserError, KeyError, TypeError, ValueError, AttributeError):
+        return []

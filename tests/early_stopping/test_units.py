@@ -1,0 +1,236 @@
+"""What is drawn: tasks with the weight that their headline gives them, and their worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.benchmarks.results import Estimate, Score, ScoredRow
+from ace_ray.config.schema import EarlyConfig
+from ace_ray.early_stopping.betting import rejected_at
+from ace_ray.early_stopping.draw import WINDOWS, draw
+from ace_ray.early_stopping.target import draws_of, estimate_of
+from ace_ray.early_stopping.units import Row, order_of, value_of
+from ace_ray.errors import UserError
+from ace_ray.types import Entry, Episode, Verdict
+
+
+class Simple(Benchmark):
+    """Two categories of equal weight, 10 and 40 entries; every fifth one is in a group of two."""
+
+    name = "simple"
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def entries(self) -> list[Entry]:
+        return [
+            Entry(
+                id=f"{category}{number}",
+                category=category,
+                group=f"{category}g{number // 10}" if number % 5 == 0 else "",
+                prompt="x",
+            )
+            for category, count in (("a", 10), ("b", 40))
+            for number in range(count)
+        ]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        return Verdict(True)
+
+
+class Balanced(Simple):
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        found = [one[rules]["accuracy"] for one in summary["categories"].values()]
+        mean = sum(found) / len(found)
+        return [Score("Mean", "macro", Estimate(mean, (0, 1), 1))]
+
+
+class Squared(Simple):
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        value = summary["rules"][rules]["accuracy"] ** 2
+        return [Score("Square", "square", Estimate(value, (0, 1), 1))]
+
+
+def order(benchmark: Benchmark, seed: int = 0) -> Any:
+    entries = benchmark.dataset()
+    return order_of(benchmark, entries, range(len(entries)), ["correct"], seed)
+
+
+def test_weights_are_those_of_the_headline() -> None:
+    pooled = order(Simple())
+    assert len(pooled.units) == 45, "groups are drawn together"
+    assert pooled.weights == pytest.approx([len(u.items[0].entries) / 50 for u in pooled.units])
+    balanced = order(Balanced())
+    by_category: dict[str, float] = {}
+    for unit, weight in zip(balanced.units, balanced.weights, strict=True):
+        category = unit.name.split("/")[1]
+        by_category[category] = by_category.get(category, 0.0) + weight
+    assert by_category == pytest.approx({"a": 0.5, "b": 0.5})
+
+
+def test_a_headline_that_is_no_mean_is_refused() -> None:
+    with pytest.raises(UserError, match="the headline of simple is no weighted mean"):
+        order(Squared())
+
+
+def test_all_units_together_are_the_headline() -> None:
+    rng = np.random.default_rng(0)
+    for benchmark in (Simple(), Balanced()):
+        entries = benchmark.dataset()
+        right = rng.uniform(size=len(entries)) < 0.6
+        rows = [
+            Row("en", e.category, e.id, e.group or e.id, 0, {"correct": Verdict(bool(r))})
+            for e, r in zip(entries, right, strict=True)
+        ]
+        drawn = order(benchmark)
+        worth = [
+            sum(
+                item.weight / unit.weight
+                * value_of(type(benchmark), iter([rows[at] for at in item.entries]), "correct")
+                for item in unit.items
+            )
+            for unit in drawn.units
+        ]  # fmt: skip
+        draws = draws_of(drawn, [(one, one) for one in worth], "benchmark")
+        whole = value_of(type(benchmark), iter(rows), "correct")
+        assert estimate_of(draws) == pytest.approx(whole)
+
+
+@pytest.mark.nightly
+def test_a_population_is_estimated_without_bias_and_ends_with_a_category() -> None:
+    found, values = [], {"a": 0.9, "b": 0.1}
+    for seed in range(400):
+        one = order(Balanced(), seed)
+        worth = [(values[unit.name.split("/")[1]],) * 2 for unit in one.units]
+        draws = draws_of(one, worth, "population")
+        assert draws.scales is not None
+        assert draws.spans is not None
+        assert np.all(draws.scales <= draws.spans + 1e-9)
+        assert len(draws) < len(one.units), "no unit of one category is left for the others"
+        # However many draws there are: what they add beyond their means is 0 on average.
+        found.append(float(np.sum(draws.lows * draws.scales - 0.5)))
+    assert abs(np.mean(found)) < 5 * np.std(found) / 20
+
+
+def test_windows_hold_their_part_of_the_order() -> None:
+    benchmark = Simple()
+    entries = benchmark.dataset()
+    config = EarlyConfig(min_rows=10)
+    drawn = draw(config, {"simple": benchmark}, entries, 2)
+    sizes = np.bincount(drawn.windows) * 2
+    assert len(sizes) <= WINDOWS
+    assert sizes.sum() == 100
+    assert all(6 <= size <= 14 for size in sizes[:-1])
+    before = -1
+    for unit in drawn.orders["simple"].units:
+        windows = {int(drawn.windows[at]) for item in unit.items for at in item.entries}
+        assert len(windows) == 1
+        assert windows.pop() >= before
+        before = max(int(drawn.windows[at]) for item in unit.items for at in item.entries)
+    facts = drawn.as_json()
+    assert facts["orders"]["simple"]["units"] == 45
+    again = draw(config, {"simple": Simple()}, entries, 1).as_json()
+    assert again["orders"] == facts["orders"], "it is of the entries alone"
+    other = draw(EarlyConfig(min_rows=10, seed=1), {"simple": Simple()}, entries, 1)
+    assert other.as_json()["orders"] != facts["orders"]
+
+
+def test_rule_sets_that_no_benchmark_has_are_refused() -> None:
+    benchmark = Simple()
+    config = EarlyConfig(rules=["strict"])
+    with pytest.raises(UserError, match=r"none of early.rules \(strict\)"):
+        draw(config, {"simple": benchmark}, benchmark.dataset(), 1)
+
+
+def test_statistics_see_rows_as_they_are_asked_to() -> None:
+    """A benchmark of another package may look at more of a row: what it is asked for is there."""
+
+    class Looks(Simple):
+        @classmethod
+        def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+            kept = list(rows)
+            assert all(row.status == "scored" for row in kept)
+            assert {row.sample for row in kept} == {0}
+            assert all(row.group and row.id and row.language is not None for row in kept)
+            return super().statistics(iter(kept), max_unscored)
+
+    assert len(order(Looks()).units) == 45
+
+
+class Uneven(Simple):
+    """One category in which dialogues of four weigh four times as much as single entries."""
+
+    def entries(self) -> list[Entry]:
+        return [
+            Entry(id=f"{n}", category="a", group=f"g{n // 4}" if n < 120 else "", prompt="x")
+            for n in range(240)
+        ]
+
+
+@pytest.mark.nightly
+def test_units_of_other_weight_are_another_stratum_of_the_population() -> None:
+    """Heavy ones run out first: without strata what is left would be taken for the category."""
+    false = 0
+    for seed in range(60):
+        one = order(Uneven(), seed)
+        assert len(set(one.strata)) == 2
+        # Heavy units are worse, light ones better, and all together nobody is.
+        worth = [(-0.3, -0.3) if len(u.items[0].entries) == 4 else (0.3, 0.3) for u in one.units]
+        draws = draws_of(one, worth, "population")
+        false += bool(np.isfinite(rejected_at(draws, 0.0, 0.05)))
+    assert false <= 60 * 0.05 + 4 * np.sqrt(60 * 0.05)
+
+
+def test_a_population_of_which_too_little_is_known_is_refused() -> None:
+    benchmark = Balanced()
+    config = EarlyConfig(target="population", min_rows=50)
+    with pytest.raises(UserError, match="of a population can be said nothing more after"):
+        draw(config, {"simple": benchmark}, benchmark.dataset(), 1)
+
+
+class Weightless(Simple):
+    """Of category b, which has most entries, no headline speaks."""
+
+    @classmethod
+    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+        value = summary["categories"]["a"][rules]["accuracy"]
+        return [Score("Only a", "a", Estimate(value, (0, 1), 1))]
+
+
+def test_what_weighs_nothing_is_no_stratum_of_a_population() -> None:
+    """BFCL's relevance counts in no headline."""
+    one = order(Weightless())
+    weighed = sum(unit.weight > 0 for unit in one.units)
+    assert 0 < weighed < len(one.units)
+    assert sum(one.rows(2, weighed=True)) == 2 * 10
+    assert sum(one.rows(2)) == 2 * 50
+    draws = draws_of(one, [(0.5, 0.5)] * len(one.units), "population")
+    # Single entries and those of a group are two strata.
+    assert 0 < len(draws) < weighed
+    assert draws.scales is not None
+    assert np.isfinite(draws.scales).all()
+    config = EarlyConfig(target="population", min_rows=50)
+    with pytest.raises(UserError, match=r"then none of .*a .*is left"):
+        draw(config, {"simple": Weightless()}, Weightless().dataset(), 1)
+
+
+@pytest.mark.nightly
+def test_installed_benchmarks_can_be_decided(tmp_path: Any) -> None:
+    for name, options in (
+        ("acebench", {}),
+        ("bfcl", {"data": "installed", "categories": ["live_relevance", "simple_python"]}),
+        ("bfcl", {"data": "installed", "categories": ["single_turn"]}),
+        ("tau2", {"data": "installed", "domains": ["airline", "retail"]}),
+    ):
+        benchmark = benchmark_class(name).from_options(options)
+        entries = benchmark.dataset()
+        rules = [benchmark.rule_sets[0]]
+        drawn = order_of(benchmark, entries, range(len(entries)), rules, 0)
+        assert sum(len(item.entries) for unit in drawn.units for item in unit.items) == len(entries)
+        assert drawn.weights.sum() == pytest.approx(1)

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.registry import benchmark_class
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.models.endpoint_engine import endpoint_ref
+from ace_ray.models.families import FamilyFacts, family_facts
+from ace_ray.models.roles import Role, parse_role
+from ace_ray.pipeline.planning.formats import choice_line, facts_of
+from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
+from ace_ray.pipeline.planning.preflight import check_chat, is_native, resolve_model
+from ace_ray.types import Entry
+from tests.pipeline.planning.toy_benchmark import MODEL, Toy
+
+QWEN3 = FamilyFacts(
+    ("<|im_start|>{{ enable_thinking }}<think></think><tool_call> message.reasoning_content",)
+)
+PLAIN = FamilyFacts(("{{ messages }}",))
+
+
+class Calls(Toy):
+    """Offers a tool, in episodes."""
+
+    replay_reasoning = "tool_steps"
+
+    def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
+        return [{"type": "function", "function": {"name": "find"}}]
+
+    def interactive(self, entry: Entry) -> bool:
+        return True
+
+
+def planned(toy: Toy, facts: FamilyFacts | None, **model: Any) -> Plan:
+    tree = {"model": {"source": "org/tiny", **model}, "benchmarks": ["toy"]}
+    return make_plan(RunConfig.model_validate(tree), MODEL, [toy], facts)
+
+
+def test_a_family_that_thinks_gets_its_parser_and_other_ids() -> None:
+    plan = planned(Toy(), QWEN3)
+    assert plan.identity["reasoning_parser"] == plan.choice.reasoning_parser == "qwen3"
+    assert plan.run_id != planned(Toy(), PLAIN).run_id
+    assert choice_line(plan.config, plan.choice) == "by the model's family: reasoning parser qwen3"
+    assert plan.run_id == planned(Toy(), PLAIN, reasoning_parser="qwen3").run_id
+
+
+def test_a_model_of_no_family_stays_as_it_was() -> None:
+    plan = planned(Toy(), PLAIN)
+    assert plan.run_id == planned(Toy(), None).run_id
+    assert plan.identity["reasoning_parser"] == "auto"
+    assert plan.identity.keys() <= {
+        "model", "chat_template_kwargs", "reasoning_parser", "tool_parser", "backend", "benchmarks",
+        "roles", "episode_timeout_s", "engine", "sampling", "rows",
+    }  # fmt: skip
+    assert choice_line(plan.config, plan.choice) == ""
+
+
+def test_tools_take_the_parser_of_the_family_or_none() -> None:
+    assert planned(Calls(), QWEN3, tool_parser="auto").choice.tool_parser == "hermes"
+    # Nothing reads calls where no tools are offered.
+    assert planned(Toy(), QWEN3, tool_parser="auto").choice.tool_parser is None
+    two = FamilyFacts(("[TOOL_CALLS]<|python_tag|>",))
+    for facts, words in ((two, "several formats: mistral, llama3_json"), (PLAIN, "no format")):
+        with pytest.raises(UserError, match=f"^model.tool_parser: .*{words}"):
+            planned(Calls(), facts, tool_parser="auto")
+    with pytest.raises(UserError, match=r"needs a parser .*or write auto"):
+        planned(Calls(), QWEN3)
+
+
+class TwoModes(Calls):
+    without_native = "benchmarks.toy.mode: prompt"
+
+
+@pytest.mark.parametrize("parser", [None, "auto"])
+def test_a_model_without_a_tool_parser_is_told_of_the_mode_that_needs_none(
+    parser: str | None,
+) -> None:
+    with pytest.raises(UserError, match=r"or write benchmarks\.toy\.mode: prompt$"):
+        planned(TwoModes(), PLAIN, tool_parser=parser)
+
+
+@pytest.mark.parametrize("name", ["acebench", "bfcl", "stabletoolbench", "tau2"])
+def test_the_mode_that_a_benchmark_names_is_one_of_its_options(name: str) -> None:
+    benchmark = benchmark_class(name)
+    where, _, mode = benchmark.without_native.partition(".mode: ")
+    assert where == f"benchmarks.{name}"
+    assert benchmark.Options.model_validate({"mode": mode}).model_dump()["mode"] == mode
+
+
+class UserCalls(Toy):
+    """Offers tools to its user, not to the candidate."""
+
+    def __init__(self, user: Role = "same", *, turns: bool = True) -> None:
+        super().__init__()
+        self.user, self.turns = user, turns
+
+    def roles(self) -> dict[str, Role]:
+        return {"user": self.user, "judge": "same"}
+
+    def role_tools(self, role: str) -> list[dict[str, Any]] | None:
+        return [{"type": "function", "function": {"name": "find"}}] if role == "user" else None
+
+    def role_chat(self, role: str) -> list[dict[str, Any]]:
+        return [{"role": "user", "content": "I play"}]
+
+    def interactive(self, entry: Entry) -> bool:
+        return self.turns
+
+
+def test_a_candidate_that_plays_a_role_with_tools_needs_a_parser() -> None:
+    with pytest.raises(UserError, match=r"^model.tool_parser: .*needs a parser"):
+        planned(UserCalls(), QWEN3)
+    plan = planned(UserCalls(), QWEN3, tool_parser="auto")
+    assert plan.choice.tool_parser == "hermes"
+    assert is_native(plan)
+    # Somebody else plays it, or nobody in this run.
+    there = parse_role({"endpoint": {"url": "http://h/v1", "model": "m", "api_key_env": None}}, "")
+    for toy in (UserCalls(there), UserCalls(turns=False)):
+        plan = planned(toy, QWEN3, tool_parser="auto")
+        assert plan.choice.tool_parser is None
+        assert not is_native(plan)
+
+
+def played_by(who: str, model_folder: Any, template: str) -> Plan:
+    """A plan in which a model with ``template`` plays the user, as the candidate or served."""
+    model = {"source": str(model_folder(template=template)), "tool_parser": "auto"}
+    user: Role = "same"
+    if who == "served":
+        user = parse_role({"model": model}, "")
+        model = {"source": str(model_folder(template="{{ messages }}", name="candidate"))}
+    config = RunConfig.model_validate({"model": model, "benchmarks": ["toy"]})
+    ref = resolve_model(config)
+    return make_plan(config, ref, [UserCalls(user)], facts_of(config, ref))
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize(
+    ("template", "problem"),
+    [
+        ("{% if tools %}{{ tools }}{% endif %}{{ messages }}<tool_call>", ""),
+        ("{{ messages }}<tool_call>", "ignores tools"),
+        ("{{ tools }}{{ messages[0].content }}<tool_call>", "does not show what tools return"),
+    ],
+)
+@pytest.mark.parametrize("who", ["same", "served"])
+def test_the_template_of_who_plays_a_role_with_tools_shows_them(
+    model_folder: Any, template: str, problem: str, who: str
+) -> None:
+    plan = played_by(who, model_folder, template)
+    if not problem:
+        check_chat(plan)
+        return
+    where = "benchmarks.toy.user" if who == "served" else plan.model.source
+    with pytest.raises(UserError, match=f"^{where}: .*{problem}"):
+        check_chat(plan)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+@pytest.mark.parametrize("who", ["same", "served"])
+def test_the_chat_of_a_role_with_tools_is_tried_with_them(model_folder: Any, who: str) -> None:
+    refuses = "{% if tools and messages[0].content == 'I play' %}{{ raise_exception('no') }}"
+    plan = played_by(who, model_folder, refuses + "{% endif %}{{ tools }}{{ messages }}<tool_call>")
+    with pytest.raises(UserError, match=r"^benchmarks.toy.user: .*in this role"):
+        check_chat(plan)
+
+
+def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None:
+    again = planned(Calls(), QWEN3, tool_parser="hermes")
+    assert again.replay == {"toy": "tool_steps"}
+    assert again.identity["replay_reasoning"] == {"toy": "tool_steps"}
+    never = planned(Calls(), QWEN3, tool_parser="hermes", replay_reasoning="none")
+    assert never.replay == {"toy": "none"}
+    assert not {r.row_id for r in never.rows} & {r.row_id for r in again.rows}
+    blind = FamilyFacts((QWEN3.templates[0].replace("reasoning_content", ""),))
+    assert planned(Calls(), blind, tool_parser="hermes").replay == {"toy": "none"}
+    # A single call has nothing to replay.
+    single = [planned(Toy(), QWEN3, replay_reasoning=policy).run_id for policy in ("all", "none")]
+    assert single[0] == single[1]
+
+
+def test_an_endpoint_gets_the_reasoning_back_that_came_from_it() -> None:
+    server = {"url": "http://h/v1", "model": "org/m", "api_key_env": None}
+    for policy, shown in ((None, "tool_steps"), ("all", "all"), ("none", "none")):
+        model = {"endpoint": server, "replay_reasoning": policy}
+        config = RunConfig.model_validate(
+            {"model": model, "benchmarks": ["toy"], "backend": "endpoint"}
+        )
+        plan = make_plan(config, endpoint_ref(config.model), [Calls()])
+        assert plan.replay == {"toy": shown}
+
+
+def test_what_a_config_names_is_in_the_identity(tmp_path: Path) -> None:
+    template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
+    template.write_text("<|im_start|>{{ enable_thinking }}</think>")
+    plugin.write_text("x = 1")
+    plan = planned(Toy(), PLAIN, chat_template=str(template), plugins=[str(plugin)])
+    assert len(plan.identity["chat_template_sha256"]) == len(plan.identity["plugins"][0]) == 64
+    assert plan.choice.chat_template == template.read_text()
+    assert plan.choice.reasoning_parser == "qwen3"
+    manifest = make_manifest(plan, {})
+    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], PLAIN)
+    assert again.run_id == plan.run_id
+    plugin.write_text("x = (")
+    with pytest.raises(UserError, match=r"p.py: is no Python file"):
+        planned(Toy(), PLAIN, plugins=[str(plugin)])
+    with pytest.raises(UserError, match=r"gone.jinja: cannot be read"):
+        planned(Toy(), PLAIN, chat_template=str(tmp_path / "gone.jinja"))
+
+
+def test_gpt_oss_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
+    facts = FamilyFacts((), (), "gpt_oss")
+    plan = planned(Calls(), facts)
+    assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
+    assert (plan.choice.reasoning_parser, plan.choice.tool_parser) == ("openai_gptoss", "openai")
+    assert planned(Calls(), facts, start_date="2026-01-01").run_id != plan.run_id
+    monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "2026-02-03")
+    dated = planned(Calls(), facts)
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE")
+    again = RunConfig.model_validate(make_manifest(dated, {})["config"])
+    assert make_plan(again, MODEL, [Calls()], facts).run_id == dated.run_id
+    assert planned(Toy(), PLAIN).choice.start_date is None
+
+
+DATED = FamilyFacts(("{{ strftime_now('%d %b %Y') }}{{ messages }}",), (), "llama")
+
+
+def test_a_template_that_asks_for_a_date_is_told_one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_SYSTEM_START_DATE", raising=False)
+    plan = planned(Toy(), DATED)
+    assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
+    assert planned(Toy(), DATED, start_date="2026-01-01").run_id != plan.run_id
+    with pytest.raises(UserError, match=r"model\.start_date: the model's chats hold no date"):
+        planned(Toy(), PLAIN, start_date="2026-01-01")
+    with pytest.raises(UserError, match=r"model\.start_date: '2026-02-30' is no day"):
+        planned(Toy(), DATED, start_date="2026-02-30")
+    monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "today")
+    with pytest.raises(UserError, match="VLLM_SYSTEM_START_DATE: 'today' is no day"):
+        planned(Toy(), DATED)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [FamilyFacts((), (), "gpt_oss"), FamilyFacts((), (), "deepseek_v32"), FamilyFacts(tekken=True)],
+)
+def test_a_template_that_nobody_reads_is_refused(tmp_path: Path, facts: FamilyFacts) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages }}")
+    with pytest.raises(UserError, match=r"model\.chat_template: vLLM writes .* by code"):
+        planned(Toy(), facts, chat_template=str(template))
+
+
+@pytest.mark.parametrize(
+    ("files", "mode", "tekken"),
+    [
+        (("tekken.json",), "auto", True),
+        (("tekken.json", "tokenizer_config.json"), "auto", False),
+        (("tekken.json", "tokenizer_config.json", "consolidated.safetensors"), "auto", True),
+        (("tekken.json", "tokenizer_config.json", "params.json"), "auto", True),
+        (("tokenizer.model.v3", "tokenizer_config.json", "params.json"), "auto", True),
+        (("tokenizer_config.json", "consolidated.safetensors"), "auto", False),
+        (("tekken.json", "consolidated.safetensors"), "hf", False),
+        (("tekken.json", "tokenizer_config.json"), "mistral", True),
+    ],
+)
+def test_folders_in_both_formats(
+    tmp_path: Path, files: tuple[str, ...], mode: str, tekken: bool
+) -> None:
+    """As vLLM's ``resolve_tokenizer_args`` decides."""
+    for name in files:
+        (tmp_path / name).write_text('{"x": "[THINK]"}')
+    assert family_facts(tmp_path, mode).tekken is tekken
+
+
+def test_what_a_folder_shows(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]})
+    )
+    listed = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
+    (tmp_path / "chat_template.jinja").write_text("c")
+    facts = family_facts(tmp_path)
+    assert facts == FamilyFacts(("a", "b", "c"), ("Qwen3ForCausalLM",), "qwen3", False)
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    assert family_facts(tmp_path).model_type == ""
+    config = RunConfig.model_validate(
+        {"model": {"source": "x"}, "benchmarks": ["toy"], "backend": "fake"}
+    )
+    assert facts_of(config, MODEL) == FamilyFacts()

@@ -1,0 +1,242 @@
+"""Sending and following, against a client that plays the cluster: what a real one seldom does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import UserError
+from ace_ray.pipeline import submit as module
+from ace_ray.pipeline.submission import Submission
+from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, submit
+
+SUBMISSION = Submission(
+    "evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64, {"model": "m"}
+)
+NAME = SUBMISSION.name
+
+
+class Status(str):
+    def is_terminal(self) -> bool:
+        return self in ("STOPPED", "SUCCEEDED", "FAILED")
+
+
+def job(name: str | None, status: str, code: int | None = None, **more: Any) -> Any:
+    defaults = {"message": None, "error_type": None}
+    return SimpleNamespace(
+        submission_id=name, status=Status(status), driver_exit_code=code, **{**defaults, **more}
+    )
+
+
+@dataclass
+class Client:
+    """Jobs by id; ``logs`` are the connections' texts, an exception among them breaks one off."""
+
+    jobs: dict[str, Any] = field(default_factory=dict)
+    logs: list[list[Any]] = field(default_factory=list)
+    ends: Any = None
+    """The job after its last log."""
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    rival: bool = False
+    without_agent: float = 0
+    """Requests that are refused because the agent has not started."""
+
+    def get_address(self) -> str:
+        return "http://head:8265"
+
+    def list_jobs(self) -> list[Any]:
+        return [job(None, "RUNNING"), job("raysubmit_1", "RUNNING"), *self.jobs.values()]
+
+    def submit_job(self, **request: Any) -> str:
+        name = request["submission_id"]
+        if self.without_agent > 0:
+            self.without_agent -= 1
+            raise RuntimeError(
+                "Request failed with status code 500: No available agent to submit job, please "
+                "try again later.."
+            )
+        if self.rival:
+            self.jobs[name] = job(name, "RUNNING")
+        if name in self.jobs:
+            raise RuntimeError(f"Request failed with status code 500: {name} already exists.")
+        self.sent.append(request)
+        self.jobs[name] = job(name, "PENDING")
+        return str(name)
+
+    async def tail_job_logs(self, name: str) -> AsyncIterator[str]:
+        assert name in self.jobs
+        for text in self.logs.pop(0):
+            if isinstance(text, BaseException):
+                raise text
+            yield text
+
+    def get_job_info(self, name: str) -> Any:
+        if not self.logs and self.ends is not None:
+            return self.ends
+        return self.jobs[name]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(module, "RECONNECT_S", 0.0)
+
+    def run(client: Client, *, follow: bool = True) -> tuple[int, str]:
+        monkeypatch.setattr(module, "_client", lambda address: client)
+        said: list[str] = []
+
+        def say(text: str, nl: bool = True) -> None:
+            said.append(text + "\n" * nl)
+
+        return submit(SUBMISSION, address=None, follow=follow, say=say), "".join(said)
+
+    return run
+
+
+def test_the_first_attempt_is_sent_and_followed(sent: Any) -> None:
+    client = Client(logs=[["one\n", "two\n"]], ends=job("x", "SUCCEEDED", 0))
+    assert sent(client) == (0, f"submitted {NAME}-1\none\ntwo\n")
+    assert client.sent == [
+        {
+            "entrypoint": SUBMISSION.entrypoint,
+            "submission_id": f"{NAME}-1",
+            "runtime_env": {"working_dir": "/x", "excludes": []},
+            "metadata": {"model": "m", "attempt": "1"},
+        }
+    ]
+
+
+@pytest.mark.parametrize("status", ["PENDING", "RUNNING"])
+def test_an_attempt_that_runs_is_followed_instead(sent: Any, status: str) -> None:
+    jobs = {f"{NAME}-{n}": job(f"{NAME}-{n}", "FAILED", 75) for n in (1, 2, 9)}
+    jobs[f"{NAME}-10"] = job(f"{NAME}-10", status)
+    client = Client(jobs, [["log\n"]], job("x", "SUCCEEDED", 0))
+    code, said = sent(client)
+    assert (code, client.sent) == (0, [])
+    assert f"already running, not submitted again: {NAME}-10\nlog\n" == said
+
+
+@pytest.mark.parametrize("status", ["FAILED", "STOPPED", "SUCCEEDED"])
+def test_after_one_that_has_ended_comes_the_next(sent: Any, status: str) -> None:
+    jobs = {f"{NAME}-9": job(f"{NAME}-9", "FAILED"), f"{NAME}-10": job(f"{NAME}-10", status)}
+    # Neither another config's, nor a name that only looks alike.
+    jobs |= {f"{NAME}-x": job(f"{NAME}-x", "RUNNING"), f"{NAME}9-1": job(f"{NAME}9-1", "RUNNING")}
+    client = Client(jobs)
+    code, said = sent(client, follow=False)
+    assert code == 0
+    assert client.sent[0]["submission_id"] == f"{NAME}-11"
+    assert f"ray job logs --follow --address http://head:8265 {NAME}-11" in said
+
+
+def test_a_rival_that_was_first_is_followed(sent: Any) -> None:
+    client = Client(logs=[["its\n"]], ends=job("x", "FAILED", 75), rival=True)
+    assert sent(client) == (75, f"already running, not submitted again: {NAME}-1\nits\n")
+
+
+def test_a_refusal_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+
+    def refuse(**request: Any) -> str:
+        raise RuntimeError("Request failed with status code 413:\ntoo large")
+
+    monkeypatch.setattr(client, "submit_job", refuse)
+    with pytest.raises(UserError, match="cannot submit: Request failed with status code 413"):
+        sent(client)
+
+
+def test_an_agent_that_starts_is_waited_for(sent: Any) -> None:
+    client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0), without_agent=5)
+    assert sent(client) == (0, f"submitted {NAME}-1\nlog\n")
+    assert [request["submission_id"] for request in client.sent] == [f"{NAME}-1"]
+
+
+def test_an_agent_that_never_starts_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AGENT_S", 0.05)
+    with pytest.raises(UserError, match="No available agent to submit job"):
+        sent(Client(without_agent=float("inf")))
+
+
+def test_ray_says_it_as_we_read_it() -> None:
+    import ray
+
+    server = Path(ray.__file__).parent / "dashboard" / "modules" / "job" / "job_head.py"
+    assert module.NO_AGENT in server.read_text()
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        (job("x", "SUCCEEDED", 0), 0, ""),
+        (job("x", "FAILED", 75), 75, ""),
+        (job("x", "FAILED", -9), 137, ""),
+        (job("x", "STOPPED"), 75, f"{NAME}-1 was stopped; the same command continues its run\n"),
+        (job("x", "FAILED", message="\nwhy\nand how"), 1, f"{NAME}-1 failed: why\n"),
+        (
+            job("x", "FAILED", message="gone", error_type=module.DIED),
+            75,
+            f"{NAME}-1 failed: gone\n",
+        ),
+    ],
+)
+def test_the_exit_code_is_the_jobs(sent: Any, end: Any, code: int, said: str) -> None:
+    assert sent(Client(logs=[[]], ends=end)) == (code, f"submitted {NAME}-1\n{said}")
+
+
+def test_a_log_that_breaks_off_is_printed_once(sent: Any) -> None:
+    logs: list[list[Any]] = [
+        ["ab\n", RuntimeError("closed")],
+        [],
+        ["ab\n", "cd", ConnectionError("refused")],
+        ["a", "b\ncd", "\nef\n"],
+    ]
+    assert sent(Client(logs=logs, ends=job("x", "SUCCEEDED", 0)))[1] == (
+        f"submitted {NAME}-1\nab\ncd\nef\n"
+    )
+
+
+def test_a_cluster_that_is_gone_ends_the_follower(sent: Any) -> None:
+    gone = [[RuntimeError("no")] for _ in range(RECONNECTS + 1)]
+    with pytest.raises(UserError, match=f"has not answered {RECONNECTS + 1} times: no"):
+        sent(Client(logs=[["a"], *gone]))
+
+
+def test_ctrl_c_leaves_the_job(sent: Any) -> None:
+    client = Client(logs=[["a\n", KeyboardInterrupt()]])
+    code, said = sent(client)
+    assert code == INTERRUPTED
+    assert "which goes on; the same command follows it again" in said
+    assert f"ray job stop --address http://head:8265 {NAME}-1" in said
+
+
+def test_ray_names_the_state_as_we_do() -> None:
+    from ray.dashboard.modules.job.common import JobErrorType, JobStatus
+
+    assert JobErrorType.JOB_SUPERVISOR_ACTOR_DIED.value == module.DIED
+    assert {"STOPPED", "SUCCEEDED"} < {status.value for status in JobStatus}
+    assert JobStatus.STOPPED == "STOPPED"
+
+
+def test_without_a_cluster_the_fix_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "running_cluster", lambda: "local")
+    with pytest.raises(UserError, match="pass the dashboard's address"):
+        submit(SUBMISSION, address=None, follow=True, say=print)
+
+
+def test_a_dead_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:8")
+    with pytest.raises(UserError, match=r"Ray at http://127.0.0.1:9: cannot submit") as refused:
+        submit(SUBMISSION, address="http://127.0.0.1:9", follow=True, say=print)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.nightly
+def test_a_bad_sweep_is_refused_before_anything_is_sent(here: Any, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text("{benchmarks: [acebench], output: 's3://b/p'}")
+    ended = here("submit", path, "--job", "sweep", "--dry-run")
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "names no model" in ended.stderr

@@ -1,0 +1,134 @@
+"""Parts that cannot be read: every command that reads a run names them on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import ace_ray
+from ace_ray.cli.main import main
+from ace_ray.pipeline.rescore import compact_run
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.storage.object_store.interface import Object
+from ace_ray.storage.parts import read_ledger
+from ace_ray.viewer.table import RunTable
+from tests.integrations.made import complete_run
+
+TORN = "rows/part-00000000000009-aa-0123456789abcdef.parquet"
+
+
+def cut(path: Path) -> None:
+    (whole,) = path.parent.glob("part-0-a-*")
+    path.write_bytes(whole.read_bytes()[:500])
+
+
+KINDS: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut off": cut,
+    "text": lambda path: path.write_text("hello\n" * 100),
+    "another table": lambda path: pq.write_table(pa.table({"a": [1]}), path),
+    "a link to nothing": lambda path: path.symlink_to("/nowhere/at/all"),
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return complete_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_part_that_cannot_be_read_is_named_with_the_reason(
+    kind: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    KINDS[kind](run / TORN)
+    opened = ace_ray.Run.open(str(run))
+    reason = opened.ignored_files[TORN]
+    assert capsys.readouterr().err == (f"{run}/{TORN} is ignored, its rows are pending: {reason}\n")
+    assert opened.rows(["id"]).num_rows == opened.manifest["declared"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "show RUN --json",
+        "export RUN --to lm-eval",
+        "report RUN",
+        "compare RUN OTHER",
+        "publish RUN --to tensorboard --option folder=TMP",
+        "score RUN",
+        "compact RUN",
+    ],
+)
+def test_every_command_names_a_torn_part_once(
+    arguments: str, run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = complete_run(tmp_path / "other") if "OTHER" in arguments else run
+    (run / TORN).write_bytes(b"torn")
+    places = {"RUN": str(run), "OTHER": str(other)}
+    given = [places.get(word, word).replace("TMP", str(tmp_path)) for word in arguments.split()]
+    with pytest.raises(SystemExit):
+        main(given)
+    told = capsys.readouterr()
+    assert (told.err + told.out).count(f"{TORN} is ignored") == 1
+
+
+def test_rows_of_another_run_are_not_published_over(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (part,) = (run / "rows").iterdir()
+    rows = pq.read_table(part)
+    ids = pa.array([f"{number:032x}" for number in range(rows.num_rows)])
+    pq.write_table(rows.set_column(0, "row_id", ids), run / TORN)
+    with pytest.raises(SystemExit) as ended:
+        main(["publish", str(run), "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}"])
+    assert ended.value.code == 2
+    assert "the run declares 170 rows in run.json and holds 340" in capsys.readouterr().err
+
+
+def test_a_run_of_torn_parts_alone_does_not_count_as_not_begun(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in (run / "rows").iterdir():
+        part.write_bytes(b"torn")
+    for command in (["show"], ["report"], ["export", "--to", "inspect"]):
+        with pytest.raises(SystemExit):
+            main([command[0], str(run), *command[1:]])
+        assert "no row of the run can be read: rows/part-0-a-" in capsys.readouterr().err
+
+
+def test_the_viewer_lists_torn_parts_beside_the_headlines(run: Path) -> None:
+    (run / TORN).write_bytes(b"torn")
+    (note,) = RunTable(LocalStore(str(run))).facts()["notes"]
+    assert f"{TORN} is ignored" in note
+
+
+class Merging(LocalStore):
+    """A store whose parts are merged right after they were first listed."""
+
+    merged = False
+
+    def list(self, prefix: str = "") -> list[Object]:
+        found = super().list(prefix)
+        if not self.merged:
+            self.merged = True
+            compact_run(self.root, lambda line: None)
+        return found
+
+
+def test_parts_that_were_merged_meanwhile_are_read_where_their_rows_are(run: Path) -> None:
+    told: list[str] = []
+    ledger = read_ledger(Merging(str(run)), told.append)
+    assert (len(ledger.ids), ledger.ignored, told) == (170, {}, [])
+
+
+def test_many_torn_parts_are_few_lines(run: Path) -> None:
+    for number in range(40):
+        (run / f"rows/part-{number:014d}-aa-0123456789abcdef.parquet").write_bytes(b"")
+    told: list[str] = []
+    assert len(read_ledger(LocalStore(str(run)), told.append).ignored) == 40
+    assert len(told) == 6
+    assert told[-1].endswith("35 more parts are ignored, their rows are pending")

@@ -1,0 +1,554 @@
+"""One writer per run: who gets the lease, who is refused, and who notices that it is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ace_ray.errors import RunFailed, UserError
+from ace_ray.storage import lease as lease_module
+from ace_ray.storage.lease import LEASE, TTL_S, Lease, LeaseLost
+from ace_ray.storage.object_store import LocalStore, Store, open_store
+from ace_ray.util.processes import this_process
+
+
+@pytest.fixture(params=["local", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    if request.param == "local":
+        return LocalStore(str(tmp_path / "run"))
+    s3 = request.getfixturevalue("s3")
+    return open_store(f"s3://{s3.bucket}/{tmp_path.name}/run")
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "run"))
+
+
+class Clock:
+    """The watcher's time: it passes as it is slept, and ``meanwhile`` happens each time."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept = 0.0
+        self.meanwhile: Callable[[], Any] = lambda: None
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
+        self.meanwhile()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(lease_module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real time in small: holders beat every 20 ms, watchers look as often."""
+    monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
+    small = SimpleNamespace(monotonic=time.monotonic, sleep=lambda s: time.sleep(s / 50))
+    monkeypatch.setattr(lease_module, "time", small)
+
+
+@pytest.fixture
+def held() -> Iterator[Callable[[Store], Lease]]:
+    """Acquires leases and gives them back at the end."""
+    leases: list[Lease] = []
+
+    def acquire(store: Store, say: Callable[[str], None] = pytest.fail) -> Lease:
+        leases.append(Lease.acquire(store, say))
+        return leases[-1]
+
+    yield acquire
+    for lease in leases:
+        lease.release()
+
+
+def claim(**changes: Any) -> bytes:
+    """The lease of a driver on another machine."""
+    known = {
+        "schema_version": 1,
+        "host": "elsewhere",
+        "pid": 4242,
+        "started": "123",
+        "machine": "another boot pid:[1]",
+        "holder": "0123456789abcdef",
+        "since": "2026-01-01T00:00:00+00:00",
+        "beat": 3,
+    }
+    return json.dumps({**known, **changes}).encode()
+
+
+def stored(store: Store) -> dict[str, Any]:
+    content = store.get(LEASE)
+    assert content is not None
+    found: dict[str, Any] = json.loads(content)
+    return found
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 600
+    while not condition():
+        assert time.monotonic() < end, "it never happens"
+        time.sleep(0.005)
+
+
+def test_a_free_run_is_taken_at_once_and_given_back(store: Store, clock: Clock) -> None:
+    lease = Lease.acquire(store, pytest.fail)
+    mine = stored(store)
+    assert (mine["host"], mine["pid"]) == (os.uname().nodename, os.getpid())
+    assert datetime.fromisoformat(mine["since"]).tzinfo is not None
+    assert lease.lost == ""
+    lease.check()
+    lease.release()
+    assert store.list() == []
+    if isinstance(store, LocalStore):
+        assert not Path(store.root).exists(), "a run that wrote nothing leaves no folder"
+    Lease.acquire(store, pytest.fail).release()
+    assert clock.slept == 0
+
+
+def test_what_a_run_has_written_stays(local: LocalStore) -> None:
+    lease = Lease.acquire(local, pytest.fail)
+    local.put("run.json", b"{}")
+    lease.release()
+    assert [item.path for item in local.list()] == ["run.json"]
+
+
+def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None:
+    first = held(store)
+    mine = stored(store)
+    said: list[str] = []
+    with pytest.raises(UserError) as caught:
+        Lease.acquire(store, said.append)
+    holder = f"process {mine['pid']} on {mine['host']} since {mine['since']}"
+    assert str(caught.value).startswith(f"{store.root}: the run is being written by {holder}; ")
+    assert caught.value.fix
+    (line,) = said
+    assert holder in line
+    first.check()
+    assert stored(store)["holder"] == mine["holder"]
+
+
+@pytest.mark.nightly
+def test_of_many_drivers_one_gets_it(store: Store, fast: None) -> None:
+    store.tagged(LEASE)  # S3: one client for all, made once
+    start = threading.Barrier(16)
+    won: list[Lease] = []
+    refused: list[UserError] = []
+    other: list[BaseException] = []
+
+    def drive() -> None:
+        start.wait(30)
+        try:
+            won.append(Lease.acquire(store, lambda line: None))
+        except UserError as error:
+            refused.append(error)
+        except BaseException as error:  # noqa: BLE001 - shown by the test
+            other.append(error)
+
+    threads = [threading.Thread(target=drive) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    try:
+        assert other == []
+        assert (len(won), len(refused)) == (1, 15)
+        assert all("is being written by" in str(error) for error in refused)
+        won[0].check()
+    finally:
+        for lease in won:
+            lease.release()
+    assert store.get(LEASE) is None
+
+
+def test_of_two_that_watch_a_dead_holder_one_gets_it(
+    local: LocalStore, fast: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_module, "TTL_S", 0.3)
+    local.put(LEASE, claim())
+    ended: list[object] = []
+
+    def drive() -> None:
+        try:
+            ended.append(Lease.acquire(local, lambda line: None))
+        except UserError as error:
+            ended.append(str(error))
+
+    threads = [threading.Thread(target=drive) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    (winner,) = [lease for lease in ended if isinstance(lease, Lease)]
+    try:
+        others = [line for line in ended if isinstance(line, str)]
+        assert len(others) == 3
+        assert all(f"process {os.getpid()} on" in line for line in others)
+        winner.check()
+    finally:
+        winner.release()
+
+
+CHILD = """
+import sys, time
+from ace_ray.storage.lease import Lease
+from ace_ray.storage.object_store import open_store
+Lease.acquire(open_store(sys.argv[1]), print)
+print("held", flush=True)
+time.sleep(120)
+"""
+
+
+@pytest.mark.parametrize("remains", ["nothing", "zombie"])
+def test_who_died_on_this_machine_is_not_waited_for(
+    local: LocalStore, clock: Clock, held: Any, remains: str
+) -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, local.root], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline().strip() == "held"
+        assert stored(local)["pid"] == child.pid
+        os.kill(child.pid, signal.SIGKILL)
+        if remains == "zombie":
+            stat = Path(f"/proc/{child.pid}/stat")
+            until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        else:
+            child.wait(30)
+        lease = held(local)
+        assert clock.slept == 0
+        lease.check()
+        assert stored(local)["pid"] == os.getpid()
+    finally:
+        child.kill()
+        child.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("changes", "waits"),
+    [
+        ({}, True),
+        ({"started": "1"}, False),
+        ({"pid": 2**22 + 1}, False),
+        ({"pid": -1}, True),
+        ({"pid": "17"}, True),
+        ({"pid": None}, True),
+        ({"machine": "another boot pid:[1]", "started": "1"}, True),
+        ({"machine": None, "started": "1"}, True),
+    ],
+    ids=str,
+)
+def test_a_process_is_known_by_machine_number_and_start(
+    local: LocalStore, clock: Clock, held: Any, changes: dict[str, Any], waits: bool
+) -> None:
+    """A number alone says nothing: another boot or container has it too, and it is given anew."""
+    local.put(LEASE, claim(**{**this_process(), **changes}))
+    said: list[str] = []
+    held(local, said.append)
+    assert (clock.slept >= TTL_S) == waits
+    assert bool(said) == waits
+
+
+def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock, held: Any) -> None:
+    store.put(LEASE, claim())
+    said: list[str] = []
+    lease = held(store, said.append)
+    assert TTL_S <= clock.slept <= TTL_S + 2
+    (line,) = said
+    assert "process 4242 on elsewhere since 2026-01-01T00:00:00+00:00" in line
+    assert f"{TTL_S:g} s" in line
+    lease.check()
+    assert stored(store)["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("beats_after", [1, TTL_S - 1])
+def test_a_holder_that_beats_while_it_is_watched_is_left_alone(
+    local: LocalStore, clock: Clock, beats_after: float
+) -> None:
+    local.put(LEASE, claim())
+
+    def beat() -> None:
+        if clock.slept == beats_after:
+            local.put(LEASE, claim(beat=4))
+
+    clock.meanwhile = beat
+    with pytest.raises(UserError, match="written by process 4242 on elsewhere since"):
+        Lease.acquire(local, lambda line: None)
+    assert clock.slept == beats_after
+    assert local.get(LEASE) == claim(beat=4)
+
+
+def test_a_holder_that_beats_at_the_very_end_is_left_alone(
+    local: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the last look and the write."""
+    local.put(LEASE, claim())
+    put_if = LocalStore.put_if
+
+    def late(self: LocalStore, path: str, data: bytes, tag: str | None) -> str | None:
+        self.put(LEASE, claim(beat=4))
+        return put_if(self, path, data, tag)
+
+    monkeypatch.setattr(LocalStore, "put_if", late)
+    with pytest.raises(UserError, match="elsewhere"):
+        Lease.acquire(local, lambda line: None)
+    assert local.get(LEASE) == claim(beat=4)
+
+
+def test_a_holder_that_ends_while_it_is_watched(store: Store, clock: Clock, held: Any) -> None:
+    store.put(LEASE, claim())
+    clock.meanwhile = lambda: store.delete(LEASE)
+    held(store, lambda line: None).check()
+    assert clock.slept < TTL_S
+
+
+GARBAGE: dict[str, bytes] = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no object": b"[1, 2]",
+    "too huge a number": b'{"host": "h", "pid": 1' + b"0" * 9000 + b"}",
+    "no UTF-8": b'{"host": "\xff\xfe"}',
+    "deep": b"[" * 100_000,
+    "wrong types": claim(pid={"a": [1]}, since=None, holder=7, beat="x", started=[], machine=3),
+    "endless names": claim(host="h" * 100_000, since="s" * 100_000),
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_is_a_holder_that_never_beats(
+    local: LocalStore, clock: Clock, held: Any, kind: str
+) -> None:
+    local.put(LEASE, GARBAGE[kind])
+    said: list[str] = []
+    lease = held(local, said.append)
+    assert TTL_S <= clock.slept <= TTL_S + 2
+    (line,) = said
+    assert len(line) < 400
+    lease.check()
+    assert stored(local)["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+def test_garbage_in_place_of_ones_own_lease_is_a_loss(local: LocalStore, kind: str) -> None:
+    lease = Lease.acquire(local, pytest.fail)
+    local.put(LEASE, GARBAGE[kind])
+    with pytest.raises(LeaseLost):
+        lease.check()
+    lease.release()
+    assert local.get(LEASE) == GARBAGE[kind]
+
+
+@pytest.mark.parametrize(
+    ("year", "since"), [(1970, "2999-01-01T00:00:00+00:00"), (2999, "1970-01-01T00:00:00+00:00")]
+)
+def test_no_clock_is_trusted(
+    local: LocalStore, clock: Clock, held: Any, monkeypatch, year: int, since: str
+) -> None:
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Wrong:
+            return cls(year, 1, 1, tzinfo=UTC)
+
+    monkeypatch.setattr(lease_module, "datetime", Wrong)
+    local.put(LEASE, claim(since=since, renewed=since))
+    lease = held(local, lambda line: None)
+    assert TTL_S <= clock.slept <= TTL_S + 2
+    lease.check()
+    lease.check()
+    assert lease.lost == ""
+    assert stored(local)["since"].startswith(str(year))
+
+
+def test_the_lease_beats(store: Store, fast: None, held: Any) -> None:
+    lease = held(store)
+    first = stored(store)
+    until(lambda: stored(store)["beat"] >= 3)
+    later = stored(store)
+    assert later["beat"] > first["beat"]
+    assert all(later[key] == first[key] for key in ("holder", "since", "pid", "started"))
+    assert lease.lost == ""
+
+
+@pytest.mark.nightly
+def test_a_lease_that_is_given_back_beats_no_more(store: Store, fast: None) -> None:
+    for _ in range(2):
+        lease = Lease.acquire(store, pytest.fail)
+        until(lambda: stored(store)["beat"] >= 1)
+        lease.release()
+        assert not lease._thread.is_alive()
+        time.sleep(0.05)
+        assert store.get(LEASE) is None
+
+
+@pytest.mark.nightly
+def test_a_loss_is_noticed_when_asked(store: Store) -> None:
+    lease = Lease.acquire(store, pytest.fail)
+    store.put(LEASE, claim())
+    assert lease.lost == "", "nobody has looked"
+    for _ in range(2):
+        with pytest.raises(LeaseLost, match="process 4242 on elsewhere") as caught:
+            lease.check()
+        assert isinstance(caught.value, RunFailed)
+        assert not caught.value.again, "another driver has the run: this one must not go on"
+    assert "elsewhere" in lease.lost
+    lease.release()
+    assert store.get(LEASE) == claim(), "somebody else's lease is never deleted"
+
+
+def test_a_loss_is_noticed_by_itself(store: Store, fast: None) -> None:
+    lease = Lease.acquire(store, pytest.fail)
+    store.put(LEASE, claim())
+    until(lambda: lease.lost)
+    assert "process 4242 on elsewhere" in lease.lost
+    until(lambda: not lease._thread.is_alive())
+    assert store.get(LEASE) == claim()
+    lease.release()
+    assert store.get(LEASE) == claim()
+
+
+def test_a_lease_that_was_removed_is_lost(store: Store) -> None:
+    lease = Lease.acquire(store, pytest.fail)
+    store.delete(LEASE)
+    with pytest.raises(LeaseLost, match="removed"):
+        lease.check()
+    lease.release()
+    assert store.list() == []
+
+
+def test_a_run_whose_folder_was_removed_is_not_made_anew(local: LocalStore) -> None:
+    lease = Lease.acquire(local, pytest.fail)
+    Path(local.root, LEASE).unlink()
+    Path(local.root).rmdir()
+    with pytest.raises(LeaseLost, match="removed"):
+        lease.check()
+    lease.release()
+    assert not Path(local.root).exists()
+
+
+class FailingWrites:
+    """A store whose conditional writes go wrong as told: before or after they take effect."""
+
+    def __init__(self, store: Store) -> None:
+        self.inner = store
+        self.failure = "none"
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def quick(self) -> FailingWrites:
+        return self
+
+    def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
+        self.asked += 1
+        if self.failure == "away":
+            raise UserError("cannot be reached", where=self.inner.root)
+        done = self.inner.put_if(path, data, tag)
+        if self.failure == "answer lost":
+            raise UserError("the connection broke", where=self.inner.root)
+        if self.failure == "ignores conditions":
+            self.inner.put(path, data)
+            return f"tag {self.asked}"
+        if self.failure == "repeated":
+            return None  # botocore repeats the request, which meets its own first try
+        return done
+
+
+@pytest.fixture
+def failing(store: Store) -> Any:
+    return FailingWrites(store)
+
+
+def test_a_store_that_ignores_conditions_is_refused(failing: Any) -> None:
+    failing.failure = "ignores conditions"
+    with pytest.raises(UserError, match="ignores the conditions"):
+        Lease.acquire(failing, pytest.fail)
+    assert failing.inner.get(LEASE) is None
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("mood", ["away", "answer lost", "repeated"])
+def test_an_outage_is_survived(failing: Any, fast: None, mood: str) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
+    holder = stored(failing.inner)["holder"]
+    for _ in range(2):
+        failing.failure, asked = mood, failing.asked
+        wanted = asked + 3
+        until(lambda: failing.asked >= wanted)  # noqa: B023
+        assert lease.lost == ""
+        failing.failure = "none"
+        beat = stored(failing.inner)["beat"] + 2
+        until(lambda: stored(failing.inner)["beat"] >= beat)  # noqa: B023
+    assert (lease.lost, stored(failing.inner)["holder"]) == ("", holder)
+    lease.release()
+    assert failing.inner.get(LEASE) is None
+
+
+def test_who_took_over_during_an_outage_is_noticed_after_it(failing: Any, fast: None) -> None:
+    lease = Lease.acquire(failing, pytest.fail)
+    failing.failure = "away"
+    until(lambda: failing.asked > 2)
+    failing.inner.put(LEASE, claim())
+    failing.failure = "none"
+    until(lambda: lease.lost)
+    lease.release()
+    assert failing.inner.get(LEASE) == claim()
+
+
+def test_releasing_during_an_outage_raises_nothing(local: LocalStore, monkeypatch) -> None:
+    lease = Lease.acquire(local, pytest.fail)
+
+    def away(*_: Any) -> Any:
+        raise UserError("cannot be reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "tagged", away)
+        lease.release()
+        patch.undo()
+        patch.setattr(LocalStore, "delete", away)
+        lease.release()
+    assert local.get(LEASE) is not None
+
+
+@pytest.mark.parametrize("found", ["nothing", "a dead holder"])
+def test_acquiring_may_meet_its_own_first_try(failing: Any, clock: Clock, held: Any, found: str):
+    if found != "nothing":
+        failing.inner.put(LEASE, claim(**{**this_process(), "started": "1"}))
+    failing.failure = "repeated"
+    lease = held(failing)
+    failing.failure = "none"
+    lease.check()
+    assert clock.slept == 0
+
+
+def test_a_store_that_knows_no_conditions_gives_no_lease(s3: Any) -> None:
+    from botocore.stub import Stubber
+
+    store: Any = open_store(f"s3://{s3.bucket}/unconditional")
+    with Stubber(store._client) as stub:
+        stub.add_client_error("get_object", service_error_code="NoSuchKey")
+        stub.add_client_error("put_object", service_error_code="NotImplemented")
+        with pytest.raises(UserError, match="no conditional writes"):
+            Lease.acquire(store, pytest.fail)

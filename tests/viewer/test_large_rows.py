@@ -1,0 +1,157 @@
+"""Commands show and export a bounded part of a large row, and say how much they leave out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.planning.plan import make_manifest
+from ace_ray.pipeline.summary import as_json
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS
+from ace_ray.storage.stored import MANIFEST
+from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
+from ace_ray.viewer.pages import render, row_view
+from ace_ray.viewer.select import Filter, StoredRun, select
+from tests.pipeline.made_run import judged_rows, planned_run
+from tests.viewer.test_show import wrong
+
+MANY = 400_000
+INVISIBLE = "a\u200b" * (1 << 20)
+LONG = "some words on a line\n" * (SHOWN_CHARS // 4)
+TOLD = [{"role": "user", "content": "q"}, {"role": "assistant", "content": LONG}]
+LARGE: dict[str, dict[str, str]] = {
+    "gold": {"gold": json.dumps([0] * MANY)},
+    "deep gold": {"gold": "[" * 190 + "0," * MANY + "0" + "]" * 190},
+    "invisible gold": {"gold": json.dumps(INVISIBLE)},
+    "messages": {"messages": json.dumps([{}] * MANY)},
+    "text": {"messages": json.dumps(TOLD)},
+    "tools": {"tools": json.dumps([{}] * MANY)},
+    "states": {"state": json.dumps({"before": [0] * MANY, "end": [1] * MANY})},
+    "reason": {"strict_error": INVISIBLE},
+}
+"""Columns of a row that take a few kilobytes in a part."""
+
+
+def run_with(folder: Path, changed: dict[str, str]) -> str:
+    """Write a run in which one row has these columns; returns the row's id."""
+    plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
+    rows = judged_rows(plan, wrong)
+    rows[0] |= changed
+    store = LocalStore(plan.uri)
+    store.put(MANIFEST, as_json(make_manifest(plan, {})))
+    write_parts(store, "00000000000001-aa", pa.Table.from_pylist(rows, schema=ROWS))
+    row_id: str = rows[0]["row_id"]
+    return row_id
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LARGE)
+def test_what_is_shown_of_a_large_row_is_bounded(name: str, tmp_path: Path, here: Any) -> None:
+    folder = tmp_path / "run"
+    row_id = run_with(folder, LARGE[name])
+    stored = StoredRun(open_store(str(folder)))
+    (view,) = stored.whole(select(stored, Filter(entry=row_id)))
+    turn = {"place": "", "previous": "", "next": ""}
+    sides = [{"name": "run", "row": row_view(view)}]
+    page = render(
+        "row.html.j2", {"title": "x", "back": "", "turn": turn, "sides": sides, "pairs": []}
+    )
+    printed = here("show", folder, row_id).stdout
+    lines = here("show", folder, row_id, "--json").stdout
+    for text in (page, printed, lines):
+        assert len(text) < 6 * SHOWN_CHARS
+        assert any(
+            said in text for said in ("more values", "more characters", "in part", "left out")
+        )
+    assert "\u200b" not in printed
+    exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
+    assert exported.code == 0
+    (log,) = (tmp_path / "export").iterdir()
+    assert log.stat().st_size < SHOWN_CHARS
+    with zipfile.ZipFile(log) as files:  # of which a viewer holds this list
+        assert files.getinfo("summaries.json").file_size < 100_000
+
+
+@pytest.mark.nightly
+def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
+    """Without a bound, an export of these 48 MiB took over 1 GiB."""
+    told = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "words " * (8 << 20)},
+    ]
+    run_with(tmp_path / "run", {"messages": json.dumps(told)})
+    code = (
+        "import re, sys, ace_ray.cli.main as c\n"
+        "try: c.main(sys.argv[1:])\n"
+        # Not ru_maxrss, which a child inherits from the process that started it.
+        "except SystemExit: print(int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status')"
+        ".read())[1]) >> 10)"
+    )
+    command = ["export", str(tmp_path / "run"), "--to", "inspect", "--output", str(tmp_path / "x")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout.split()[-1]) < 640
+
+
+def test_texts_of_many_rows_are_not_held_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps([{"role": "user", "content": "x" * (4 << 20)}])
+    plan = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake"))
+    store = LocalStore(plan.uri)
+    store.put(MANIFEST, as_json(make_manifest(plan, {})))
+    for number, row in enumerate(judged_rows(plan, wrong), start=1):
+        part = pa.Table.from_pylist([{**row, "messages": text}], schema=ROWS)
+        write_parts(store, f"{number:014d}-aa", part)
+    monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", len(text))
+    run = StoredRun(store)
+    assert len(run.rows) == 8
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in run.whole(run.rows)) == 8
+        assert tracemalloc.get_traced_memory()[1] < 6 * len(text)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_value_is_cut_where_it_is_too_long() -> None:
+    assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
+    assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
+    assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
+    whole: dict[str, Any] = {"a": [None, True, 1.5, "x", {}], "b": []}
+    assert shortened(whole) == whole
+    assert len(shortened([0] * MANY)) == SHOWN_VALUES
+
+
+def test_stored_arguments_are_shown_as_they_are(tmp_path: Path, here: Any) -> None:
+    said = "login(password='hunter2-42', api_key='sk-abcdefghijklmnopqrstuvwxyz')\x1b[2J"
+    told = [{"role": "user", "content": "q"}, {"role": "assistant", "content": said}]
+    error = f"expected {said}"
+    row_id = run_with(tmp_path, {"messages": json.dumps(told), "strict_error": error})
+    for shown in (here("show", tmp_path, row_id), here("show", tmp_path)):
+        assert "login(password='hunter2-42'" in shown.stdout
+        assert "***" not in shown.stdout
+        assert "\x1b" not in shown.stdout
+    assert "expected login(password='hunter2-42'" in here("show", tmp_path, row_id).stdout
+
+
+@pytest.mark.parametrize("seconds", ["1" + "0" * 400, "NaN", "-1e308"])
+def test_durations_that_are_none_are_passed_over(seconds: str, tmp_path: Path, here: Any) -> None:
+    told = f'"speaker": "agent", "text": "said", "seconds": {seconds}'
+    row_id = run_with(tmp_path / "run", {"state": f'{{"steps": [{{{told}}}]}}'})
+    shown = here("show", tmp_path / "run", row_id)
+    assert (shown.code, "said" in shown.stdout) == (0, True), shown.stderr
+    exported = here("export", tmp_path / "run", "--to", "inspect")
+    assert exported.code == 0, exported.stderr
