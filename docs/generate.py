@@ -22,7 +22,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions
 from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenchOptions
 from ace_ray.benchmarks.tau2.options import Options as Tau2Options
-from ace_ray.config import (
+from ace_ray.config.schema import (
     BenchmarkConfig,
     CandidateEndpoint,
     EarlyConfig,
@@ -33,14 +33,14 @@ from ace_ray.config import (
     SamplingConfig,
     StoreConfig,
 )
-from ace_ray.models.roles import EndpointRole, ServedRole
-from ace_ray.publishers import (
+from ace_ray.integrations.trackers import (
     MLflowOptions,
     TensorBoardOptions,
     TrackioOptions,
     WandBOptions,
 )
-from ace_ray.sweeps.config import SweepModel, SweepOptions
+from ace_ray.models.roles import EndpointRole, ServedRole
+from ace_ray.sweep.config import SweepModel, SweepOptions
 
 PAGE = Path(__file__).with_name("configuration.md")
 

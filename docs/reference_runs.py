@@ -27,7 +27,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.headline import titles
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.benchmarks.results import Estimate, ReportedRun
-from ace_ray.store import open_store
+from ace_ray.storage.object_store import open_store
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference-runs"
