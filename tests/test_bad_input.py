@@ -135,7 +135,7 @@ def test_an_unknown_key_from_the_shell(cli: Any, config_file: Write, tmp_path: P
         ("org/nowhere", ("'org/nowhere' at 'main'", "HF_HUB_OFFLINE")),
         ("package:no_such_package/x.gguf", ("'no_such_package' is not installed",)),
         ("package:ace_ray/x.gguf", ("does not exist",)),
-        ("package:ace_ray/cli.py", ("neither a folder nor a .gguf file",)),
+        ("package:ace_ray/api.py", ("neither a folder nor a .gguf file",)),
         ("s3://", ("names no bucket",)),
     ],
 )

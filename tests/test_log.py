@@ -207,7 +207,7 @@ def test_child_processes_and_jobs_log_as_they_are_told(
     assert connection._logging() == {"env_vars": told}
     monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
     assert connection._logging() is None, "the job's own environment has them"
-    code = "from ace_ray import log; log.say(log.debug('d', a=1))"
+    code = "from ace_ray.util import log; log.say(log.debug('d', a=1))"
     child = subprocess.run(
         [sys.executable, "-P", "-c", code],
         env=module_environment(),

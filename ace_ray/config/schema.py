@@ -467,7 +467,7 @@ def _sections(benchmarks: Any) -> Any:
 
 COMMAND_LINE = "command line"
 """Where a config is that no file holds."""
-SHIPPED = Path(__file__).parent / "configs"
+SHIPPED = Path(__file__).parents[1] / "configs"
 
 
 def load_config(

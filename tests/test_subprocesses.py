@@ -57,7 +57,7 @@ def test_a_module_runs_nothing_of_the_current_folder(
 
 def test_every_child_is_started_like_that() -> None:
     files = [path for path in PACKAGE.rglob("*.py") if '"-m"' in path.read_text(encoding="utf-8")]
-    assert [path.name for path in files] == ["children.py"]
+    assert [path.name for path in files] == ["subprocesses.py"]
 
 
 def test_the_package_is_found_from_anywhere(tmp_path: Path) -> None:
