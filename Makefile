@@ -40,12 +40,13 @@ quickstart: $(READY)
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml --set "model.source='$$model'" --set engine.dtype=$$dtype
 	@$(BIN)/ace-ray report "$$(ls -td runs/quickstart/*/ | head -1)"
 
-# Parts, their order and what runs beside what: tests/parts.py. Each prints its seconds and counts.
+# All tests but those marked nightly (pyproject.toml).
 test: $(READY)
-	@$(BIN)/python tests/parts.py
+	$(BIN)/pytest -n 2
 
+# Every test, in the parts of tests/parts.py; prints the seconds and counts of each.
 test-all: check
-	@$(BIN)/python tests/parts.py --all
+	@$(BIN)/python tests/parts.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -33,6 +33,11 @@ def pytest_configure() -> None:
             signal.signal(number, default)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put runs first: xdist gives one process the first tests, and they share one Ray."""
+    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
     """No test reaches for the network, the user's caches or their credentials."""

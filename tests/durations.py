@@ -1,6 +1,6 @@
 """List the unmarked tests that take 3 s or more.
 
-Reads what ``pytest --durations=0 -m "not (ray or engine or nightly)"`` printed, from files that are
+Reads what ``pytest -m "not (ray or engine or nightly)" --durations=0`` printed, from files that are
 named or from stdin. Exits with 1 when there are any.
 """
 

@@ -1,7 +1,7 @@
-"""Run the tests in parts, one after another, and say what each part took.
+"""Run all tests in parts, one after another, and say what each part took.
 
-``python tests/parts.py`` runs the parts of `TEST` (`make test`), with ``--all`` those of `ALL`
-(`make test-all`), else the parts that are named. Exits with 1 when a part failed.
+``python tests/parts.py`` runs every part (`make test-all`), ``python tests/parts.py PART...`` those
+that are named. Exits with 1 when a part failed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ TWO_BY_FILE = [*TWO, "--dist", "loadfile"]
 PATIENT = ["--timeout", "3600"]
 
 TESTS = {
-    "fast": [*TWO, "-m", "not (ray or engine or nightly)"],
-    "runs": ["-m", "(ray or engine) and not nightly"],
+    # What `make test` runs.
+    "fast": [*TWO, "-m", "not nightly"],
     "slow": [*TWO, *PATIENT, "-m", "nightly and not (ray or engine)"],
     # Whole runs wait more than they compute.
     "long runs": [*TWO_BY_FILE, *PATIENT, "-m", "ray and nightly and not cluster"],
@@ -33,7 +33,6 @@ TESTS = {
 COMMANDS = {name: [sys.executable, "-m", "pytest", *given] for name, given in TESTS.items()}
 COMMANDS["docs"] = ["make", "docs"]
 
-TEST = ("fast", "runs")
 ALL = tuple(COMMANDS)
 LAST_LINE = re.compile(r"^=+ (.*\d+ (?:passed|failed|error|skipped).*) in [\d.]+s.*=+$")
 NO_TESTS = 5
@@ -66,11 +65,10 @@ def told(counts: Counter[str]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run the tests in parts.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(ALL))
-    parser.add_argument("--all", action="store_true", help="every part")
     asked = parser.parse_args()
     if unknown := [part for part in asked.parts if part not in ALL]:
         parser.error(f"no part is called {unknown[0]!r}: {', '.join(ALL)}")
-    parts = ALL if asked.all else tuple(asked.parts) or TEST
+    parts = tuple(asked.parts) or ALL
     lines, total, seconds, good = [], Counter[str](), 0.0, True
     for part in parts:
         passed, counts, took = run(part)
