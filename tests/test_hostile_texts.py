@@ -140,17 +140,8 @@ READERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-OFTEN_ALIKE = {"ACEBench, error", "ACEBench, incomplete"}
-"""They read sentences as "ACEBench, irrelevant" does, and take as long."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.nightly) if name in OFTEN_ALIKE else name
-        for name in READERS
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", READERS)
 def test_a_long_text_is_read_or_refused_at_once(name: str) -> None:
     read = quietly(READERS[name])
     for beginning in BEGINNINGS:

@@ -152,6 +152,7 @@ def test_two_readings_of_one_page_header_are_refused(tmp_path: Path, field: byte
         read(path)
 
 
+@pytest.mark.nightly
 def test_a_damaged_footer_is_an_error(tmp_path: Path) -> None:
     """Where `pyarrow.parquet.read_metadata` would end the process, as it does for some of these."""
     path = written(tmp_path / "p", table(["x"] * 100))

@@ -188,6 +188,7 @@ def test_more_tests_and_shared_tasks_make_less_detectable() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_the_detectable_difference_is_detected_about_four_times_in_five() -> None:
     rng = np.random.default_rng(5)
     n, share = 300, 0.2

@@ -159,6 +159,7 @@ def test_gold_paths_score_and_mangled_ones_do_not(benchmark: Tau2) -> None:
                 assert (verdict.valid, verdict.error_type) == (False, how)
 
 
+@pytest.mark.nightly
 def test_the_metrics_are_the_parts_of_the_reward(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "retail", "0")
     verdict = benchmark.verdicts(entry, silent_episode(entry))["official"]

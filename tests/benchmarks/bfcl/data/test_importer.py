@@ -62,6 +62,7 @@ def test_the_same_content_is_imported_once(made_up: Path) -> None:
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
 
 
+@pytest.mark.nightly
 def test_other_contents_are_another_version(made_up: Path) -> None:
     first = import_copy(made_up)
     path = made_up / "bfcl_eval" / upstream_package.TOOL_SOURCES[0]
