@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ace_ray.parsing.literals import Call, literal_calls
 from ace_ray.parsing.plain import plain_calls
+from ace_ray.parsing.schema_values import typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000
@@ -115,11 +116,12 @@ def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
 
 
 def _typed(text: str, tools: Tools, name: str, parameter: str) -> Any:
-    """Convert the text of an XML parameter: a text if the tool's schema says so, else as JSON."""
+    """Convert the text of an XML parameter by the tool's schema; without one, as JSON."""
     functions = (_mapping(tool, "function") for tool in tools)
     root = next((_mapping(f, "parameters") for f in functions if f.get("name") == name), {})
-    if _mapping(_mapping(root, "properties"), parameter).get("type") == "string":
-        return text
+    properties = _mapping(root, "properties")
+    if parameter in properties:
+        return typed(text, types_of(properties[parameter], root), _value)
     try:
         return _value(text)
     except NotCalls:
