@@ -23,22 +23,10 @@ def upload(s3: Any, folder: Path, prefix: str) -> ModelRef:
     return resolve(f"s3://{s3.bucket}/{prefix}", None, endpoint_url=s3.endpoint_url)
 
 
-def loaded(ref: ModelRef, dtype: str) -> int:
-    size = size_of(ref)
-    assert size is not None
-    return size.loaded_bytes(dtype)
-
-
 def test_a_folder(tmp_path: Path, make_checkpoint: Make) -> None:
     folder = make_checkpoint(tmp_path / "m", 1.0, 2.0, 3.0)
     ref = resolve(str(folder), None)
     assert size_of(ref) == Size((folder / "model.safetensors").stat().st_size, 3)
-    assert [loaded(ref, dtype) for dtype in ("auto", "bfloat16", "float32")] == [6, 6, 12]
-    config = json.loads((folder / "config.json").read_text()) | {"quantization_config": {}}
-    (folder / "config.json").write_text(json.dumps(config))
-    assert loaded(ref, "float32") == (folder / "model.safetensors").stat().st_size
-    config.pop("quantization_config")
-    (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     (folder / "optimizer.bin").write_bytes(b"x" * 1000)
     size = size_of(ref)
