@@ -31,7 +31,7 @@ from ace_ray.storage.object_store import open_store
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "reference-runs"
-PAGES = (FOLDER / "index.md", DOCS.parent / "README.md")
+PAGE = FOLDER / "index.md"
 _MARKED = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEPT = ("versions", "identity")
 """Of the manifest."""
@@ -136,7 +136,7 @@ def results() -> str:
             title = f"{benchmark.name}, {mode} mode" if mode else benchmark.name
             rows = run.summary.get("counts", {}).get("scored", stored["summary"]["scored"])
             config = stored["config"]
-            link = f"[{config}](docs/reference-runs/{config})"
+            link = f"[{config}]({config})"
             lines.append(
                 f"| {title} | {run.model} | {rows:,} | {numbers(benchmark, run)} | {link} |"
             )
@@ -242,16 +242,13 @@ TABLES = {
 }
 
 
-def page(path: Path) -> str:
-    """The page at ``path`` with its tables as the stored runs have them."""
+def page() -> str:
+    """Return the page with its tables made from the stored runs."""
 
     def table(mark: re.Match[str]) -> str:
-        text = TABLES[mark[2]]()
-        if path.parent == FOLDER:
-            text = text.replace("(docs/reference-runs/", "(")
-        return f"{mark[1]}\n{text}\n{mark[3]}"
+        return f"{mark[1]}\n{TABLES[mark[2]]()}\n{mark[3]}"
 
-    return _MARKED.sub(table, path.read_text(encoding="utf-8"))
+    return _MARKED.sub(table, PAGE.read_text(encoding="utf-8"))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -265,8 +262,7 @@ def main(arguments: Sequence[str]) -> int:
         case _:
             print(__doc__)
             return 2
-    for path in PAGES:
-        path.write_text(page(path), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
     return 0
 
 
