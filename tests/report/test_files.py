@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -71,8 +72,8 @@ def test_csv_runs_nothing_in_a_spreadsheet() -> None:
 def test_the_paper_is_printed_and_written(cli: Any, runs: Path, tmp_path: Path) -> None:
     ended = cli("report", runs / "toy3", runs / "toy7", "--paper", "--rules", "strict")
     assert ended.code == 0, ended.stderr
-    for number in range(2, 9):
-        assert f"Table {number}: " in ended.stdout
+    printed = {int(n) for n in re.findall(r"Table (\d): ", ended.stdout)}
+    assert printed == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and there is one"
     assert list((tmp_path / "cwd").iterdir()) == [], "several runs without --output are printed"
     folder = tmp_path / "out"
     report([runs / "toy3", runs / "toy7"], paper=True, out=folder)
