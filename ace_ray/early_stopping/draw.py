@@ -17,7 +17,6 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.target import draws_of
 from ace_ray.early_stopping.units import Order, order_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
@@ -65,8 +64,6 @@ def draw(
         if places:
             rules = _rules(config, name, benchmark.rule_sets)
             orders[name] = order_of(benchmark, entries, places, rules, config.seed)
-            if config.target == "population":
-                _check_population(orders[name], config, samples)
     # Benchmarks advance together: each has had the same share of its units at any time.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)
@@ -81,22 +78,6 @@ def draw(
             windows[list(item.entries)] = rows // size
             rows += len(item.entries) * samples
     return Drawn(orders, windows)
-
-
-def _check_population(order: Order, config: EarlyConfig, samples: int) -> None:
-    """Raise `UserError` where a stratum is so small that nothing could ever be decided."""
-    seen = len(draws_of(order, [(0.0, 0.0)] * len(order.units), config.target))
-    rows = order.rows(samples, weighed=True)
-    if rows[:seen].sum() < min(config.min_rows, rows.sum()):
-        weights = order.weights
-        left = {s for s, w in zip(order.strata[seen:], weights[seen:], strict=True) if w > 0}
-        gone = {s for s, w in zip(order.strata[:seen], weights, strict=False) if w > 0} - left
-        raise UserError(
-            f"of a population can be said nothing more after {seen} of {len(order.units)} tasks of "
-            f"{order.benchmark.name}: then none of {min(gone).rpartition(' ')[0]} is left",
-            where="early.target",
-            fix="use target: benchmark, leave small categories out, or lower early.min_rows",
-        )
 
 
 def _rules(config: EarlyConfig, name: str, rule_sets: Sequence[str]) -> list[str]:

@@ -8,9 +8,11 @@ is refused: a run with random verdicts shows it.
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,12 @@ import numpy as np
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.results import ScoredRow, own_task
-from ace_ray.early_stopping.order import drawn_order
+from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict
 
+Bounds = tuple[float, float]
+_BITS = 53
 _CLOSE = 0.005
 """Headlines that round on their way, as ACEBench's workbook does to three digits, are weighted
 means but for that. What is compared is the mean without roundings."""
@@ -71,9 +75,6 @@ class Order:
     rules: tuple[str, ...]
     """The rule sets whose headlines are decided."""
     seed: int
-    strata: Sequence[str] = field(default_factory=list)
-    """Of each unit the categories of its items, and its weight: what is drawn of one stratum is a
-    sample of its population without any preference."""
 
     @property
     def weights(self) -> np.ndarray:
@@ -81,6 +82,11 @@ class Order:
         weights = np.array([unit.weight for unit in self.units])
         whole: np.ndarray = weights / weights.sum()
         return whole
+
+    def draws(self, bounds: Sequence[Bounds]) -> Draws:
+        """The first units, whose values lie within ``bounds``, in [-1, 1] each."""
+        lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
+        return Draws(lows, highs, self.weights[: len(bounds)])
 
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
         """Of each unit, how many rows it has; ``weighed``: that count in the headline."""
@@ -116,7 +122,6 @@ def order_of(
         weights = weights or found
         _check_linear(kind, entries, cells, weights, rules[0], rule, seed)
     units: dict[str, list[Item]] = {}
-    of: dict[str, list[str]] = {}
     for cell, items in cells.items():
         shares = [0.0] * len(items)  # what counts in no headline decides nothing
         if weights[cell] > 0:
@@ -126,14 +131,33 @@ def order_of(
             with own_code(kind, "task"):
                 task = kind.task(_row(entries[members[0]], 0, {}))
             units.setdefault(task, []).append(item)
-            of.setdefault(task, []).append("/".join(filter(None, cell)))
     made = [Unit(benchmark.name, name, tuple(items)) for name, items in units.items()]
     drawn = drawn_order(
         [f"{benchmark.name} {unit.name}" for unit in made], [unit.weight for unit in made], seed
     )
-    ordered = [made[at] for at in drawn]
-    strata = [f"{' '.join(of[unit.name])} {unit.weight:.9g}" for unit in ordered]
-    return Order(kind, ordered, tuple(rules), seed, strata)
+    return Order(kind, [made[at] for at in drawn], tuple(rules), seed)
+
+
+def uniform(seed: int, name: str) -> float:
+    """In (0, 1): the same for the same seed and name."""
+    drawn = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+
+
+def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np.ndarray:
+    """The places of ``names`` in the order in which they are drawn, int64 (n,).
+
+    Each next one is drawn from those that are left, with a chance in proportion to its weight
+    (Efraimidis and Spirakis 2006): keys ``-log(u) / weight``, ascending, ``u`` from a hash of the
+    seed and the name. So a place among others depends on nothing but them: not on the machine, the
+    model, or which other entries are in the run. Units of weight 0 come last: nothing is decided
+    by them.
+    """
+    keys = [
+        -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    return np.array(sorted(range(len(names)), key=lambda at: (keys[at], names[at])), np.int64)
 
 
 def value_of(benchmark: type[Benchmark], rows: Iterable[ScoredRow], rules: str) -> float:

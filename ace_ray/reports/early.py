@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
@@ -76,22 +76,14 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
             "Device hours saved",
         ],
         lines=lines,
-        notes=_notes(runs),
+        notes=[
+            "numbers with ~ are estimates from a part of the rows, with their confidence sequence; "
+            "they are no scores of the benchmark",
+            "hours saved: what the rows that were not evaluated would have taken, as the others "
+            "took",
+            "differences are of the whole benchmark: exact once all its rows are in",
+        ],
     )
-
-
-def _notes(runs: Iterable[EarlyRun]) -> list[str]:
-    notes = [
-        "numbers with ~ are estimates from a part of the rows, with their confidence sequence; "
-        "they are no scores of the benchmark",
-        "hours saved: what the rows that were not evaluated would have taken, as the others took",
-    ]
-    targets = {run.early.target for run in runs}
-    if "benchmark" in targets:
-        notes.append("differences are of the whole benchmark: exact once all its rows are in")
-    if "population" in targets:
-        notes.append("differences are of the population of tasks that the benchmark samples")
-    return notes
 
 
 def _outcome(one: EarlyHeadline, early: Early) -> str:
