@@ -13,14 +13,13 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.benchmarks.results import Table
-from ace_ray.reports.compared_runs import ComparedRun, compared_runs
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
-from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.reports.runs import Run, by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table, say
 from ace_ray.storage.object_store import Store, open_store
 
@@ -53,10 +52,10 @@ def compare(
         UserError: not a run, nothing to compare, or ``out`` holds something else.
     """
     target = None if out is None else claim(out, opens)
-    runs = compared_runs(load_runs(uris, opens))
-    for compared in runs:
-        if compared.run.elsewhere:
-            say(compared.run.elsewhere, console)
+    runs = load_runs(uris, opens)
+    for run in runs:
+        if run.elsewhere:
+            say(run.elsewhere, console)
     comparison = compare_runs(
         runs,
         baseline=_label(runs, baseline),
@@ -72,7 +71,7 @@ def compare(
             "ace_ray_version": ace_ray.__version__,
             "rules": list(comparison.rule_sets),
             "runs": [
-                {"uri": c.run.uri, "run_id": c.run.manifest.run_id, "label": c.label} for c in runs
+                {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label} for run in runs
             ],
         }
         files = comparison_files(comparison, flips)
@@ -85,19 +84,19 @@ def _headlines(comparison: Comparison) -> list[Table]:
     """The scores of each run: lines below them are of paired entries, and pooled."""
     return [
         comparison_table(holders, rules, with_facts=False)
-        for holders in by_benchmark([compared.run for compared in comparison.runs])
+        for holders in by_benchmark(comparison.runs)
         for rules in comparison.rule_sets
         if rules in holders.reporting.rule_sets
     ]
 
 
-def _label(runs: Sequence[ComparedRun], named: str | None) -> str | None:
+def _label(runs: Sequence[Run], named: str | None) -> str | None:
     """The label of the run that ``named`` is, by its label or folder."""
     if named is None:
         return None
     plain = named.rstrip("/")
     folder = plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))
-    return next((c.label for c in runs if c.run.uri == folder), named)
+    return next((run.label for run in runs if run.uri == folder), named)
 
 
 def _print(

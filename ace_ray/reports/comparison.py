@@ -10,11 +10,9 @@ import numpy as np
 from ace_ray.benchmarks.headline import few
 from ace_ray.errors import UserError
 from ace_ray.reports.compared_runs import (
-    ComparedRun,
     NotComparable,
     cautions,
     check_labels,
-    compared_runs,
     condition_differences,
     describe_pairs,
     make_pairs,
@@ -43,7 +41,7 @@ class Comparison:
     runs, and what is missing.
     """
 
-    runs: Sequence[ComparedRun]
+    runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     results: Sequence[TestResult]
@@ -78,7 +76,7 @@ class Comparison:
     ) -> list[Flips]:
         """The flips of every pair, benchmark and rule set that has results; of these pairs, and
         of each benchmark ``under`` one rule set, if given."""
-        runs = {c.label: c.run for c in self.runs}
+        runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else asked, base, other, benchmark)
             for asked, base, other, benchmark in (r.hypothesis.section for r in self.results)
@@ -91,7 +89,7 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Sequence[ComparedRun],
+    runs: Sequence[Run],
     *,
     baseline: str | None = None,
     rule_sets: Sequence[str] | None = None,
@@ -109,7 +107,7 @@ def compare_runs(
         UserError: fewer than two runs, labels or groups that are none, no benchmark in common.
     """
     check_labels(runs, baseline)
-    if stopped := [one.label for one in runs if one.run.stopped_early]:
+    if stopped := [one.label for one in runs if one.stopped_early]:
         raise UserError(
             "was stopped when its comparison was decided: tests for samples of a fixed size do not "
             "hold for it",
@@ -145,10 +143,10 @@ def compare_runs(
 
 
 def _shared_benchmarks(
-    runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
-) -> dict[str, list[ComparedRun]]:
+    runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[Run]]:
     """Benchmark -> the runs that hold it, of those that both runs of a pair hold."""
-    benchmarks = {c.label: c.run.benchmarks for c in runs}
+    benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
         name: [c for c in runs if name in benchmarks[c.label]]
         for name in dict.fromkeys(name for names in benchmarks.values() for name in names)
@@ -163,11 +161,11 @@ def _shared_benchmarks(
     return shared
 
 
-def paired_data(benchmark: str, runs: Sequence[ComparedRun]) -> PairedData:
+def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
     """The rows of one benchmark of the runs, paired, and the groups that they fill."""
-    rows = [c.run.rows_of(benchmark) for c in runs]
-    again = [c.run.repeats_of(benchmark) for c in runs]
-    reporting = class_of(benchmark, [c.run for c in runs])
+    rows = [run.rows_of(benchmark) for run in runs]
+    again = [run.repeats_of(benchmark) for run in runs]
+    reporting = class_of(benchmark, runs)
     cells = cells_of(rows, reporting.rule_sets, reporting.task)
     return PairedData(
         benchmark=benchmark,
@@ -178,7 +176,7 @@ def paired_data(benchmark: str, runs: Sequence[ComparedRun]) -> PairedData:
             repeats_of(first, second, reporting.rule_sets)
             for first, second in zip(rows, again, strict=True)
         ],
-        seeds=[seed_of(c.run) for c in runs],
+        seeds=[seed_of(run) for run in runs],
     )
 
 
@@ -201,12 +199,12 @@ def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
 
 def _notes(
     data: PairedData,
-    runs: Sequence[ComparedRun],
+    runs: Sequence[Run],
     pairs: Sequence[tuple[str, str]],
     rule_sets: Sequence[str],
 ) -> Iterator[str]:
     """Facts on single runs, rows that have no pair, and what was generated twice."""
-    yield from facts([(c.label, c.run) for c in runs], data.benchmark)
+    yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
     yield from _notes_on_noise(data, rule_sets)
     for base, other in pairs if any(data.repeats) else ():
@@ -288,10 +286,9 @@ def compare_reported(
     """
     if len(runs) < 2:
         return None
-    compared = compared_runs(runs)
     try:
         comparison = compare_runs(
-            compared,
+            runs,
             rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
             groups=_table_groups(benchmarks),
         )
@@ -304,7 +301,7 @@ def compare_reported(
     return ReportedComparison(
         comparison,
         comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
-        [c.label for c in compared if c.label not in flipped],
+        [c.label for c in runs if c.label not in flipped],
     )
 
 

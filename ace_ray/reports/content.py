@@ -222,7 +222,7 @@ def notes_on(holders: BenchmarkRuns) -> list[str]:
     """What keeps the runs from comparing, and what a reader must know of single ones."""
     return [
         *differences(holders.reported),
-        *facts([(run.label, run) for run in holders.runs], holders.benchmark),
+        *facts(holders.runs, holders.benchmark),
     ]
 
 

@@ -203,10 +203,11 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
         lambda run: f"{run.model} ({run.uri})",
     )
     for run in runs:
-        run.label = next(
+        label = next(
             (n(run) for n in names if sum(n(run) == n(other) for other in runs) == 1),
             names[-1](run),
         )
+        run.label = one_line(label)
     return runs
 
 
@@ -240,7 +241,7 @@ def read_run(store: Store) -> Run:
     if match := _STEP.search(name):
         parents = [part for part in trained.source.split("/")[:-1] if part]
         run.step = int(match[1])
-        run.training = name[: match.start()].rstrip("-_=. ") or [name, *parents][-1]
+        run.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
     return run
 
 
@@ -283,9 +284,9 @@ def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
     return recorded_class(name, rule_sets, shared)
 
 
-def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
+def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
     """What a reader must know of single runs before taking their numbers for a model's."""
-    found = [(label, fact) for label, run in runs for fact in _facts(run, benchmark)]
+    found = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
     return said_once(found, len(runs))
 
 

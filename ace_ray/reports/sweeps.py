@@ -20,6 +20,7 @@ from ace_ray.storage.stored import MANIFEST, Stored, read_summary
 from ace_ray.sweep.config import SWEEP
 from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.util.safe_loading import json_object
+from ace_ray.util.sanitizing import one_line
 
 PARTS = {
     "load": "Load",
@@ -93,9 +94,9 @@ def load_sweep(store: Store) -> Sweep | None:
             except UserError as error:
                 why = str(error)
             else:
-                run.label = label
+                run.label = one_line(label)
                 run.step = line.step
-                run.training = "" if line.step is None else _training(line.source)
+                run.training = "" if line.step is None else one_line(_training(line.source))
                 # The manifest of a run may not know how large its model is.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
                 runs.append(run)
