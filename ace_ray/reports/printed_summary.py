@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from ace_ray.benchmarks.headline import partial_notes, titles
-from ace_ray.benchmarks.results import Score
-from ace_ray.reports.table import cell, plain, say
+from ace_ray.benchmarks.results import Score, Table
+from ace_ray.reports.table import cell, print_table, say
 from ace_ray.storage.sessions import versions_line
 from ace_ray.storage.stored import Restriction
 from ace_ray.types import STATUSES
@@ -198,16 +197,6 @@ def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _print_tables(name: str, summary: Mapping[str, Any], console: Console) -> None:
     main = summary.get("table") or {"header": [], "lines": []}
     for layout in [{"title": name, **main}, *summary.get("further_tables", [])]:
-        if not layout["lines"]:
-            continue
-        *names, last3, last2, last1 = layout["header"]
-        table = RichTable(title=plain(layout["title"]))
-        for column in names:
-            table.add_column(plain(column))
-        for column in (last3, last2, last1):
-            table.add_column(plain(column), justify="right", no_wrap=True)
-        for line in layout["lines"]:
-            table.add_row(*map(plain, line))
-        # A log has no width of its own: give the table what it needs instead of cutting it.
-        wide = console if console.is_terminal else Console(file=console.file, width=120)
-        wide.print(table)
+        if layout["lines"]:
+            table = Table("", layout["title"], layout["header"], layout["lines"])
+            print_table(table, console, intervals=False)

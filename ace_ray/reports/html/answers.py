@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from ace_ray.benchmarks.results import Table
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty, shown, shown_json
@@ -42,24 +41,12 @@ def path_of(run_id: str, row_id: str = "") -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CategorySample:
-    """Of the ``wrong`` rows of a category of a run, ``shown`` are in the sample."""
-
-    run: str
-    benchmark: str
-    language: str
-    category: str
-    wrong: int
-    shown: int
-
-
-@dataclass(frozen=True, slots=True)
 class WrongAnswers:
-    """The rows of the sample, run by run in the order in which they were chosen, and what they are
-    a sample of."""
+    """The rows of the sample, run by run in the order in which they were chosen, of ``wrong`` wrong
+    rows."""
 
     by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
-    categories: Sequence[CategorySample]
+    wrong: int
 
 
 def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
@@ -86,7 +73,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
             (run, [row for key in cells if key[0] == run.label for row in shown.get(key, [])])
             for run in runs
         ],
-        [CategorySample(*key, len(rows), len(shown.get(key, []))) for key, rows in cells.items()],
+        sum(map(len, cells.values())),
     )
 
 
@@ -129,22 +116,9 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
                 for rules in rule_sets
             },
         },
-        "counts": _counts(sample.categories),
-        "wrong": sum(category.wrong for category in sample.categories),
+        "wrong": sample.wrong,
     }
     return Section("answers", "Wrong answers", "answers.html.j2", view)
-
-
-def _counts(categories: Sequence[CategorySample]) -> Table:
-    return Table(
-        name="wrong",
-        title="Wrong answers by category",
-        header=["Model", "Language", "Category", "Wrong", "Shown", "Left out"],
-        lines=[
-            [one.run, one.language, one.category, one.wrong, one.shown, one.wrong - one.shown]
-            for one in categories
-        ],
-    )
 
 
 def _views(
