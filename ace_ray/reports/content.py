@@ -6,20 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ace_ray.benchmarks.conditions import differences, marked
+from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, scores_of, titles
 from ace_ray.benchmarks.results import (
     CategoryResult,
+    Curves,
     Estimate,
-    Figure,
     Paper,
     ScoredRow,
     Table,
     Value,
 )
+from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table
-from ace_ray.reports.picture import picture
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
 
@@ -32,7 +32,8 @@ class BenchmarkContent:
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    picture: Figure | None
+    picture: Curves | None
+    """The scores over training steps, or over sizes: a report begins with it."""
     papers: Mapping[str, Paper]
     categories: Sequence[tuple[str, Sequence[CategoryResult]]]
     """The label and the categories of each run."""
@@ -88,39 +89,29 @@ def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> C
         raise UserError(
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
         )
-    papers = [
-        {
-            r: _present(one.reporting.paper(one.reported, r) or NO_PAPER)
-            for r in one.reporting.rule_sets
-        }
-        for one in benchmarks
-    ]
-    several = sum(any(p.tables or p.figures for p in own.values()) for own in papers) > 1
-    return Content(
-        runs,
-        sweep,
-        [
-            BenchmarkContent(
-                holders,
-                sorted(holders.reporting.rule_sets, key=lambda r: r != rules),
-                {r: comparison_table(holders, r) for r in holders.reporting.rule_sets},
-                _picture(holders, sorted(holders.reporting.rule_sets, key=lambda r: r != rules)[0]),
-                {
-                    r: _prefixed(paper, holders.benchmark) if several else paper
-                    for r, paper in own.items()
-                },
-                [(run.label, holders.reporting.categories(run)) for run in holders.reported],
-            )
-            for holders, own in zip(benchmarks, papers, strict=True)
-        ],
+    made = [_benchmark_content(holders, rules) for holders in benchmarks]
+    with_paper = [one for one in made if any(p.tables or p.figures for p in one.papers.values())]
+    if len(with_paper) > 1:
+        made = [replace(one, papers=_prefixed(one)) for one in made]
+    return Content(runs, sweep, made)
+
+
+def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkContent:
+    ordered = sorted(holders.reporting.rule_sets, key=lambda r: r != rules)
+    return BenchmarkContent(
+        holders,
+        ordered,
+        {r: comparison_table(holders, r) for r in ordered},
+        _picture(holders, ordered[0]),
+        {r: _present(holders.reporting.paper(holders.reported, r)) for r in ordered},
+        [(run.label, holders.reporting.categories(run)) for run in holders.reported],
     )
 
 
-NO_PAPER = Paper([], [], [])
-
-
-def _present(paper: Paper) -> Paper:
+def _present(paper: Paper | None) -> Paper:
     """``paper`` without lines, columns and tables of which no run holds anything."""
+    if paper is None:
+        return Paper([], [], [])
     tables = [_present_table(table) for table in paper.tables]
     return Paper([table for table in tables if table.lines], paper.figures, paper.notes)
 
@@ -145,10 +136,13 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, Estimate | int)
 
 
-def _prefixed(paper: Paper, benchmark: str) -> Paper:
+def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
     """Two benchmarks may both have a ``table2``: their files need names of their own."""
-    tables = [replace(t, name=f"{benchmark}-{t.name}") for t in paper.tables]
-    return Paper(tables, paper.figures, paper.notes)
+    prefix = content.holders.benchmark
+    return {
+        rules: replace(paper, tables=[replace(t, name=f"{prefix}-{t.name}") for t in paper.tables])
+        for rules, paper in content.papers.items()
+    }
 
 
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
@@ -173,9 +167,45 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     )
 
 
-def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:
+def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
+    """Draw the scores against the training step or the size; None where no two runs differ in
+    either.
+
+    Runs that do not compare never share a curve, nor do complete and incomplete ones."""
+    sizes = [size_of(run) for run in holders.reported]
+    steps = [None if run.step is None else float(run.step) for run in holders.runs]
+    places, by_step = steps, True
+    if len(set(steps) - {None}) < 2:
+        places, by_step = [size.billions if size else None for size in sizes], False
+    if len(set(places) - {None}) < 2:
+        return None
     headline = headline_of(holders)
-    return picture(holders, headline.titles, [one[rules] for one in headline.numbers], rules)
+    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
+    for numbers, name, place in zip(headline.numbers, _series(holders), places, strict=True):
+        for title, share in zip(headline.titles, numbers[rules], strict=True):
+            if share is not None and place is not None:
+                panels.setdefault(title, {}).setdefault(name, []).append((place, share))
+    if not panels:
+        return None
+    for panel in panels.values():
+        for curve in panel.values():
+            curve.sort(key=lambda point: point[0])
+    return Curves(
+        f"scores-{holders.benchmark}",
+        f"{holders.benchmark}, {rules} rules, by {'training step' if by_step else 'model size'}",
+        panels,
+        axis="step" if by_step else "parameters",
+    )
+
+
+def _series(holders: BenchmarkRuns) -> list[str]:
+    sets = comparable_sets(holders.reported)
+    several = len(set(sets)) > 1
+    return [
+        f"{run.training or family_of(reported)}{'*' if reported.incomplete else ''}"
+        f"{f' [{number}]' if several else ''}"
+        for run, reported, number in zip(holders.runs, holders.reported, sets, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
