@@ -110,6 +110,25 @@ class EpisodeView:
         name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
         return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
 
+    def told_facts(self) -> list[tuple[str, str]]:
+        """Names and texts of the facts that are known, for people."""
+        facts = self.facts
+        tokens = (facts["prompt_tokens"], facts["completion_tokens"])
+        named = {
+            "model": facts["model"] or "",
+            "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
+            "calls of the model": facts["model_calls"],
+            "seconds": f"{facts['duration_s'] or 0:.1f}",
+            "ended by": facts["finish_reason"],
+            "sample": facts["sample"],
+            "seed": facts["seed"],
+            "attempts": facts["attempts"],
+            "worker": facts["worker"],
+            "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
+            "repeat": "yes" if facts["repeat"] else "",
+        }
+        return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+
     def as_json(self) -> dict[str, Any]:
         """JSON values."""
         started = self.facts.get("started_at")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,29 +25,10 @@ MOST_HELD = 32 << 20
 """Characters of rows that are held at a time; one row may have more."""
 
 
-class RunClasses:
-    """What answers for the benchmarks of a stored run."""
-
-    def __init__(self, uri: str, manifest: Manifest) -> None:
-        self._uri = uri
-        self._by_name = {
-            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
-            for name in manifest.identity.benchmarks
-        }
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._by_name)
-
-    def of(self, benchmark: str) -> type[Benchmark]:
-        """Raises `UserError`: the run's manifest does not name it."""
-        if benchmark not in self._by_name:
-            raise UserError(
-                f"holds a row of {benchmark!r}, which its manifest does not name",
-                where=self._uri,
-                fix="remove the files in rows/ that are not of this run",
-            )
-        return self._by_name[benchmark]
+def class_of(manifest: Manifest, benchmark: str) -> type[Benchmark]:
+    """The class that answers for a benchmark of a stored run."""
+    groups = manifest.groups.get(benchmark, {})
+    return recorded_class(benchmark, manifest.rule_sets_of(benchmark), groups)
 
 
 class StoredRun:
@@ -58,6 +39,7 @@ class StoredRun:
         self.uri = store.root
         self.manifest: Manifest = read_manifest(store)
         self.ledger: Ledger = stored_rows(store, self.manifest)
+        self._class_of = cache(partial(class_of, self.manifest))
 
     @cached_property
     def rows(self) -> list[ResultRow]:
@@ -67,13 +49,9 @@ class StoredRun:
             raise no_rows(self.ledger, "evaluate it, or wait a little")
         return rows
 
-    @cached_property
-    def _classes(self) -> RunClasses:
-        return RunClasses(self.uri, self.manifest)
-
     def class_of(self, row: ResultRow) -> type[Benchmark]:
-        """Raises `UserError`: the run's manifest does not name the row's benchmark."""
-        return self._classes.of(row.benchmark)
+        """The class that answers for the benchmark of ``row``."""
+        return self._class_of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
         """Yield ``rows`` with their texts, without those that have gone meanwhile.
@@ -173,13 +151,17 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
     if other is None:
         return rows
     theirs = {key_of(row): row for row in other.rows}
-    changed = []
-    for row in rows:
-        rules = wanted.rules or run.class_of(row).rule_sets[0]
-        before = theirs.get(key_of(row))
-        if before is not None and is_right(before, rules) != is_right(row, rules):
-            changed.append(row)
-    return changed
+    return [
+        row
+        for row in rows
+        if is_changed(row, theirs, wanted.rules or run.class_of(row).rule_sets[0])
+    ]
+
+
+def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
+    """Whether another run has the row, by its key, with another verdict under ``rules``."""
+    other = others.get(key_of(row))
+    return other is not None and is_right(other, rules) != is_right(row, rules)
 
 
 def is_right(row: ResultRow, rules: str) -> bool | None:

@@ -111,7 +111,7 @@ def whole(view: EpisodeView) -> Iterator[str]:
     key = view.key
     names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
     yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
-    yield _line(_facts(view))
+    yield _line(", ".join(f"{name} {value}" for name, value in view.told_facts()))
     if not view.verdicts:
         yield _line(f"not scored: {view.status}{': ' if view.error else ''}{view.error}")
     for rules, verdict in view.verdicts.items():
@@ -168,22 +168,6 @@ def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
         yield from _block(f"{tool.name}{since}: {tool.description}")
         if tool.schema is not None:
             yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
-
-
-def _facts(view: EpisodeView) -> str:
-    facts = view.facts
-    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
-    parts = [
-        facts["model"] or facts["run_id"],
-        f"sample {facts['sample']}, seed {facts['seed']}",
-        "tokens unknown" if None in tokens else f"{tokens[0]} + {tokens[1]} tokens",
-        f"{facts['model_calls']} calls" if facts["model_calls"] != 1 else "",
-        f"{facts['duration_s'] or 0:.1f} s",
-        f"ended by {facts['finish_reason']}" if facts["finish_reason"] not in ("", "stop") else "",
-        f"attempt {facts['attempts']}" if (facts["attempts"] or 1) > 1 else "",
-        "a repeat" if facts["repeat"] else "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _seconds(facts: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ from ace_ray.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.viewer.select import RunClasses, entry_order, is_right, key_of, outcome
+from ace_ray.viewer.select import class_of, entry_order, is_changed, is_right, key_of, outcome
 
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
 """Columns of a full-text search, besides the reasons of the verdicts."""
@@ -104,7 +104,6 @@ class RunTable:
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
-        self._classes = RunClasses(self.uri, self.manifest)
         self._schema = rows_schema(self.rule_sets)
         self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
         self._parts: dict[str, pa.Table] = {}
@@ -170,12 +169,7 @@ class RunTable:
         rows = [row for row in self.rows if query.takes(row, rules)]
         if query.verdict == "changed":
             theirs = other.by_key if other is not None and rules in other.rule_sets else {}
-            rows = [
-                row
-                for row in rows
-                if (same := theirs.get(key_of(row))) is not None
-                and is_right(same, rules) != is_right(row, rules)
-            ]
+            rows = [row for row in rows if is_changed(row, theirs, rules)]
         if query.text:
             rows = self._holding(query.text, rows)
         name = query.sort.removeprefix("-")
@@ -211,7 +205,9 @@ class RunTable:
 
     def _notes(self) -> Iterator[str]:
         """Say what a reader of the headlines has to know."""
-        limits = (self.manifest.restriction(name).words for name in self._classes.names)
+        limits = (
+            self.manifest.restriction(name).words for name in self.manifest.identity.benchmarks
+        )
         for words in dict.fromkeys(filter(None, limits)):
             yield f"limited to {words}, a sample only"
         if mixed := versions_line(self.manifest.mixed_versions):
@@ -226,7 +222,7 @@ class RunTable:
         if isinstance(found, str):
             raise unreadable(self._store, name, found)
         (whole,) = found.to_pylist()
-        return episode_view(whole, self._classes.of(row.benchmark))
+        return episode_view(whole, class_of(self.manifest, row.benchmark))
 
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
         """Keep the ``rows`` that hold ``text``, in any case of its letters. Parts without any of

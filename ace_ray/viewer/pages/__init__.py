@@ -44,26 +44,7 @@ def row_view(view: EpisodeView) -> dict[str, Any]:
     the tools that were offered."""
     roles = [step.role for step in view.steps]
     asked = roles.index("assistant") if "assistant" in roles else len(roles)
-    return {"view": view, "facts": _facts(view), "asked": asked}
-
-
-def _facts(view: EpisodeView) -> list[tuple[str, str]]:
-    facts = view.facts
-    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
-    named = {
-        "model": facts["model"] or "",
-        "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
-        "calls of the model": facts["model_calls"],
-        "seconds": f"{facts['duration_s'] or 0:.1f}",
-        "ended by": facts["finish_reason"],
-        "sample": facts["sample"],
-        "seed": facts["seed"],
-        "attempts": facts["attempts"],
-        "worker": facts["worker"],
-        "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
-        "repeat": "yes" if facts["repeat"] else "",
-    }
-    return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+    return {"view": view, "facts": view.told_facts(), "asked": asked}
 
 
 def render(template: str, view: Mapping[str, Any]) -> str:
