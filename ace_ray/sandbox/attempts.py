@@ -41,11 +41,8 @@ class Host:
         self._gone: list[int] = []
         self.lock = threading.RLock()
 
-    def process(self, *, newcomer: bool = False) -> LimitedProcess:
-        """A live process that has been greeted; for a ``newcomer`` one that has not grown large.
-        Raises as `LimitedProcess.ask`."""
-        if newcomer and self._process is not None and self._process.heavy:
-            self._process.end()
+    def process(self) -> LimitedProcess:
+        """A live process that has been greeted. Raises as `LimitedProcess.ask`."""
         if self._process is None or not self._process.alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
@@ -57,10 +54,6 @@ class Host:
         gone, self._gone = self._gone, []
         answers: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
         return answers
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None and self._process.alive else None
 
     def forget(self, attempt: int) -> None:
         self._gone.append(attempt)  # with the next request
@@ -88,12 +81,6 @@ def end_processes() -> None:
     """End the processes that this one has started; what needs one again starts it."""
     for host in _HOSTS.values():
         host.end()
-
-
-def processes() -> list[int]:
-    """The ids of those that live."""
-    pids = [host.pid for host in _HOSTS.values()]
-    return [pid for pid in pids if pid is not None]
 
 
 class Attempt:
@@ -170,9 +157,9 @@ class Attempt:
 
     def _restore(self) -> None:
         """Make the environments again where the process is another one than before."""
-        if self._host.process().serial == self._serial:
+        serial = self._host.process().serial
+        if serial == self._serial:
             return
-        serial = self._host.process(newcomer=True).serial
         for op in self._log:
             self._host.ask(self._number, [op])
         self._serial = serial

@@ -66,15 +66,13 @@ class ProcessLost(Exception):
 class LimitedProcess:
     """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
 
-    For one thread at a time. ``heavy`` says that it has grown so large that it should take no
-    further callers.
+    For one thread at a time.
     """
 
     _serials = itertools.count(1)
 
     def __init__(self, handler: str) -> None:
         self.serial = next(self._serials)
-        self.heavy = False
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
         with theirs:
@@ -96,10 +94,6 @@ class LimitedProcess:
     def alive(self) -> bool:
         """Whether it may still answer, and is this process's own and not that of one it forked."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def ask(self, request: Any) -> Any:
         """What the handler answers.
@@ -127,7 +121,6 @@ class LimitedProcess:
             raise
         kind, *values = reply
         if kind == ANSWERED:
-            self.heavy = bool(values[1])
             return values[0]
         if kind == MISTAKE:
             what, where, fix = values

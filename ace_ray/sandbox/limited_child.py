@@ -30,14 +30,12 @@ CALL_MEMORY_BYTES = 256 << 20
 counts whole seconds, so a call gets up to one more."""
 PROCESS_MEMORY_BYTES = 1536 << 20
 """The address space of the whole process."""
-HEAVY_BYTES = 768 << 20
-"""A process that has grown to this should take no further callers."""
 OUT_OF_MEMORY = 77
 """Exit code of a process in which a call needed more memory."""
 MAX_FRAME_BYTES = 64 << 20
 
 ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
-"""Kinds of answers: (kind, value, heavy), (kind, what, where, fix) and (kind, traceback)."""
+"""Kinds of answers: (kind, value), (kind, what, where, fix) and (kind, traceback)."""
 
 Handler = Callable[[Any], Any]
 
@@ -126,7 +124,7 @@ def main(fd: int, handler: str) -> None:
 def _reply(answer: Handler, request: Any) -> list[Any]:
     _limit_time()
     try:
-        return [ANSWERED, answer(request), _size() > HEAVY_BYTES]
+        return [ANSWERED, answer(request)]
     except UserError as error:
         return [MISTAKE, error.what, error.where, error.fix]
     except MemoryError:

@@ -51,9 +51,9 @@ class PrivateModules:
     """The modules of one copy; loads each once.
 
     Args:
-        texts: source by the module's own name, as ``module_of`` gives it.
+        texts: source by the module's name without ``package``.
         place: how an error names the file of a module.
-        module_of: the module that an absolute import names, None for one of somebody else's.
+        package: what the names of its modules begin with in absolute imports.
         names, stand_ins: what else may be imported.
         prefix: before the modules' names.
         fix: what to do about a text that does not load.
@@ -62,7 +62,7 @@ class PrivateModules:
 
     texts: Mapping[str, str]
     place: Callable[[str], str]
-    module_of: Callable[[str], str | None]
+    package: str
     names: Names
     stand_ins: StandIns
     prefix: str
@@ -106,8 +106,8 @@ class PrivateModules:
     def _imported(self, name: str, names: Sequence[str], level: int) -> ModuleType:
         """What ``from <name> import <names>`` or ``import <name>`` gives in the texts."""
         if level == 0:
-            if names and (module := self.module_of(name)) in self.texts:
-                assert module is not None
+            module = name.removeprefix(self.package)
+            if names and name.startswith(self.package) and module in self.texts:
                 return self.load(module)
             if name in self.stand_ins:
                 return self.stand_ins[name]()

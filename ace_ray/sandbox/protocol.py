@@ -54,3 +54,22 @@ class Session(Protocol):
     async def state(self) -> Any: ...
 
     async def close(self) -> None: ...
+
+
+class LocalSession:
+    """A session in this process: for tests, and to evaluate one entry outside a run."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
+        return self._scenario.call(name, arguments)
+
+    async def shown(self, last: int) -> list[Any]:
+        return self._scenario.shown(last) if isinstance(self._scenario, Recalling) else []
+
+    async def state(self) -> Any:
+        return self._scenario.state()
+
+    async def close(self) -> None:
+        return None
