@@ -11,12 +11,21 @@ is held against the checkpoint before: other weights must say other things.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
+import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from ace_ray.models.checkpoints import shards_of
+import psutil
+
+from ace_ray.models.checkpoints import shards_of, weight_bytes
+from ace_ray.util.subprocesses import module_command, module_environment
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
 
 TEXTS = (
     "The train to the coast leaves at seven in the morning and takes about three hours.",
@@ -155,6 +164,46 @@ def distance(one: Logprobs, other: Logprobs) -> float:
     """Mean absolute difference of two lists of logprobs, nats per token; NaN where one has one."""
     moves = [abs(change) for change in _changes(one, other)]
     return sum(moves) / len(moves)
+
+
+def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]]) -> list[Logprobs]:
+    """What transformers says of ``texts``, token ids, with the weights in each of ``folders``.
+
+    Raises `ProbeFailed`: it could not be computed."""
+    need = 1.2 * max(weight_bytes(folder) for folder in folders)
+    if need > (free := available_bytes()):
+        raise ProbeFailed(
+            f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
+        )
+    done = subprocess.run(
+        module_command("ace_ray.models.reference", *map(str, folders)),
+        env=module_environment(),
+        input=json.dumps(texts),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
+        raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def available_bytes(root: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
+    """The host memory that this process can still have: of a container its limit, not the node's.
+
+    Linux limits groups of processes (cgroups, version 2), each within those above it."""
+    free = [int(psutil.virtual_memory().available)]
+    with suppress(OSError, ValueError):
+        place = root / own.read_text().rpartition("0::/")[2].strip()
+        for folder in (place, *place.parents):
+            if not folder.is_relative_to(root):
+                break
+            with suppress(OSError, ValueError, KeyError):  # "max", or not told
+                stat = dict(line.split() for line in (folder / "memory.stat").open())
+                used = int((folder / "memory.current").read_text()) - int(stat["inactive_file"])
+                free.append(int((folder / "memory.max").read_text()) - used)
+    return max(0, min(free))
 
 
 def weights_hash(folder: Path) -> str:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,19 +16,16 @@ from typing import Any
 
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
-from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
-from ace_ray.models.memory import available_bytes
-from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
+from ace_ray.models.probe import TEXTS, Logprobs, computed_references
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import masked
-from ace_ray.util.subprocesses import module_command, module_environment
 
 RESETS = 20
 """Times that an engine is asked to empty its cache."""
@@ -207,27 +202,8 @@ class VLLMEngine:
         return final
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """What transformers says of `TEXTS` with the weights in each of ``folders``. Blocks.
-
-        Raises `ProbeFailed`: it could not be computed.
-        """
-        need = 1.2 * max(weight_bytes(folder) for folder in folders)
-        if need > (free := available_bytes()):
-            raise ProbeFailed(
-                f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
-            )
-        done = subprocess.run(
-            module_command("ace_ray.models.reference", *map(str, folders)),
-            env=module_environment(),
-            input=json.dumps(self._probe_ids()),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
-            raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        """As `Probed.reference`."""
+        return computed_references(folders, self._probe_ids())
 
     def _probe_ids(self) -> list[list[int]]:
         return [self._format.encode(text) for text in TEXTS]
