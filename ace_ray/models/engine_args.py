@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ace_ray.config.schema import RunConfig, SamplingConfig
+from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
 from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
@@ -25,6 +25,7 @@ RESERVED = {
     "hf_token": "the environment variable HF_TOKEN",
 }
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
+_OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}
 _LONG = 200
 """Characters of a list that nobody reads."""
 
@@ -65,39 +66,26 @@ def _check_override(override: Any) -> None:
         )
 
 
-def check_reasoning_parser(name: str) -> None:
-    """Raise `UserError` for a name that is neither ours nor one of vLLM's reasoning parsers."""
-    if name in ("auto", "none"):
-        return
-    known = {"auto", "none", *reasoning_parsers()}
-    if len(known) > 2 and name not in known:
-        raise UserError(
-            f"there is no reasoning parser {name!r}",
-            where="model.reasoning_parser",
-            fix=did_you_mean(name, sorted(known)),
-        )
+def check_parsers(model: ModelConfig) -> None:
+    """Raise `UserError` for the name of a parser that is neither ours nor one of vLLM's."""
+    for kind, ours in _OUR_PARSERS.items():
+        name = getattr(model, f"{kind}_parser")
+        if name is None or name in ours:
+            continue
+        known = parser_names(kind)
+        if known and name not in known:
+            raise UserError(
+                f"vLLM has no {kind} parser {name!r}",
+                where=f"model.{kind}_parser",
+                fix=did_you_mean(name, sorted({*ours, *known})),
+            )
 
 
-def reasoning_parsers() -> set[str]:
-    """The names of vLLM's own, none where it has another layout."""
-    return _string_keys(_parsed("reasoning/__init__.py"))
-
-
-def check_tool_parser(name: str) -> None:
-    """Raise `UserError` for a name that vLLM has no tool parser of, without importing vLLM."""
-    known = tool_parser_names()
-    if known and name not in known:
-        raise UserError(
-            f"vLLM has no tool parser {name!r}",
-            where="model.tool_parser",
-            fix=did_you_mean(name, sorted(known)),
-        )
-
-
-def tool_parser_names() -> set[str]:
-    """The names of vLLM's own, none where it has another layout. Raises `UserError`: it is not
-    installed."""
-    return _string_keys(_parsed("tool_parsers/__init__.py"))
+def parser_names(kind: str) -> set[str]:
+    """The names of vLLM's own parsers of a ``kind``, ``reasoning`` or ``tool``; none where it has
+    another layout. Raises `UserError`: it is not installed."""
+    folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
+    return _string_keys(vllm_source.parsed(_vllm() / folder / "__init__.py"))
 
 
 def _vllm() -> Path:
@@ -105,10 +93,6 @@ def _vllm() -> Path:
     if folder is None:
         raise UserError("vLLM is not installed", where="this machine", fix=INSTALL)
     return folder
-
-
-def _parsed(path: str) -> ast.Module:
-    return vllm_source.parsed(_vllm() / path)
 
 
 def _string_keys(module: ast.Module) -> set[str]:

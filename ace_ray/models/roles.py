@@ -26,7 +26,7 @@ from ace_ray.config.schema import (
 )
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
+from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
@@ -118,9 +118,7 @@ def check_role(role: Role, where: str) -> None:
                     where="model.adapter",
                     fix="merge it into its base and name the result as model.source",
                 )
-            check_reasoning_parser(role.model.reasoning_parser)
-            if role.model.tool_parser not in (None, "auto"):
-                check_tool_parser(role.model.tool_parser)
+            check_parsers(role.model)
             for key in _OF_CANDIDATES:
                 if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
                     call_default_factory=True
@@ -132,7 +130,7 @@ def check_role(role: Role, where: str) -> None:
                     )
             check_sampling(role.sampling, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
-                _check_size(name, role.engine.get(name, 1))
+                check_size(name, role.engine.get(name, 1))
     elif role != "same":
         fix = "make it with ace_ray.models.roles.parse_role"
         raise UserError(f"{role!a:.80} is no role", where=where, fix=fix)
@@ -262,7 +260,8 @@ def check_url(url: str, where: str) -> HttpUrl:
     return parsed
 
 
-def _check_size(name: str, value: Any) -> None:
+def check_size(name: str, value: Any) -> None:
+    """Raise `UserError` for an engine argument that steers the plan and is no number from 1 on."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(
             f"{name!r} is {value!r}, it should be a whole number of at least 1",

@@ -13,7 +13,7 @@ from typing import Any
 
 from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import reasoning_parsers
+from ace_ray.models.engine_args import parser_names
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.types import Sampling
 from ace_ray.util.safe_loading import json_object
@@ -91,7 +91,7 @@ def check_budget(
         return
     if engine.get("reasoning_parser") or engine.get("reasoning_config"):
         return
-    if parser not in reasoning_parsers():  # the engine's core knows none of a plugin's
+    if parser not in parser_names("reasoning"):  # the engine's core knows none of a plugin's
         raise UserError(
             "vLLM counts the tokens of reasoning only where it is told what that is",
             where=f"{where}.thinking_token_budget",
