@@ -59,18 +59,12 @@ def test_rows_are_in_the_order_of_their_entries(table: RunTable) -> None:
     ("asked", "count"),
     [
         ({"category": "special_incomplete"}, 3),
-        ({"language": "zh"}, 3),
-        ({"benchmark": "other"}, 0),
         ({"verdict": "right"}, 9),
-        ({"verdict": "wrong"}, 6),
         ({"verdict": NOT_SCORED}, 1),
         ({"error_type": "error_detection"}, 2),
-        ({"error_type": "detection_failed", "rules": "strict"}, 2),
         ({"error_type": "detection_failed", "rules": "official"}, 0),
         ({"rules": "unknown", "verdict": "right"}, 9),
-        ({"text": "answer 3 "}, 1),
         ({"text": 'question 11 "quoted"'}, 1),
-        ({"text": "\u65e5"}, 16),
         ({"text": "gr\u00fcn", "verdict": "wrong"}, 6),
     ],
 )
