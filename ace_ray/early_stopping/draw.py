@@ -34,8 +34,8 @@ class Drawn:
     windows: np.ndarray
 
     def as_json(self) -> dict[str, Any]:
-        """Return the manifest entry: the seed, and for each benchmark the number of units and a hash
-        of their order. The hash is the same for every model."""
+        """Return the manifest entry: the seed, and for each benchmark the number of units and a
+        hash of their order. The hash is the same for every model."""
         return {
             "seed": next(iter(self.orders.values())).seed,
             "windows": int(self.windows.max()) + 1,

@@ -84,7 +84,7 @@ class Order:
         return whole
 
     def draws(self, bounds: Sequence[Bounds]) -> Draws:
-        """Return the first units as draws. ``bounds`` are the bounds of their values, in [-1, 1]."""
+        """Return the first units as draws. ``bounds``: the bounds of their values, in [-1, 1]."""
         lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
         return Draws(lows, highs, self.weights[: len(bounds)])
 

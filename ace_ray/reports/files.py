@@ -13,10 +13,7 @@ import ace_ray
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.results import (
     CategoryResult,
-    Curves,
     Estimate,
-    Figure,
-    StackedBars,
     Table,
 )
 from ace_ray.reports.compare import comparison_files
@@ -171,11 +168,8 @@ def _which(result: CategoryResult) -> str:
 
 
 def _errors(content: Content) -> Section | None:
-    """Error types of the wrong answers, with the paper's figure."""
-    view = [
-        {"figures": _figures(benchmark, StackedBars), "table": error_table(benchmark.holders)}
-        for benchmark in content.benchmarks
-    ]
+    """Error types of the wrong answers."""
+    view = [error_table(benchmark.holders) for benchmark in content.benchmarks]
     return Section("errors", "Error types", "errors.html.j2", view) if view else None
 
 
@@ -189,18 +183,14 @@ def _failures(content: Content) -> Section | None:
 
 
 def _curves(content: Content) -> Section | None:
-    """The figures of the papers that have sizes; None where there is nothing to draw."""
-    figures = [one for benchmark in content.benchmarks for one in _figures(benchmark, Curves)]
-    return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
-
-
-def _figures(benchmark: BenchmarkContent, kind: type[StackedBars] | type[Curves]) -> list[Figure]:
-    return [
+    """The figures of the papers; None where there is nothing to draw."""
+    figures = [
         figure
+        for benchmark in content.benchmarks
         for rules in benchmark.rule_sets
         for figure in benchmark.papers[rules].figures
-        if isinstance(figure, kind)
     ]
+    return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
 
 
 def _provenance(content: Content) -> Section:
