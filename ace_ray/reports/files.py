@@ -1,6 +1,6 @@
-"""A report's files: the page with its sections, and CSV.
+"""Files of a report: the page with its sections, and CSV files.
 
-A section's template gets a dictionary: its keys are the names in the template.
+The template of a section gets a dictionary. Its keys are the names in the template.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ace_ray.reports.text import shown
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400
 _CHARACTERS = 300
-"""Of one value: a fake engine's script, for one, is as long as the answers of a run."""
+"""Maximum characters of one value. The script of a fake engine can be very long."""
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
@@ -53,7 +53,7 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
 
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
-    """Reads the texts of the wrong answers from the runs."""
+    """Render the page. Reads the texts of wrong answers from the runs."""
     sections: list[Section | None] = [
         _picture(content),
         _headline(content),
@@ -99,7 +99,7 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
 
 
 def _picture(content: Content) -> Section | None:
-    """The scores drawn, under the rule set that is asked for."""
+    """Build the section with the scores as curves, under the first rule set."""
     drawn = [one.picture for one in content.benchmarks if one.picture is not None]
     if not drawn:
         return None
@@ -107,7 +107,7 @@ def _picture(content: Content) -> Section | None:
 
 
 def _headline(content: Content) -> Section:
-    """Every run's headline numbers under each rule set; of a run without them why."""
+    """Build the section with headline numbers, or the reason why a run has none."""
     blocks = []
     for benchmark in content.benchmarks:
         *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
@@ -119,11 +119,11 @@ def _headline(content: Content) -> Section:
 
 
 def _paper(content: Content) -> Section | None:
-    """The tables of the benchmarks' papers, those of one number under each rule set together."""
+    """Build the section with the papers' tables. Versions of a table are side by side."""
     blocks = []
     for benchmark in content.benchmarks:
         own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
-        # Of each rule set the first table that holds numbers, else the first.
+        # The main table of a rule set is the first one that holds numbers, else the first.
         main = [next(filter(_has_numbers, tables), tables[0]) for tables in own if tables]
         further = [t for pair in zip(*own, strict=True) for t in pair if t not in main]
         if main:
@@ -137,7 +137,7 @@ def _has_numbers(table: Table) -> bool:
 
 
 def _categories(content: Content) -> Section | None:
-    """Every category with its interval: several runs side by side, then each under all rules."""
+    """Build the section with categories: runs side by side, then each under all rule sets."""
     view = [
         {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
         for one in content.benchmarks
@@ -146,7 +146,7 @@ def _categories(content: Content) -> Section | None:
 
 
 def _matrix(benchmark: BenchmarkContent) -> Table:
-    """A line per category and measure, a column per run; None where a run has no such number."""
+    """Return a table with a line per category and measure, and a column per run."""
     rules = benchmark.rules
     by_run = {
         label: {f"{r.category} {_which(r)}": r.shares[rules] for r in results}
@@ -162,19 +162,19 @@ def _matrix(benchmark: BenchmarkContent) -> Table:
 
 
 def _which(result: CategoryResult) -> str:
-    """Which number of its category: the language, and the measure unless it is the accuracy."""
+    """Name the language, and the measure unless it is the accuracy."""
     plain = result.measure == "accuracy"
     return result.language if plain else f"{result.language}, {result.measure}"
 
 
 def _errors(content: Content) -> Section | None:
-    """Error types of the wrong answers."""
+    """Build the section with the error types of wrong answers."""
     view = [error_table(benchmark.holders) for benchmark in content.benchmarks]
     return Section("errors", "Error types", "errors.html.j2", view) if view else None
 
 
 def _failures(content: Content) -> Section | None:
-    """Why rows have no verdict, run by run; None where all have one."""
+    """Build the section with reasons for rows without a verdict; None if all have one."""
     view = [(run.label, list(run.totals["failures"])) for run in content.runs]
     view = [(label, told) for label, told in view if told]
     if not view:
@@ -183,7 +183,7 @@ def _failures(content: Content) -> Section | None:
 
 
 def _curves(content: Content) -> Section | None:
-    """The figures of the papers; None where there is nothing to draw."""
+    """Build the section with the papers' figures; None without figures."""
     figures = [
         figure
         for benchmark in content.benchmarks
@@ -194,7 +194,7 @@ def _curves(content: Content) -> Section | None:
 
 
 def _provenance(content: Content) -> Section:
-    """What ``run.json`` says, run by run."""
+    """Build the section with the manifests of the sweep and the runs."""
     view = [_run_provenance(run) for run in content.runs]
     if content.sweep is not None:
         sweep = content.sweep
@@ -213,7 +213,7 @@ def _run_provenance(run: Run) -> dict[str, Any]:
 
 
 def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Dotted keys of the manifest with their JSON values, ``left_out`` more than are shown."""
+    """Return dotted keys and JSON values. ``left_out`` counts keys beyond `_LINES`."""
     flat = flattened(dict(items))
     lines = [
         (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
@@ -223,14 +223,14 @@ def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _early(content: Content) -> Section | None:
-    """What was decided before all rows were in; None where nothing was compared."""
+    """Build the section with early decisions; None without early stopping."""
     if not content.early:
         return None
     return Section("early", "Early decisions", "early.html.j2", decisions_table(content.early))
 
 
 def _ledger(content: Content) -> Section | None:
-    """What a sweep took; None for single runs, whose device time is not added up."""
+    """Build the section with the ledger of a sweep; None for single runs."""
     if content.sweep is None:
         return None
     notes = [(line.label, line.note) for line in content.sweep.lines if line.note]
