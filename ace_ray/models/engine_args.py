@@ -1,6 +1,6 @@
-"""vLLM's engine arguments and the names of its parsers, read from its source without importing it.
+"""Read engine arguments and names of parsers from vLLM's source, without importing vLLM.
 
-Importing vLLM's argument classes costs 5-20 s of CPU; a misspelt key should cost none of it.
+Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ RESERVED = {
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
 _OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}
 _LONG = 200
-"""Characters of a list that nobody reads."""
+"""Maximum characters of a suggestion. A longer list does not help."""
 
 
 def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere; its
-    value is vLLM's to judge when an engine starts."""
+    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere. vLLM
+    checks values when an engine starts."""
     for name in args:
         if name in RESERVED:
             raise UserError(
@@ -44,7 +44,8 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown_args(args: Mapping[str, Any]) -> None:
-    """Raise `UnknownKeys` for arguments that vLLM does not know; not where it cannot be read."""
+    """Raise `UnknownKeys` for arguments that vLLM does not know. Does nothing if vLLM's source
+    cannot be read."""
     fields = vllm_source.engine_arguments()
     if not fields or not (unknown := [name for name in args if name not in fields]):
         return
@@ -67,7 +68,7 @@ def _check_override(override: Any) -> None:
 
 
 def check_parsers(model: ModelConfig) -> None:
-    """Raise `UserError` for the name of a parser that is neither ours nor one of vLLM's."""
+    """Raise `UserError` for a parser name that neither ace_ray nor vLLM knows."""
     for kind, ours in _OUR_PARSERS.items():
         name = getattr(model, f"{kind}_parser")
         if name is None or name in ours:
@@ -82,8 +83,9 @@ def check_parsers(model: ModelConfig) -> None:
 
 
 def parser_names(kind: str) -> set[str]:
-    """The names of vLLM's own parsers of a ``kind``, ``reasoning`` or ``tool``; none where it has
-    another layout. Raises `UserError`: it is not installed."""
+    """Return the names of vLLM's parsers of a ``kind``, ``reasoning`` or ``tool``.
+
+    The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
     folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
     return _string_keys(vllm_source.parsed(_vllm() / folder / "__init__.py"))
 
@@ -96,7 +98,7 @@ def _vllm() -> Path:
 
 
 def _string_keys(module: ast.Module) -> set[str]:
-    """Text keys of the dictionaries that are assigned at the top of the module."""
+    """Return the text keys of all dictionaries assigned at the top of the module."""
     values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     return {
         key.value
@@ -110,10 +112,10 @@ def _string_keys(module: ast.Module) -> set[str]:
 def cluster_engine_args(
     args: Mapping[str, Any], *, on_gpu: bool, seeded: bool, spread: bool = False
 ) -> dict[str, Any]:
-    """``args`` with what an engine inside an actor needs on this kind of cluster.
+    """Return ``args`` with the arguments that an engine in an actor needs on this kind of cluster.
 
-    ``seeded``: whether requests draw their tokens, and so have seeds. ``spread``: whether it lies
-    on several nodes.
+    ``seeded``: whether requests sample tokens, with seeds. ``spread``: whether the engine spans
+    several nodes.
     """
     args = dict(args)
     if spread:
@@ -124,7 +126,7 @@ def cluster_engine_args(
             args.setdefault("distributed_executor_backend", "mp")
         return args
     if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        # Without it vLLM demands most of the machine's memory to be free.
+        # Without a limit vLLM requires most of the machine's memory to be free.
         args.setdefault("kv_cache_memory_bytes", 1 << 30)
     if seeded:
         # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU

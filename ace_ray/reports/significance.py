@@ -2,7 +2,7 @@
 
 A *move* is the contribution of a cluster to a difference: the sum over its ``sizes`` units of the
 value in the other run minus the value in the base run. A cluster is an entry, a dialogue, or
-several of one task. Clusters are independent. docs/statistics.md has the formulas and their sources.
+several of one task. Clusters are independent. docs/statistics.md has formulas and sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of a run by what they are: their keys, their verdicts, what changed against another run."""
+"""Select rows of a run by their keys, their verdicts, or changes against another run."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from ace_ray.types import STATUSES
 from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 SHORTEST_ID = 6
-"""Characters of a row id that name a row."""
+"""Minimum characters of a row id that identify a row."""
 MOST_HELD = 32 << 20
-"""Characters of rows that are held at a time; one row may have more."""
+"""Maximum characters of rows in memory; a single row may have more."""
 
 
 def class_of(manifest: Manifest, benchmark: str) -> type[Benchmark]:
-    """The class that answers for a benchmark of a stored run."""
+    """Return the class of a benchmark of a stored run."""
     groups = manifest.groups.get(benchmark, {})
     return recorded_class(benchmark, manifest.rule_sets_of(benchmark), groups)
 
 
 class StoredRun:
-    """A run in its folder, complete or not, its rows in the order of their keys."""
+    """A stored run, complete or not, with its rows in the order of their keys."""
 
     def __init__(self, store: Store) -> None:
-        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
         self.uri = store.root
         self.manifest: Manifest = read_manifest(store)
         self.ledger: Ledger = stored_rows(store, self.manifest)
@@ -43,21 +43,21 @@ class StoredRun:
 
     @cached_property
     def rows(self) -> list[ResultRow]:
-        """Raises `UserError`: there are none, or a part cannot be read."""
+        """Rows that count. Raises `UserError`: the run is empty, or a part cannot be read."""
         rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
             raise no_rows(self.ledger, "evaluate it, or wait a little")
         return rows
 
     def class_of(self, row: ResultRow) -> type[Benchmark]:
-        """The class that answers for the benchmark of ``row``."""
+        """Return the class of the benchmark of ``row``."""
         return self._class_of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """Yield ``rows`` with their texts, without those that have gone meanwhile.
+        """Yield ``rows`` with their texts. Rows that have gone are left out.
 
-        They come in the same order up to `MOST_HELD` characters, and group by group where the
-        stored rows have more: a few kilobytes of a part may be hundreds of megabytes of text."""
+        The order is kept up to `MOST_HELD` characters. Larger results come group by group, since a
+        few kilobytes of a part may hold hundreds of megabytes of text."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
@@ -96,10 +96,10 @@ def key_of(row: ResultRow) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of rows; None and "" filter nothing.
+    """A filter of rows; None and "" match every row.
 
-    ``valid`` and ``error_type`` are what the rule set ``rules`` says, "" the first of each
-    benchmark. ``entry``: the id of an entry, or the beginning of a row's.
+    ``valid`` and ``error_type`` refer to the rule set ``rules``, by default the first of each
+    benchmark. ``entry``: the id of an entry, or the beginning of a row id.
     """
 
     entry: str = ""
@@ -113,7 +113,7 @@ class Filter:
     error_type: str = ""
 
     def check(self, run: StoredRun) -> None:
-        """Raise `UserError` where ``run`` can have no such row."""
+        """Raise `UserError` if ``run`` cannot have such a row."""
         known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
         known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
         for name, values in known.items():
@@ -145,8 +145,8 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it has too, where the
-    verdicts differ or one of both has none."""
+    """Return the rows of ``run`` that match ``wanted``; with ``other``, only shared rows with
+    different verdicts."""
     rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
     if other is None:
         return rows
@@ -159,19 +159,19 @@ def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> li
 
 
 def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
-    """Whether another run has the row, by its key, with another verdict under ``rules``."""
+    """Whether ``others`` has the row with another verdict under ``rules``."""
     other = others.get(key_of(row))
     return other is not None and is_right(other, rules) != is_right(row, rules)
 
 
 def is_right(row: ResultRow, rules: str) -> bool | None:
-    """None without a verdict."""
+    """Whether the row is right under ``rules``; None without a verdict."""
     verdict = row.verdicts.get(rules)
     return None if verdict is None else verdict.valid
 
 
 def outcome(row: ResultRow, rules: str) -> str:
-    """``right``, the error type of a wrong row, or the status of one without a verdict."""
+    """Return ``right``, the error type of a wrong row, or the status of a row without a verdict."""
     verdict = row.verdicts.get(rules)
     if verdict is None:
         return row.status
