@@ -275,7 +275,7 @@ def _shards(files: _Files) -> list[str]:
 
 
 def parameters(folder: Path) -> int | None:
-    """Count the numbers in the weights; None where they are packed or not in safetensors."""
+    """Count the parameters; None if the weights are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -329,7 +329,8 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Read each tensor's place in a safetensors file. Raises `UserError`: it is missing or torn."""
+    """Yield the tensors in the header of a safetensors file. Raises `UserError`: it is missing, cut
+    off or damaged."""
     with _reading(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)

@@ -129,8 +129,9 @@ def cluster_engine_args(
         # Without a limit vLLM requires most of the machine's memory to be free.
         args.setdefault("kv_cache_memory_bytes", 1 << 30)
     if seeded:
-        # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
-        # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
+        # vLLM 0.32 rewinds the generator of a seeded request after each chunk of its prompt. CPU
+        # generators cannot rewind, and the engine crashes. Without chunks, a batch must hold the
+        # longest prompt.
         args["enable_chunked_prefill"] = False
         batch, longest = args.get("max_num_batched_tokens"), args.get("max_model_len")
         if isinstance(batch, int) and isinstance(longest, int):

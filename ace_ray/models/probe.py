@@ -104,7 +104,7 @@ class Probe:
         logprobs = await self._engine.logprobs()
         assert self._held is not None  # `begin` comes first
         if not _is_finite(logprobs):
-            raise CannotTell(_NOT_FINITE)  # a new engine shows whether the weights are to blame
+            raise CannotTell(_NOT_FINITE)  # a new engine shows whether it is the weights
         facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
         same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
         if logprobs == self._said and not same:

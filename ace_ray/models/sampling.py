@@ -91,7 +91,7 @@ def check_budget(
         return
     if engine.get("reasoning_parser") or engine.get("reasoning_config"):
         return
-    if parser not in parser_names("reasoning"):  # the engine's core knows none of a plugin's
+    if parser not in parser_names("reasoning"):  # the core does not load plugins
         raise UserError(
             "vLLM counts the tokens of reasoning only where it is told what that is",
             where=f"{where}.thinking_token_budget",
