@@ -124,7 +124,8 @@ class Filter:
                     fix=f"name one of {', '.join(sorted(values))}",
                 )
 
-    def takes(self, row: ResultRow, benchmark: type[Benchmark]) -> bool:
+    def takes(self, row: ResultRow, rules: str) -> bool:
+        """Whether ``row`` matches, with its verdict under the rule set ``rules``."""
         for name in (*KEYS[:3], "status"):
             if getattr(self, name) and getattr(self, name) != getattr(row, name):
                 return False
@@ -134,7 +135,7 @@ class Filter:
             return False
         if self.valid is None and not self.error_type:
             return True
-        verdict = row.verdicts.get(self.rules or benchmark.rule_sets[0])
+        verdict = row.verdicts.get(rules)
         if verdict is None or (self.valid is not None and verdict.valid != self.valid):
             return False
         return self.error_type in ("", verdict.error_type)
@@ -147,15 +148,13 @@ def _is_called(row: ResultRow, name: str) -> bool:
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
     """Return the rows of ``run`` that match ``wanted``; with ``other``, only shared rows with
     different verdicts."""
-    rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
-    if other is None:
-        return rows
-    theirs = {key_of(row): row for row in other.rows}
-    return [
-        row
-        for row in rows
-        if is_changed(row, theirs, wanted.rules or run.class_of(row).rule_sets[0])
-    ]
+    theirs = None if other is None else {key_of(row): row for row in other.rows}
+    found = []
+    for row in run.rows:
+        rules = wanted.rules or run.class_of(row).rule_sets[0]
+        if wanted.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
+            found.append(row)
+    return found
 
 
 def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:

@@ -30,7 +30,7 @@ from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.storage.rows import ResultRow
 from ace_ray.viewer.pages import render, row_view
 from ace_ray.viewer.select import key_of
-from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
+from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, WRONG, Query, RunTable
 
 PAGE_ROWS = 100
 MOST_CHOICES = 1_000
@@ -309,12 +309,17 @@ def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "")
 
 
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
+    rules = run.rules_of(query.rules)
+
+    def error_type(row: ResultRow) -> str:
+        return row.verdicts[rules].error_type if rules in row.verdicts else ""
+
     return {
-        "benchmark": run.counts("benchmark")[:MOST_CHOICES],
-        "language": run.counts("language")[:MOST_CHOICES],
-        "category": sorted(run.counts("category")[:MOST_CHOICES]),
-        "error_type": run.error_types(run.rules_of(query.rules))[:MOST_CHOICES],
-        "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
+        "benchmark": run.counts(lambda row: row.benchmark)[:MOST_CHOICES],
+        "language": run.counts(lambda row: row.language)[:MOST_CHOICES],
+        "category": sorted(run.counts(lambda row: row.category)[:MOST_CHOICES]),
+        "error_type": run.counts(error_type)[:MOST_CHOICES],
+        "verdict": [(name, 0) for name in (RIGHT, WRONG, NOT_SCORED, "changed")],
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -31,7 +31,7 @@ from ace_ray.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.viewer.select import class_of, entry_order, is_changed, is_right, key_of, outcome
+from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of, outcome
 
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
 """Columns for full-text search, besides the errors of verdicts."""
@@ -40,7 +40,7 @@ SORTS = (
     *("model_calls", "duration_s"),
 )
 NOT_SCORED = "not scored"
-RIGHT = "right"
+RIGHT, WRONG = "right", "wrong"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
@@ -60,7 +60,7 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, "wrong", `NOT_SCORED` or
+    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED` or
     "changed" (against the other run), under the rule set ``rules``."""
 
     benchmark: str = ""
@@ -81,17 +81,12 @@ class Query:
         """Return the fields that are set."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
 
-    def takes(self, row: ResultRow, rules: str) -> bool:
-        """Whether ``row`` matches, apart from text search and changes."""
-        keys = ("benchmark", "category", "language")
-        if any(getattr(self, name) not in ("", getattr(row, name)) for name in keys):
-            return False
-        verdict = row.verdicts.get(rules)
-        said = {None: NOT_SCORED, True: RIGHT, False: "wrong"}[is_right(row, rules)]
-        if self.verdict not in ("", "changed", said):
-            return False
-        wrong = verdict is not None and not verdict.valid
-        return not self.error_type or (wrong and outcome(row, rules) == self.error_type)
+    @property
+    def filter(self) -> Filter:
+        """The part of the query that a row alone decides, except `NOT_SCORED`."""
+        valid = {RIGHT: True, WRONG: False}.get(self.verdict)
+        keys = (self.benchmark, self.category, self.language)
+        return Filter("", *keys, valid=valid, error_type=self.error_type)
 
 
 class RunTable:
@@ -167,7 +162,10 @@ class RunTable:
         """Return the rows that match ``query``, in its order. Raises `UserError`: texts cannot be
         read."""
         rules = self.rules_of(query.rules)
-        rows = [row for row in self.rows if query.takes(row, rules)]
+        wanted = query.filter
+        rows = [row for row in self.rows if wanted.takes(row, rules)]
+        if query.verdict == NOT_SCORED:
+            rows = [row for row in rows if rules not in row.verdicts]
         if query.verdict == "changed":
             theirs = other.by_key if other is not None and rules in other.rule_sets else {}
             rows = [row for row in rows if is_changed(row, theirs, rules)]
@@ -183,14 +181,10 @@ class RunTable:
 
         return sorted(rows, key=place, reverse=query.sort.startswith("-"))
 
-    def counts(self, name: str) -> list[tuple[str, int]]:
-        """Count rows by the values of a key, most frequent first."""
-        return _most_first(Counter(getattr(row, name) for row in self.rows))
-
-    def error_types(self, rules: str) -> list[tuple[str, int]]:
-        """Count wrong rows by error type, most frequent first."""
-        verdicts = (row.verdicts.get(rules) for row in self.rows)
-        return _most_first(Counter(v.error_type for v in verdicts if v is not None and not v.valid))
+    def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
+        """Count rows by a value, most frequent first. Rows with "" are left out."""
+        found = Counter(filter(None, map(value, self.rows)))
+        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def facts(self) -> dict[str, Any]:
         """Return the run's line in the list of runs."""
@@ -251,13 +245,6 @@ class RunTable:
                 matches = pc.match_substring(column, form, ignore_case=True)
                 holds |= np.asarray(pc.fill_null(matches, fill_value=False))
         return holds
-
-
-def _most_first(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(
-        ((name, count) for name, count in counts.items() if name),
-        key=lambda pair: (-pair[1], pair[0]),
-    )
 
 
 def headlines(content: bytes) -> list[str]:

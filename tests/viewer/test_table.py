@@ -167,4 +167,4 @@ def test_a_sweep_is_its_runs(tmp_path: Path) -> None:
 def test_a_run_without_rows_yet(tmp_path: Path) -> None:
     table = RunTable(open_store(str(write_run(tmp_path / "run", [], missing=3, finished=False))))
     assert len(table.select(Query(verdict="right", text="x", sort="duration_s"))) == 0
-    assert table.counts("category") == []
+    assert table.counts(lambda row: row.category) == []
