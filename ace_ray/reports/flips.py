@@ -56,7 +56,7 @@ class Flip:
 
     @property
     def name(self) -> str:
-        """Name of the entry. The language is left out if there is only one."""
+        """Name of the entry, with its category and, if it has one, its language."""
         return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
 
     @property
