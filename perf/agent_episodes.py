@@ -27,7 +27,7 @@ from ace_ray.config.schema import load_config
 from ace_ray.errors import PromptTooLong
 from ace_ray.models.cpu_environment import all_cores
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.storage.rows import episode_of
 from ace_ray.types import Completion, Entry, Sampling
 

@@ -6,6 +6,7 @@ import contextlib
 import io
 import re
 import shlex
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from ace_ray.storage.object_store import LocalStore
 from ace_ray.storage.parts import read_ledger, write_parts
 from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
-from ace_ray.viewer.sql import run_rows
 from tests.pipeline.made_run import written_run
 
 PAGE = (Path(__file__).parents[1] / "docs" / "recipes.md").read_text(encoding="utf-8")
@@ -50,7 +50,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
     duckdb = pytest.importorskip("duckdb")
     connection = duckdb.connect()
-    connection.sql(run_rows())
+    connection.sql(files("ace_ray.viewer").joinpath("rows.sql").read_text())
     for name in ("RUN", "OTHER"):
         query = query.replace(f"'{name}'", f"'{runs / name}'")
     rows: list[tuple[Any, ...]] = connection.sql(query).fetchall()

@@ -128,16 +128,6 @@ class CategoryResult:
 
 
 @dataclass(frozen=True, slots=True)
-class StackedBars:
-    """One bar per (label, counts); counts are those of ``kinds``, drawn as shares of the bar."""
-
-    name: str
-    title: str
-    kinds: Sequence[str]
-    bars: Sequence[tuple[str, Sequence[int]]]
-
-
-@dataclass(frozen=True, slots=True)
 class Curves:
     """Panel -> series -> (x, share) points, by x: billions of parameters, or a training step."""
 
@@ -147,15 +137,12 @@ class Curves:
     axis: Literal["parameters", "step"] = "parameters"
 
 
-Figure = StackedBars | Curves
-
-
 @dataclass(frozen=True, slots=True)
 class Paper:
     """Counterparts of a paper's tables and figures; ``notes`` say what could not be drawn."""
 
     tables: Sequence[Table]
-    figures: Sequence[Figure]
+    figures: Sequence[Curves]
     notes: Sequence[str]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -267,10 +268,11 @@ def list_kinds(kind: str, as_json: bool) -> None:
     sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
     from ace_ray.pipeline.listing import lines, listed
-    from ace_ray.viewer.sql import run_rows
 
     if kind == "sql":
-        click.echo(run_rows(), nl=False)
+        click.echo(
+            files("ace_ray.viewer").joinpath("rows.sql").read_text(encoding="utf-8"), nl=False
+        )
         return
     found = listed(kind)
     for line in [json.dumps(found, indent=2)] if as_json else lines(kind, found):

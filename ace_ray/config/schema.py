@@ -306,11 +306,6 @@ class EarlyConfig(Section):
         1.0, ge=0, le=100, description="points of difference that do not matter; 0: all matter"
     )
     min_rows: int = Field(200, ge=1, description="nothing is decided on fewer rows")
-    target: Literal["benchmark", "population"] = Field(
-        "benchmark",
-        description="what the difference is of: all entries of the benchmark, or the population "
-        "of tasks that they are a sample of",
-    )
     rules: list[str] | None = Field(
         None,
         min_length=1,

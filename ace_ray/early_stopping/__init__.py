@@ -1,1 +1,1 @@
-"""Deciding comparisons early: an order of entries, confidence sequences over it, and decisions."""
+"""Decide comparisons early: draw entries in an order, bet on the differences, and stop."""

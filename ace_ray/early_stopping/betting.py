@@ -1,134 +1,168 @@
-"""Confidence sequences for paired differences, by betting on draws without replacement.
+"""Decide paired differences by betting on draws without replacement.
 
-The units of a benchmark are drawn one after another, each of those that are left with a chance in
-proportion to its weight. Unit i adds ``weight_i * value_i`` to the difference, its value is in
-[-1, 1] and the weights add up to 1. Given what was drawn, the next value has the mean
+The units of a benchmark are drawn one after another. Each remaining unit is drawn with a chance in
+proportion to its weight. Unit i adds ``weight_i * value_i`` to the difference. Its value is in
+[-1, 1], and the weights add up to 1. Given the drawn units, the next value has the mean
 
-    m = (difference - what the drawn units added) / (weight that is left)
+    m = (difference - sum over the drawn units) / (remaining weight)
 
-so that, where the difference is at most ``null``, a bettor who stakes a fixed share of what he has
-on values above the m of ``null`` has no growing capital: a nonnegative supermartingale, which ever
-reaches 1 / alpha with a chance of at most alpha (Ville 1939). The bets are those of Waudby-Smith
-and Ramdas (2020, "Confidence sequences for sampling without replacement", section 4; 2024,
-"Estimating means of bounded random variables by betting"); with weights, of Shekhar et al. (2023,
-"Risk-limiting financial audits via weighted sampling without replacement"). The capital is a
-mean over several shares, a supermartingale, too, that needs no knowledge of how much entries
-differ.
+Assume that the difference is at most ``null``. A bettor stakes a fixed share of the capital on
+values above the m of ``null``. The capital is then a nonnegative supermartingale: it ever reaches
+1 / alpha with a chance of at most alpha (Ville 1939).
 
-A stake is a share of what can be staked, ``share / (1 + m)``, so the capital falls as ``null``
-rises, on every path: tests of several nulls are nested, and those that are not rejected are an
-interval.
+The bets follow Waudby-Smith and Ramdas (2020, "Confidence sequences for sampling without
+replacement", section 4; 2024, "Estimating means of bounded random variables by betting"). The
+weights follow Shekhar et al. (2023, "Risk-limiting financial audits via weighted sampling without
+replacement"). The capital is a mean over several shares, which is a supermartingale as well. It
+works without knowing how much entries differ.
+
+A stake is a share of the largest possible stake, ``share / (1 + m)``. So the capital falls as
+``null`` rises, on every path: tests of several nulls are nested, and the nulls that are not
+rejected form an interval.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
 SHARES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
-"""Of the largest stake. Differences of 3 points where a fifth of the entries differ are found best
-with 0.15; the smaller ones are for larger benchmarks, the larger ones for clear cases."""
+"""Shares of the largest stake. A share of 0.15 finds a difference of 3 points best where a fifth of
+the entries differ. Smaller shares suit larger benchmarks, larger shares clear cases."""
 _SLACK = 1e-9
-"""Sums of weights and values are exact to this."""
+"""Rounding error of sums of weights and values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Units in the order in which they were drawn; of several comparisons over the same order, ...,
-    each with values of its own.
+    """Units in the order in which they were drawn.
 
-    ``lows`` and ``highs``: the bounds of their values, float64 (..., n), in [-1, 1]; equal where a
-    value is known. ``weights``: float64 (n,), above 0; with those of the units that are not drawn
-    yet they add up to 1. ``scales``: None where the target is the benchmark. Where it is the
-    population that the benchmark samples: by how much a value counts more than its chance to be
-    drawn (n,), and ``spans``: the most that any unit left would have counted (n,).
+    ``lows`` and ``highs``: the bounds of the values, float64 (n,), in [-1, 1]; equal where a value
+    is known. ``weights``: float64 (n,), above 0. Drawn and undrawn weights add up to 1.
     """
 
     lows: np.ndarray
     highs: np.ndarray
     weights: np.ndarray
-    scales: np.ndarray | None = None
-    spans: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
 
     def mirrored(self) -> Draws:
-        """With the runs exchanged."""
-        return replace(self, lows=-self.highs, highs=-self.lows)
+        """Return the draws with the two runs exchanged."""
+        return Draws(-self.highs, -self.lows, self.weights)
 
-    def first(self, count: int) -> Draws:
-        """The prefix of ``count`` units."""
-        cut = slice(count)
-        return Draws(
-            self.lows[..., cut],
-            self.highs[..., cut],
-            self.weights[cut],
-            None if self.scales is None else self.scales[cut],
-            None if self.spans is None else self.spans[cut],
-        )
+    @property
+    def estimate(self) -> float:
+        """Estimate of the difference; exact when all units are drawn."""
+        if not len(self):
+            return 0.0
+        values = (self.lows + self.highs) / 2
+        left = max(0.0, 1.0 - float(self.weights.sum()))
+        return float(np.sum(self.weights * values)) + left * float(values.mean())
 
 
 def log_capital(draws: Draws, null: float) -> np.ndarray:
-    """The logarithm of the capital after each draw, float64 (..., n), against "the difference is at
-    most ``null``"; infinite from where ``null`` is impossible. Unknown values are at their worst.
+    """Return the logarithm of the capital after each draw, float64 (n,).
+
+    The bets are against "the difference is at most ``null``". The capital is infinite from the draw
+    that makes ``null`` impossible. Unknown values count as their lower bound.
     """
-    if draws.scales is not None and draws.spans is not None:
-        values, least, means = draws.lows * draws.scales, draws.spans, np.asarray(null)
-        impossible = np.zeros(values.shape, bool)
-    else:
-        added = np.cumsum(draws.weights * draws.lows, axis=-1)
-        left = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
-        # Even if all that is left were -1, the difference would be above.
-        impossible = np.maximum.accumulate(added - left > null + _SLACK, axis=-1)
-        before = np.concatenate([np.zeros_like(added[..., :1]), added[..., :-1]], axis=-1)
-        room = np.maximum(np.concatenate([[1.0], left[:-1]]), draws.weights)
-        values, least, means = draws.lows, np.ones(len(draws)), (null - before) / room
-    stake = np.maximum(least + means, _SLACK)
-    gain = np.minimum(np.maximum(values + least, 0.0) / stake - 1.0, 1.0 / _SLACK)
-    # Behind an impossible mean the ratio means nothing.
+    added = np.cumsum(draws.weights * draws.lows)
+    left = np.maximum(1.0 - np.cumsum(draws.weights), 0.0)
+    # Even if all remaining values were -1, the difference would be above `null`.
+    impossible = np.maximum.accumulate(added - left > null + _SLACK)
+    before = np.concatenate([[0.0], added[:-1]])
+    room = np.maximum(np.concatenate([[1.0], left[:-1]]), draws.weights)
+    stake = np.maximum(1.0 + (null - before) / room, _SLACK)
+    gain = np.minimum(np.maximum(draws.lows + 1.0, 0.0) / stake - 1.0, 1.0 / _SLACK)
+    # The ratio is meaningless once the mean is impossible.
     gain = np.where(impossible, 0.0, gain)
     capital = np.full(gain.shape, -np.inf)
     for share in SHARES:
-        capital = np.logaddexp(capital, np.cumsum(np.log1p(share * gain), axis=-1))
+        capital = np.logaddexp(capital, np.cumsum(np.log1p(share * gain)))
     return np.where(impossible, np.inf, capital - np.log(len(SHARES)))
 
 
-def rejected_at(draws: Draws, null: float, alpha: float) -> np.ndarray:
-    """After how many draws "the difference is at most ``null``" is rejected, float64 (...);
-    infinite: it is not."""
+def rejected_at(draws: Draws, null: float, alpha: float) -> float:
+    """Return the number of draws after which "the difference is at most ``null``" is rejected;
+    infinite if it is not."""
     if not len(draws):
-        return np.full(draws.lows.shape[:-1], np.inf)
+        return np.inf
     above = log_capital(draws, null) >= -np.log(alpha)
-    return np.where(above.any(axis=-1), above.argmax(axis=-1) + 1.0, np.inf)
+    return float(above.argmax()) + 1.0 if above.any() else np.inf
 
 
-def lower_bounds(draws: Draws, alpha: float, at: np.ndarray, precision: float = 1e-4) -> np.ndarray:
-    """The lower confidence sequence of one comparison after ``at`` draws each, ascending (k,):
-    below the difference at all of them with a chance of at least 1 - ``alpha``. To
-    ``precision``, and exact where all is drawn."""
-    found = np.full(len(at), -1.0)
-    for place, count in enumerate(at):
-        seen = draws.first(int(count))
-        # What was rejected once stays rejected.
-        low, high = float(found[place - 1]) if place else -1.0 - precision, 1.0
-        if seen.scales is None:  # it is there even if all that is left were -1
-            drawn = float(seen.weights.sum())
-            low = max(low, float(np.sum(seen.weights * seen.lows)) - max(0.0, 1.0 - drawn))
-        while high - low > precision:
-            middle = (low + high) / 2
-            if np.isinf(rejected_at(seen, middle, alpha)):
-                high = middle
-            else:
-                low = middle
-        found[place] = max(low, -1.0)
-    return found
+def lower_bound(draws: Draws, alpha: float, precision: float = 1e-4) -> float:
+    """Compute the lower confidence sequence after these draws.
+
+    It stays below the difference at every number of draws with a chance of at least 1 - ``alpha``.
+    It is accurate to ``precision``, and exact when all units are drawn."""
+    # The difference is at least this, even if all remaining values were -1.
+    left = max(0.0, 1.0 - float(draws.weights.sum()))
+    low = max(-1.0 - precision, float(np.sum(draws.weights * draws.lows)) - left)
+    high = 1.0
+    while high - low > precision:
+        middle = (low + high) / 2
+        if np.isinf(rejected_at(draws, middle, alpha)):
+            high = middle
+        else:
+            low = middle
+    return max(low, -1.0)
 
 
-def confidence_sequence(
-    draws: Draws, alpha: float, at: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The lower and upper sequences after ``at`` draws each, of half the ``alpha`` each."""
-    low = lower_bounds(draws, alpha / 2, at)
-    return low, -lower_bounds(draws.mirrored(), alpha / 2, at)
+def confidence_sequence(draws: Draws, alpha: float) -> tuple[float, float]:
+    """Compute the lower and the upper sequence, each with half of ``alpha``."""
+    return lower_bound(draws, alpha / 2), -lower_bound(draws.mirrored(), alpha / 2)
+
+
+class Outcome(StrEnum):
+    """Outcome of comparing a checkpoint with its reference."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    WITHIN = "within"
+    """The two differ by less than the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Parameters of a decision.
+
+    ``alpha``: maximum chance of a wrong outcome of one comparison under one headline. ``margin``:
+    as a share, 0 for no margin. ``min_units``: minimum number of units before an outcome."""
+
+    alpha: float
+    margin: float
+    min_units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    outcome: Outcome
+    units: int
+    """Number of settled units that the outcome needed."""
+
+
+def decide(draws: Draws, rule: Rule) -> Decision | None:
+    """Return the first outcome that ``draws``, a prefix of the order, allow; None if undecided.
+
+    A wrong outcome needs a sequence with half of ``alpha`` to pass the difference on one side. Both
+    sides can be wrong only if the difference is exactly 0. So the chance of ever being wrong is at
+    most ``alpha``, for any number of looks. Later draws do not change an outcome.
+    """
+    half, mirrored = rule.alpha / 2, draws.mirrored()
+    first = {
+        Outcome.BETTER: rejected_at(draws, 0.0, half),
+        Outcome.WORSE: rejected_at(mirrored, 0.0, half),
+    }
+    if rule.margin > 0:
+        within = [rejected_at(one, -rule.margin, half) for one in (draws, mirrored)]
+        first[Outcome.WITHIN] = max(within)
+    # `min` takes the first of equals: better and worse win over within.
+    outcome = min(first, key=first.__getitem__)
+    if np.isinf(first[outcome]) or len(draws) < rule.min_units:
+        return None
+    return Decision(outcome, max(int(first[outcome]), rule.min_units))

@@ -1,8 +1,8 @@
 """The orders of a run's benchmarks, and the windows in which its rows are evaluated.
 
-A decision uses the longest prefix of an order that is whole, while engines are full only where long
-work comes first. So rows come in windows: a part of the order, whose rows are sorted as those of a
-whole run are.
+A decision uses the longest complete prefix of an order. Engines stay busy only if long work comes
+first. So rows are evaluated in windows. A window is a part of the order, and its rows are sorted
+like the rows of a whole run.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.target import draws_of
 from ace_ray.early_stopping.units import Order, order_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
 WINDOWS = 20
-"""At most, in a run: each ends with fewer rows at work than the engine has room for."""
+"""Maximum windows in a run. At the end of each window the engine is not full."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """``orders``: by benchmark; ``windows``: of each entry of the plan, int8 (entries,)."""
+    """``orders``: by benchmark. ``windows``: the window of each entry of the plan, int8
+    (entries,)."""
 
     orders: Mapping[str, Order]
     windows: np.ndarray
 
     def as_json(self) -> dict[str, Any]:
-        """For the manifest: the seed and, by benchmark, how many units there are and a hash of
-        their order, which is the same for every model."""
+        """Return the manifest entry: the seed, and for each benchmark the number of units and a
+        hash of their order. The hash is the same for every model."""
         return {
             "seed": next(iter(self.orders.values())).seed,
             "windows": int(self.windows.max()) + 1,
@@ -58,16 +58,16 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Raises `UserError`: a headline cannot be decided, or a rule set is none of a benchmark."""
+    """Draw the orders and windows of a run.
+
+    Raises `UserError`: a headline cannot be decided, or a benchmark lacks the rule sets."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
             rules = _rules(config, name, benchmark.rule_sets)
             orders[name] = order_of(benchmark, entries, places, rules, config.seed)
-            if config.target == "population":
-                _check_population(orders[name], config, samples)
-    # Benchmarks advance together: each has had the same share of its units at any time.
+    # Benchmarks advance together: at any time each has used the same share of its units.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)
         for number, order in enumerate(orders.values())
@@ -81,22 +81,6 @@ def draw(
             windows[list(item.entries)] = rows // size
             rows += len(item.entries) * samples
     return Drawn(orders, windows)
-
-
-def _check_population(order: Order, config: EarlyConfig, samples: int) -> None:
-    """Raise `UserError` where a stratum is so small that nothing could ever be decided."""
-    seen = len(draws_of(order, [(0.0, 0.0)] * len(order.units), config.target))
-    rows = order.rows(samples, weighed=True)
-    if rows[:seen].sum() < min(config.min_rows, rows.sum()):
-        weights = order.weights
-        left = {s for s, w in zip(order.strata[seen:], weights[seen:], strict=True) if w > 0}
-        gone = {s for s, w in zip(order.strata[:seen], weights, strict=False) if w > 0} - left
-        raise UserError(
-            f"of a population can be said nothing more after {seen} of {len(order.units)} tasks of "
-            f"{order.benchmark.name}: then none of {min(gone).rpartition(' ')[0]} is left",
-            where="early.target",
-            fix="use target: benchmark, leave small categories out, or lower early.min_rows",
-        )
 
 
 def _rules(config: EarlyConfig, name: str, rule_sets: Sequence[str]) -> list[str]:

@@ -1,16 +1,18 @@
-"""What is drawn: tasks, with their weight in a headline and their value for one run.
+"""Units to draw: tasks, with their weight in a headline and their value for one run.
 
-A benchmark says nothing of this by itself. Its headline is asked: what it is of a run in which one
-category is right and all others are wrong is the category's weight, and what it is of a run that
-has one dialogue alone is that dialogue's value. A headline that is no weighted mean of its entries
-is refused: a run with random verdicts shows it.
+A benchmark does not declare weights. They are measured with made-up runs. The headline of a run in
+which one category is right and all others are wrong is the weight of that category. The headline of
+a run with one dialogue alone is the value of that dialogue. A run with random verdicts tests
+whether the headline is a weighted mean of its entries; other headlines are refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,20 @@ import numpy as np
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.results import ScoredRow, own_task
-from ace_ray.early_stopping.order import drawn_order
+from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict
 
+Bounds = tuple[float, float]
+_BITS = 53
 _CLOSE = 0.005
-"""Headlines that round on their way, as ACEBench's workbook does to three digits, are weighted
-means but for that. What is compared is the mean without roundings."""
+"""Tolerance for headlines that round, as ACEBench's workbook does to three digits. The comparison
+uses the mean without rounding."""
 
 
 @dataclass(slots=True)
 class Row:
-    """A row as headlines see it (`ace_ray.benchmarks.results.ScoredRow`)."""
+    """A made-up row to compute headlines from (`ace_ray.benchmarks.results.ScoredRow`)."""
 
     language: str
     category: str
@@ -42,8 +46,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An entry or a dialogue: what is judged. ``entries`` are places in the plan's list; ``weight``
-    is its share in the headline."""
+    """An entry or a dialogue, judged as one. ``entries`` are indices into the plan's list.
+    ``weight`` is its share in the headline."""
 
     entries: tuple[int, ...]
     weight: float
@@ -51,7 +55,7 @@ class Item:
 
 @dataclass(frozen=True)
 class Unit:
-    """Items that are drawn together, since they are of one task."""
+    """Items of one task, drawn together."""
 
     benchmark: str
     name: str
@@ -69,21 +73,24 @@ class Order:
     benchmark: type[Benchmark]
     units: Sequence[Unit]
     rules: tuple[str, ...]
-    """The rule sets whose headlines are decided."""
+    """Rule sets whose headlines are decided."""
     seed: int
-    strata: Sequence[str] = field(default_factory=list)
-    """Of each unit the categories of its items, and its weight: what is drawn of one stratum is a
-    sample of its population without any preference."""
 
     @property
     def weights(self) -> np.ndarray:
-        """Of the units; they add up to 1."""
+        """Weights of the units, which add up to 1."""
         weights = np.array([unit.weight for unit in self.units])
         whole: np.ndarray = weights / weights.sum()
         return whole
 
+    def draws(self, bounds: Sequence[Bounds]) -> Draws:
+        """Return the first units as draws. ``bounds``: the bounds of their values, in [-1, 1]."""
+        lows, highs = (np.array([one[side] for one in bounds], float) for side in (0, 1))
+        return Draws(lows, highs, self.weights[: len(bounds)])
+
     def rows(self, samples: int, *, weighed: bool = False) -> np.ndarray:
-        """Of each unit, how many rows it has; ``weighed``: that count in the headline."""
+        """Return the number of rows of each unit; with ``weighed``, only rows that count in the
+        headline."""
         entries = [
             sum(len(item.entries) for item in unit.items if item.weight > 0 or not weighed)
             for unit in self.units
@@ -98,10 +105,10 @@ def order_of(
     rules: Sequence[str],
     seed: int,
 ) -> Order:
-    """The order of the entries at ``places`` of a plan, all of ``benchmark``.
+    """Draw the order of the entries at ``places`` of a plan, all of ``benchmark``.
 
-    Raises `UserError`: its headline is no weighted mean of them, or has other weights under
-    another of ``rules``."""
+    Raises `UserError`: the headline is not a weighted mean of the entries, or its weights differ
+    between the ``rules``."""
     kind = type(benchmark)
     cells: dict[tuple[str, str], dict[str, list[int]]] = {}
     for place in places:
@@ -116,9 +123,8 @@ def order_of(
         weights = weights or found
         _check_linear(kind, entries, cells, weights, rules[0], rule, seed)
     units: dict[str, list[Item]] = {}
-    of: dict[str, list[str]] = {}
     for cell, items in cells.items():
-        shares = [0.0] * len(items)  # what counts in no headline decides nothing
+        shares = [0.0] * len(items)  # entries without weight decide nothing
         if weights[cell] > 0:
             shares = _shares(kind, entries, list(items.values()), rules[0])
         for members, share in zip(items.values(), shares, strict=True):
@@ -126,18 +132,37 @@ def order_of(
             with own_code(kind, "task"):
                 task = kind.task(_row(entries[members[0]], 0, {}))
             units.setdefault(task, []).append(item)
-            of.setdefault(task, []).append("/".join(filter(None, cell)))
     made = [Unit(benchmark.name, name, tuple(items)) for name, items in units.items()]
     drawn = drawn_order(
         [f"{benchmark.name} {unit.name}" for unit in made], [unit.weight for unit in made], seed
     )
-    ordered = [made[at] for at in drawn]
-    strata = [f"{' '.join(of[unit.name])} {unit.weight:.9g}" for unit in ordered]
-    return Order(kind, ordered, tuple(rules), seed, strata)
+    return Order(kind, [made[at] for at in drawn], tuple(rules), seed)
+
+
+def uniform(seed: int, name: str) -> float:
+    """Return a number in (0, 1) that depends on the seed and the name only."""
+    drawn = hashlib.sha256(f"{seed} {name}".encode()).digest()
+    return ((int.from_bytes(drawn[:8], "big") >> (64 - _BITS)) + 0.5) / (1 << _BITS)
+
+
+def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np.ndarray:
+    """Return the indices of ``names`` in the order in which they are drawn, int64 (n,).
+
+    Each next name is drawn from the remaining ones, with a chance in proportion to its weight
+    (Efraimidis and Spirakis 2006): keys ``-log(u) / weight``, ascending, with ``u`` from a hash of
+    the seed and the name. So the order of two names does not depend on the machine, the model, or
+    the other entries of the run. Names of weight 0 come last and decide nothing.
+    """
+    keys = [
+        -math.log(uniform(seed, name)) / weight if weight > 0 else math.inf
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    return np.array(sorted(range(len(names)), key=lambda at: (keys[at], names[at])), np.int64)
 
 
 def value_of(benchmark: type[Benchmark], rows: Iterable[ScoredRow], rules: str) -> float:
-    """What one item is worth, of all its scored rows. Raises `UserError`: no share."""
+    """Return the value of one item from all its scored rows. Raises `UserError`: it is not between
+    0 and 1."""
     value = _headline(benchmark, rows, rules)
     if not 0 <= value <= 1:
         raise _refused(benchmark, f"gives an entry the value {value:g}, which is no share")
@@ -162,8 +187,9 @@ def _shares(
     items: Sequence[Sequence[int]],
     rules: str,
 ) -> list[float]:
-    """Of each item in its cell: the same, or by its entries, as a run of the smallest and the
-    largest tells. Raises `UserError`: neither."""
+    """Return the share of each item in its cell: equal, or in proportion to its entries.
+
+    A made-up run of the smallest and the largest item shows which. Raises `UserError`: neither."""
     sizes = [len(members) for members in items]
     small, large = min(sizes), max(sizes)
     if small == large:
@@ -189,7 +215,7 @@ def _headline_where(
     rules: str,
     right: set[tuple[str, str]],
 ) -> float:
-    """The headline of a run in which the entries of the cells ``right`` are right, others wrong."""
+    """Compute the headline of a run in which only the cells ``right`` are right."""
     rows = (
         _row(entries[place], 0, {r: Verdict(cell in right) for r in benchmark.rule_sets})
         for cell, items in cells.items()
@@ -208,8 +234,8 @@ def _check_linear(
     rules: str,
     seed: int,
 ) -> None:
-    """Raise `UserError` where the headline is not the weighted mean of the means of its cells.
-    ``first``: the rule set that the items' shares are of."""
+    """Raise `UserError` if the headline is not the weighted mean of the means of its cells.
+    ``first``: the rule set that the shares of items were measured with."""
     drawn = random.Random(seed)
     rows, expected = [], 0.0
     for cell, items in cells.items():
@@ -229,7 +255,7 @@ def _check_linear(
         for one, share in zip(values, shares, strict=True):
             expected += weights[cell] * share * value_of(benchmark, iter(one), rules)
     whole = _headline(benchmark, iter(rows), rules)
-    # Without the categories that count nothing a headline may say that it is partial, no more.
+    # A headline may call itself partial without the categories of weight 0; its value must agree.
     if abs(sum(weights.values()) - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
         raise _refused(benchmark, "is no weighted mean of its entries")
 

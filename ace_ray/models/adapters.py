@@ -1,7 +1,8 @@
-"""LoRA adapters: what vLLM can put on a base, found out before an engine starts.
+"""LoRA adapters: check before an engine starts that vLLM can apply an adapter to its base.
 
-A folder of PEFT's: ``adapter_config.json`` and ``adapter_model.safetensors``. What vLLM leaves out
-of an adapter without a word, such as its chat template, would make it another model: it is refused.
+An adapter is a PEFT folder with ``adapter_config.json`` and ``adapter_model.safetensors``. vLLM
+silently ignores some parts of an adapter, such as a chat template. Adapters with such parts are
+refused, since they would be evaluated as another model.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from ace_ray.util.safe_loading import MOST_BYTES, json_tree
 
 WEIGHTS = "adapter_model.safetensors"
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""What vLLM's ``max_lora_rank`` may be."""
+"""Values of vLLM's ``max_lora_rank``."""
 
 _PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "false")
-"""Ways to begin a training that leave the base as it is; PiSSA, OLoRA, LoftQ and CorDA do not."""
+"""Initializations that leave the base unchanged; PiSSA, OLoRA, LoftQ and CorDA change it."""
 _NOT_LORA = {
     "use_dora": "is a DoRA adapter",
     "lora_bias": "has biases",
@@ -46,8 +47,8 @@ def with_adapter(
     endpoint_url: str | None = None,
     region: str | None = None,
 ) -> ModelRef:
-    """``base`` with the adapter ``source``, pinned. Raises `UserError`: it cannot be had, or is of
-    a kind that vLLM does not know."""
+    """Return ``base`` with the pinned adapter ``source``. Raises `UserError`: the adapter is not
+    available, or vLLM does not support its kind."""
     ref = resolve(source, revision, endpoint_url=endpoint_url, region=region, adapter=True)
     config = _config(tokenizer_folder(ref))
     name = config.get("base_model_name_or_path")
@@ -55,7 +56,7 @@ def with_adapter(
 
 
 def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[str, Any]:
-    """``engine`` with what an engine needs to hold the adapters of ``models``, one at a time."""
+    """Return ``engine`` with the LoRA arguments for the adapters of ``models``, one at a time."""
     ranks = [model.adapter.rank for model in models if model.adapter]
     if not ranks:
         return dict(engine)
@@ -64,8 +65,8 @@ def engine_args(models: Sequence[ModelRef], engine: Mapping[str, Any]) -> dict[s
 
 
 def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
-    """Raise `UserError` for LoRA arguments that nothing uses, or that do not hold the adapter.
-    ``model`` is None while nobody knows it."""
+    """Raise `UserError` for LoRA arguments without an adapter, or too small for the adapter.
+    ``model`` is None before it is resolved."""
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
@@ -91,11 +92,11 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
 
 
 def check_weights(folder: Path, base: Path) -> bool:
-    """Whether the names of the adapter in ``folder`` are those of the model in ``base``; where it
-    cannot be told, only an engine can show that vLLM finds them, which leaves out what it does not.
+    """Return whether all modules of the adapter in ``folder`` are in the model in ``base``.
 
-    Bases in other formats than safetensors pass unseen. Raises `UserError`: by names or shapes the
-    adapter is one of another base.
+    If not, only an engine can show whether vLLM finds the modules; it silently ignores others.
+    Bases in other formats than safetensors are not checked. Raises `UserError`: names or shapes
+    show that the adapter belongs to another base.
     """
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
@@ -107,7 +108,7 @@ def check_weights(folder: Path, base: Path) -> bool:
             raise _refused(f"holds {name}, which is no LoRA weight", str(folder))
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
         if ".experts" in module or not of_base:
-            continue  # their names are those of fused modules
+            continue  # vLLM fuses these modules under other names
         modules[module] = any(other.startswith(f"{module}.") for other in of_base)
         target = of_base.get(f"{module}.weight")
         if target is None or target.dtype not in ("F32", "F16", "BF16") or "embedding" in suffix:
@@ -119,15 +120,15 @@ def check_weights(folder: Path, base: Path) -> bool:
                 folder, f"{name} has the shape {tensor.shape}, {module} {target.shape}"
             )
     lacking = [module for module, there in modules.items() if not there]
-    # Some families are stored under other names than they have in memory: then none is found.
+    # Some families are stored under other names than in memory. Then no module is found at all.
     if lacking and len(lacking) < len(modules):
         raise _of_another(folder, f"there is no {lacking[0]}")
     return bool(modules) and not lacking
 
 
 def check_where_local(model: ModelRef) -> None:
-    """`check_weights` where both lie on this machine; elsewhere each engine looks at them."""
-    assert model.adapter is not None  # who asks has one
+    """Call `check_weights` if both are local folders. Else each engine checks them."""
+    assert model.adapter is not None  # callers pass a model with an adapter
     if model.kind == model.adapter.ref.kind == "folder":
         check_weights(Path(model.adapter.ref.location), Path(model.location))
 
@@ -141,9 +142,9 @@ def _of_another(folder: Path, why: str) -> UserError:
 
 
 def check_template(model: ModelRef, template: str | None = None) -> None:
-    """Raise `UserError` when the adapter brings a chat template that is not its base's, or not
-    ``template`` in that one's place: vLLM would go on with these."""
-    assert model.adapter is not None  # who asks has one
+    """Raise `UserError` when the chat template of the adapter differs from ``template``, by default
+    its base's: vLLM would ignore the adapter's template."""
+    assert model.adapter is not None  # callers pass a model with an adapter
     base = _template(tokenizer_folder(model)) if template is None else template.strip()
     own = _template(tokenizer_folder(model.adapter.ref))
     if own is not None and own != base:
@@ -155,8 +156,8 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
 
 
 def base_differs(model: ModelRef) -> str:
-    """A line when the adapter names another base than it is put on; names of folders may change,
-    so it is not refused."""
+    """Return a line when the adapter names another base than the model; else "". This is not an
+    error, since folders may be renamed."""
     if model.adapter is None or not model.adapter.base:
         return ""
     mine, theirs = (name.rstrip("/").rsplit("/", 1)[-1].lower() for name in (
@@ -167,7 +168,7 @@ def base_differs(model: ModelRef) -> str:
 
 
 def content_hash(folder: Path) -> str:
-    """Of all that makes an adapter, for a name of its own."""
+    """Return the hash of an adapter's configuration and weights, as its name in an engine."""
     total = hashlib.sha256()
     for path in (folder / ADAPTER_CONFIG, folder / WEIGHTS):
         with path.open("rb") as file:
@@ -192,7 +193,7 @@ def _config(folder: Path) -> Mapping[str, Any]:
 
 
 def _rank(config: Mapping[str, Any], where: str) -> int:
-    """The largest rank of an adapter that vLLM can load. Raises `UserError`."""
+    """Return the largest rank in an adapter. Raises `UserError`: vLLM cannot load the adapter."""
     if (kind := config.get("peft_type", "LORA")) != "LORA":
         raise _refused(f"is of the type {kind!r:.40}, not LORA", where)
     for key, what in _NOT_LORA.items():

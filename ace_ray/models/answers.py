@@ -1,6 +1,6 @@
-"""Reads answers as vLLM's own server does: reasoning, content and calls, by its `Parser`.
+"""Read answers as vLLM's server does: reasoning, content and calls, with its `Parser`.
 
-The parsers read hostile text; what one raises or logs of it is an answer without calls.
+Parsers read untrusted text. If a parser raises or logs an error, the answer has no calls.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolAnswer, ToolCall
 
 REASONING_CHARS = 524_288
-"""Longest text that is given to a reasoning parser: 400,000 characters took 2.5 s on a busy core. A
-longer one is split at ``<think>`` marks."""
+"""Maximum characters for a reasoning parser: 400,000 characters took 2.5 s on a busy core. A longer
+text is split at ``<think>`` marks."""
 
 MAX_CHARS = 65_536
-"""Longest text that is given to a parser; some take time quadratic in it."""
+"""Maximum characters for a tool parser. Some parsers take quadratic time."""
 MARKED_CHARS = {
     "deepseek_v3": ("<｜tool▁call▁begin｜>", 12_288),
     "deepseek_v31": ("<｜tool▁call▁begin｜>", 12_288),
     "ling3": ("<arg_key>", 4_096),
 }
-"""Parsers whose expressions take cubic time once their mark is in the text, and the longest text
-that has it. Measured: half a second on a busy core at most."""
+"""Parser -> mark and maximum characters. Regular expressions of these parsers take cubic time once
+the mark is in the text. With these limits they took at most half a second on a busy core."""
 
 _NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
-"""Ids that a model writes itself (Kimi), which its template shows again. The others are random."""
+"""Call ids that a model writes itself (Kimi) and its template shows again. Other ids are random."""
 
 
 class TooLong(Exception):
-    """A text beyond the bounds of its parser."""
+    """The text is longer than its parser allows."""
 
 
 class ParserLog(logging.Handler):
-    """Takes what the parsers log while it is entered, instead of a traceback per bad answer.
+    """Context that captures the logs of parsers, instead of a traceback per bad answer.
 
-    ``error``: the class of the last exception that a parser caught and logged itself.
+    ``error``: class name of the last exception that a parser caught and logged.
     """
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class ParserLog(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer, taken apart. ``text`` is all but the reasoning, calls included as written.
-    ``truncated``: the reasoning never ended."""
+    """A parsed answer. ``text`` is the answer without its reasoning, with calls as written.
+    ``truncated``: the reasoning did not end."""
 
     text: str
     reasoning: str = ""
@@ -80,11 +80,10 @@ class Reading:
 def parser_class(
     tokenizer: Any, *, reasoning: str | None, tool: str | None, is_harmony: bool = False
 ) -> Any:
-    """vLLM's parser of these names, as its server composes it; None for no name.
+    """Return vLLM's parser class for these names, as its server composes it; None without names.
 
     Raises:
-        UserError: vLLM has none of that name, it lacks a package, or it does not take this
-            tokenizer.
+        UserError: unknown name, missing package, or a tokenizer that the parser does not support.
     """
     from vllm.parser import ParserManager
     from vllm.reasoning import ReasoningParserManager
@@ -129,7 +128,7 @@ def parser_class(
                 is_harmony=is_harmony,
                 tokenizer=tokenizer,
             )
-    # Parsers look for their special tokens when they are made, and raise RuntimeError or others.
+    # Constructors look for special tokens, and raise RuntimeError and other exceptions.
     except Exception as error:
         raise UserError(
             f"the parser {both} does not take this model's tokenizer: {error.__cause__ or error}",
@@ -139,11 +138,11 @@ def parser_class(
 
 
 class AnswerReader:
-    """Reads answers to requests; vLLM's parsers keep state, so each answer gets a new one.
+    """Reads answers. vLLM's parsers keep state, so each answer gets a new parser.
 
     Args:
-        made: the class by `parser_class`, or None.
-        tool: the name of its tool parser, for the bounds.
+        made: the class from `parser_class`, or None.
+        tool: name of the tool parser, which decides the maximum length.
         split: whether ``<think>`` blocks are taken out first, for models without a reasoning
             parser.
     """
@@ -157,7 +156,7 @@ class AnswerReader:
         self._log = ParserLog()
 
     def parser(self, request: Any, template_kwargs: dict[str, Any]) -> Any:
-        """vLLM's parser for one answer; None where there is nothing to parse."""
+        """Return a new parser for one answer; None without a parser class."""
         if self._class is None:
             return None
         return self._class(
@@ -177,11 +176,11 @@ class AnswerReader:
         template_kwargs: dict[str, Any],
         opened: bool = False,
     ) -> Reading:
-        """``text`` taken apart. Never raises on any text.
+        """Parse ``text``. Never raises on any text.
 
         Args:
-            token_ids: of the text; some parsers read nothing else.
-            request: as it was when the prompt was rendered.
+            token_ids: tokens of the text; some parsers read only these.
+            request: the request for which the prompt was rendered.
             opened: whether the prompt ended in an open ``<think>`` block.
         """
         reasoning, rest, truncated = "", text, False
@@ -210,7 +209,8 @@ class AnswerReader:
         return Reading(shown[-1], reasoning, False, tools)
 
     def _bounded(self, parser: Any, text: str) -> list[str]:
-        """Keep ``parser`` to the bounds. What its tool parser will be given ends up in the list."""
+        """Limit the text that ``parser`` reads. Returns a list that collects the input of its tool
+        parser."""
         from vllm.parser.abstract_parser import DelegatingParser
 
         given: list[str] = []
@@ -245,7 +245,7 @@ class AnswerReader:
         template_kwargs: dict[str, Any],
         error: Exception,
     ) -> Reading:
-        """What is left of an answer on which a parser gave up: its reasoning may still be told."""
+        """Return the reading of an answer whose parser failed. The reasoning may still be found."""
         rest: str | None = text
         if len(text) > REASONING_CHARS:
             split = split_think(text)

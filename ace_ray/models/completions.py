@@ -1,6 +1,7 @@
-"""OpenAI's chat completions: what a request says, and what an answer is taken for.
+"""Requests and answers of OpenAI's chat completions.
 
-An answer is a stranger's: whatever is no chat completion raises, and what is kept of it is bounded.
+Answers are untrusted: anything but a chat completion raises, and the parts that are kept are
+bounded.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from ace_ray.types import (
 
 MAX_NAME_CHARS = 300
 MAX_CALLS = 1024
-"""In one answer."""
+"""Maximum calls in one answer."""
 MAX_REPLAYED = 1024
-"""Answers with reasoning in a form of the server's own that a client remembers."""
+"""Maximum answers whose server-specific reasoning a client remembers."""
 MAX_TOKENS_COUNTED = 1 << 31
 LIMITS = ("max_tokens", "max_completion_tokens")
-"""Keys of a request that count an answer's tokens; servers differ in those that they take."""
+"""Keys of a request that limit the tokens of an answer. Servers accept one or the other."""
 CALLED = ("tool_calls", "function_call")
 CUT = (
     "length",
@@ -42,7 +43,7 @@ CUT = (
     "model_context_window_exceeded",
     "model_length",
 )
-"""What servers say of an answer that came to the end of its tokens."""
+"""Finish reasons for an answer that reached its token limit."""
 FILTERED = (
     "blocklist",
     "content_filter",
@@ -52,21 +53,21 @@ FILTERED = (
     "safety",
     "spii",
 )
-"""And of one that a filter of theirs withheld."""
+"""Finish reasons for an answer that a filter withheld."""
 _WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
-"""Keys that servers refuse in a request without tools."""
+"""Keys that servers reject in a request without tools."""
 _INTERRUPTED = re.compile(r"abort|error|cancel|time_?out|fail|insufficient|interrupt|overload")
-"""And of one that something else ended than the model or a limit."""
+"""Finish reasons for an answer that neither the model nor a limit ended."""
 _SENT = ("role", "content", "name", "tool_call_id")
-"""Keys of a message that every server takes; recorded messages have others of our own."""
+"""Keys of a message that every server accepts. Recorded messages have further keys of ours."""
 _DETAILS = "reasoning_details"
 _NAMES = ("reasoning_content", "reasoning", _DETAILS)
-"""What servers call the reasoning that they separate."""
+"""Keys of separated reasoning in messages of servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning that a server separated, and the field and value that hand it back as it came."""
+    """Reasoning that a server separated, with the field and value to send it back unchanged."""
 
     text: str
     name: str
@@ -74,8 +75,7 @@ class Reasoning:
 
 
 class Interrupted(ValueError):
-    """An answer that something else ended than the model or its limit of tokens: an abort, a
-    filter, an error. It says nothing of the model."""
+    """An abort, a filter or an error ended the answer. It says nothing about the model."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the answer was interrupted, its finish_reason is {reason!r:.40}")
@@ -83,10 +83,10 @@ class Interrupted(ValueError):
 
 
 class Replay:
-    """In which form reasoning goes back to the server that it came from.
+    """Remembers the form in which reasoning goes back to its server.
 
-    Episodes keep reasoning as text. Most servers take that under the name that they gave it; of
-    those that have a form of their own, the forms of the last `MAX_REPLAYED` answers are kept.
+    Episodes keep reasoning as text. Most servers take the text under the key that they used. For
+    servers with structured reasoning, the forms of the last `MAX_REPLAYED` answers are kept.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Replay:
         self._forms: dict[str, tuple[str, Any]] = {}
 
     def remember(self, reasoning: Reasoning, completion: Completion) -> None:
-        """``reasoning`` came with ``completion``."""
+        """Remember the form of the ``reasoning`` of ``completion``."""
         if isinstance(reasoning.value, str):
             self._name = reasoning.name
             return
@@ -107,8 +107,7 @@ class Replay:
             del self._forms[next(iter(self._forms))]
 
     def form(self, text: str, message: Mapping[str, Any]) -> tuple[str, Any]:
-        """The field that hands the reasoning ``text`` of an assistant's ``message`` back, and its
-        value."""
+        """Return the field and value that send the reasoning ``text`` of ``message`` back."""
         functions = [call["function"] for call in message.get("tool_calls") or ()]
         key = _answer_key(
             text, message.get("content"), [(one["name"], one["arguments"]) for one in functions]
@@ -117,13 +116,13 @@ class Replay:
 
 
 def _answer_key(reasoning: str, content: Any, calls: Sequence[tuple[str, Any]]) -> str:
-    """Names one answer: others may have thought the same and said something else."""
+    """Return a key for one answer. Other answers may have the same reasoning."""
     return digest(reasoning, content or "", [(name, _arguments(value)) for name, value in calls])
 
 
 def _arguments(value: Any) -> Any:
-    """The arguments of a call, which messages hold as text or taken apart; none where they cannot
-    be, as templates are shown them."""
+    """Return the arguments of a call, which messages hold as text or parsed; {} for invalid text,
+    as in `ace_ray.models.chat`."""
     if not isinstance(value, str):
         return value
     try:
@@ -143,12 +142,12 @@ def request_body(
     replay: Replay | None = None,
     most: int | None = None,
 ) -> bytes:
-    """The body of a request, in UTF-8.
+    """Return the body of a request, in UTF-8.
 
     Args:
-        template_kwargs: variables of the server's chat template, as vLLM and SGLang take them.
-        replay: how the reasoning goes back that messages hold; without it none does.
-        most: tokens that there is room for, where that is known; no limit is above it.
+        template_kwargs: variables of the server's chat template, as in vLLM and SGLang.
+        replay: forms of reasoning to send back; None: reasoning is not sent.
+        most: maximum tokens of the answer, if known. It lowers the token limits.
     """
     tree: dict[str, Any] = {
         "model": config.model,
@@ -166,10 +165,10 @@ def request_body(
         tree |= {key: value for key, value in further if tools or key not in _WITH_TOOLS}
         tree = {key: value for key, value in tree.items() if value is not None}
     if most is not None:
-        # Whichever key the config has put in the place of ours.
+        # The config may have replaced our key by the other one.
         limits = {key: tree[key] for key in LIMITS if isinstance(tree.get(key), int)}
         tree |= {key: min(value, most) for key, value in limits.items()}
-    # Lone surrogates, which models do produce, are no UTF-8: servers refuse even their escapes.
+    # Models produce lone surrogates, which are invalid UTF-8. Servers reject even their escapes.
     return json.dumps(tree, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -185,7 +184,7 @@ def _sent(message: Mapping[str, Any], replay: Replay | None) -> dict[str, Any]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call as the protocol has it: the arguments are a text, where templates take an object."""
+    """Return a call with its arguments as text, as the protocol requires."""
     function = dict(call["function"])
     if not isinstance(function["arguments"], str):
         function["arguments"] = json.dumps(function["arguments"], ensure_ascii=False)
@@ -195,10 +194,10 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 def completion_of(
     tree: Any, tools: Tools = None, *, split_reasoning: bool = True
 ) -> tuple[Completion, Reasoning | None]:
-    """The first choice of a chat completion, without its seconds and attempts.
+    """Read the first choice of a chat completion, without its seconds and attempts.
 
     Raises:
-        ValueError, LookupError, TypeError, RecursionError: it is none.
+        ValueError, LookupError, TypeError, RecursionError: not a chat completion.
     """
     choice = tree["choices"][0]
     message = choice["message"]
@@ -206,7 +205,7 @@ def completion_of(
         raise ValueError("message is no object")
     text, thought = _content(message.get("content"))
     if not text and isinstance(message.get("refusal"), str):
-        text = message["refusal"] or text  # it is the model's answer
+        text = message["refusal"] or text  # a refusal is the model's answer
     reasoning = thought or _separated(message)
     finish = _ending(choice.get("finish_reason"))
     usage = tree.get("usage")
@@ -241,9 +240,9 @@ def completion_of(
 
 
 def _ending(reason: Any) -> str:
-    """Why an answer ended: that of OpenAI's words which other servers' mean, ``stop`` where a word
-    is not known. Raises `Interrupted`: the model did not end it, and neither did a limit that it
-    was given."""
+    """Map a server's finish reason to OpenAI's; ``stop`` for unknown reasons.
+
+    Raises `Interrupted`: neither the model nor a token limit ended the answer."""
     if reason is None:
         return "stop"
     if not isinstance(reason, str):
@@ -255,7 +254,7 @@ def _ending(reason: Any) -> str:
 
 
 def _content(content: Any) -> tuple[str | None, Reasoning | None]:
-    """The text of a message's content, and the thinking in it, which goes back as it came."""
+    """Return the text of a message's content, and the reasoning in it with its form."""
     if content is None or isinstance(content, str):
         return content, None
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
@@ -279,8 +278,9 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
 
 
 def _separated(message: Mapping[str, Any]) -> Reasoning | None:
-    """The reasoning beside a message's content. Structured details go first: a server that gives
-    them wants them back, signatures included."""
+    """Return the reasoning beside a message's content.
+
+    Structured details go first: their server wants them back with their signatures."""
     details = message.get(_DETAILS)
     if isinstance(details, list) and details:
         parts = [part for part in details if isinstance(part, dict)]
@@ -309,7 +309,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 def _tool_call(call: Any) -> ToolCall:
     function = call["function"]
     name, arguments = _text(function["name"]), function.get("arguments")
-    if isinstance(arguments, dict):  # against the protocol, but as some servers do
+    if isinstance(arguments, dict):  # some servers violate the protocol
         arguments = json.dumps(arguments, ensure_ascii=False)
     given = call.get("id")
     return ToolCall(name, _text(arguments or ""), _name(given))

@@ -1,7 +1,7 @@
-"""What vLLM's processes are told about the cores and the memory of a machine without a GPU.
+"""Environment variables for vLLM's processes on a machine without a GPU: cores and memory.
 
-Each variable is read when a process starts, or loads a library, so these are for children. They
-have no effect on what runs on a GPU.
+A process reads them when it starts or loads a library, so they are for child processes. They do not
+affect engines on a GPU.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from __future__ import annotations
 import os
 
 SPINS = 20_000
-"""Between the 10,000 and the 30,000 that were measured."""
+"""Spins of a waiting thread. Values of 10,000 and 30,000 were measured."""
 
 
 def all_cores() -> dict[str, str]:
     """Give an engine all cores of this process.
 
-    vLLM's "auto" keeps a core for its frontend: half the speed on 2 cores. Ray sets
-    OMP_NUM_THREADS to the actor's logical CPUs, which the binding overrides.
+    vLLM's "auto" reserves a core for its frontend, which halves the speed on 2 cores. The binding
+    overrides OMP_NUM_THREADS, which Ray sets to the actor's logical CPUs.
     """
     cores = sorted(os.sched_getaffinity(0))
     return {"VLLM_CPU_OMP_THREADS_BIND": ",".join(map(str, cores))}
 
 
 def short_spins() -> dict[str, str]:
-    """Let threads of an engine that wait for one another give their cores away sooner.
+    """Let waiting threads of an engine release their cores sooner.
 
-    OpenMP's (libgomp) look for 300,000 turns whether the others have come.
-    Where the processes beside an engine need cores too, those are the cores they wait for: with a
-    tenth or less of the turns a pipeline was some 6 % faster on 2 cores, and bare vLLM, whose
-    frontend is such a process, 9 %; with 1,000 both were slower (perf/rounds.csv).
+    By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier. Other processes need
+    these cores. With a tenth of the spins or less, a pipeline was about 6 % faster on 2 cores, and
+    bare vLLM 9 %, since its frontend is another process. With 1,000 spins both were slower
+    (perf/rounds.csv).
     """
-    # A user's policy rules the count.
+    # The policy of the user overrides the count.
     return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}
 
 
 def kept_memory() -> dict[str, str]:
-    """Let an engine core's allocator keep the buffers of one step for the next.
+    """Let the allocator of an engine core keep its buffers from one step to the next.
 
-    By default glibc hands large ones back to the kernel, which then zeroes them again page by page:
-    a CPU engine spent a tenth of its first minute on that.
+    By default glibc returns large buffers to the kernel, which zeroes their pages again. A CPU
+    engine spent a tenth of its first minute on that.
     """
     return {
         "MALLOC_MMAP_THRESHOLD_": str(4 << 30),
@@ -48,6 +48,6 @@ def kept_memory() -> dict[str, str]:
 
 
 def cpu_environment() -> dict[str, str]:
-    """All of it; what the user has set stays."""
+    """Return all variables. Variables of the user are not changed."""
     ours = all_cores() | short_spins() | kept_memory()
     return {name: os.environ.get(name, value) for name, value in ours.items()}

@@ -1,7 +1,7 @@
 """A model behind an OpenAI-compatible URL, as a `Model`.
 
-aiohttp and not the ``openai`` package: that one reads an answer of any size into memory and retries
-where neither the rate limit nor the circuit breaker sees it.
+It uses aiohttp. The ``openai`` package reads answers of any size into memory, and retries without
+the rate limit and the circuit breaker.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from ace_ray.types import Completion, Messages, Sampling, Tools
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
-"""How OpenAI and vLLM say that a prompt does not fit."""
+"""Texts of OpenAI and vLLM for a prompt that does not fit."""
 _OF_SCHEMAS = re.compile(r"response[ _-]?format|schema|structured[ _-]?output")
 
 
 class EndpointDown(RowError):
-    """The endpoint gave no usable answer, after all retries; the row is tried again on resume."""
+    """The endpoint gave no usable answer after all retries. Resuming the run retries the row."""
 
 
 class EndpointRefused(RowError):
-    """The endpoint answered that it will not serve this request (4xx), so it was not repeated."""
+    """The endpoint rejected the request (4xx), so it was not retried."""
 
 
 class SchemaRefused(EndpointRefused):
-    """By its own words it refuses the JSON schema of the request."""
+    """The endpoint rejected the JSON schema of the request."""
 
 
 class Filtered(EndpointRefused):
-    """The endpoint withheld the answer, or a part of it."""
+    """A filter of the endpoint withheld the answer, or a part of it."""
 
 
 class _Failed(Exception):
-    """One attempt failed in a way that a later one may not.
+    """An attempt failed, and a retry may succeed.
 
-    ``down`` says that nobody seems to be there, as opposed to a server that asks for patience.
+    ``down``: the server seems to be down. It is false if the server asks for a pause.
     """
 
     def __init__(self, cause: str, *, down: bool = True, retry_after_s: float = 0.0) -> None:
@@ -64,13 +64,13 @@ class _Failed(Exception):
 
 
 class EndpointModel(Client):
-    """Chat over HTTP. One per process and event loop: rate limit, concurrency and circuit breaker
-    hold for everyone who shares it.
+    """Chat over HTTP. One per process and event loop, since its users share the rate limit, the
+    concurrency limit and the circuit breaker.
 
     Args:
         config: the endpoint.
         key: its API key; read from the environment by default.
-        in_cluster: a server of this run's own, reached past any HTTP proxy.
+        in_cluster: a server of this run, reached without an HTTP proxy.
         split_reasoning: whether ``<think>`` blocks in an answer are reasoning.
         template_kwargs: variables of the server's chat template.
         where: the config's key of the endpoint.
@@ -99,20 +99,20 @@ class EndpointModel(Client):
         self._template_kwargs = template_kwargs
         self._replay = Replay() if isinstance(config, CandidateEndpoint) else None
         self.answering = True
-        """Whether the last request that ended was answered, refusals included."""
+        """Whether the last finished request was answered. A refusal is an answer."""
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
         self._takes_no_schema = ""
-        """Why no schema is sent: the config says so, or what the endpoint said of one."""
+        """Why schemas are not sent: the config, or the endpoint's refusal. "": they are sent."""
         if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
             self._takes_no_schema = f"{where}.extra_body leaves response_format out"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
-        """Raises `EndpointDown` and `EndpointRefused`; never waits without a deadline.
+        """Ask for an answer. Raises `EndpointDown` and `EndpointRefused`. Waits have deadlines.
 
-        Where the endpoint refuses a request with a schema it is asked without; from then on always
-        if it is the schema that it refuses, and not this request.
+        If the endpoint refuses a request with a schema, the request is sent again without it. If it
+        refuses the schema itself, later requests are sent without schemas as well.
         """
         if not sampling.schema:
             return await self._answer(messages, sampling, tools)
@@ -134,8 +134,9 @@ class EndpointModel(Client):
         return completion
 
     async def _answer(self, messages: Messages, sampling: Sampling, tools: Tools) -> Completion:
-        """Where the prompt leaves room for fewer tokens than were asked for, as many are: what an
-        engine of the run's own does by itself, and some servers do not."""
+        """Ask, and lower the token limit if the prompt leaves too little room for it.
+
+        An engine of the run does this by itself, but some servers refuse such requests."""
         body = self._body(messages, sampling, tools)
         try:
             return await self._asked(body, tools)
@@ -181,7 +182,7 @@ class EndpointModel(Client):
                 raise
             else:
                 self._answered()
-                assert completion.endpoint is not None  # `completion_of` gives it
+                assert completion.endpoint is not None  # set by `completion_of`
                 facts = replace(completion.endpoint, attempts=attempt, waited_s=waited_s)
                 completion.endpoint = facts
                 return completion
@@ -228,7 +229,7 @@ class EndpointModel(Client):
         except Interrupted as error:
             if error.filtered:
                 raise Filtered(f"{self._host} withheld the answer: {error}") from error
-            # Somebody is there, who may need a moment.
+            # The server is up and may answer a retry.
             raise _Failed(str(error), down=False) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
             raise _Failed(f"no chat completion: {self._said(raw)}") from error
@@ -255,7 +256,7 @@ class EndpointModel(Client):
         return kind(f"{self._host} refuses the request: {answer}")
 
     def _said(self, raw: bytes) -> str:
-        """The message in an error's body, in one line, without the key."""
+        """Return the message in an error's body on one line, without the key."""
         try:
             tree = json.loads(raw)
         except (ValueError, RecursionError):
@@ -272,8 +273,7 @@ class EndpointModel(Client):
 
 
 def _room(refusal: str) -> int:
-    """The tokens that a prompt leaves for its answer by a server's own words; 0 where they do not
-    say."""
+    """Return the tokens left for an answer, from a server's refusal; 0 if it does not say."""
     context = re.search(r"maximum context length is (\d{1,9}) tokens", refusal)
     prompt = re.search(r"\b(\d{1,9}) (?:tokens? )?(?:in the messages|input tokens)", refusal)
     return int(context[1]) - int(prompt[1]) if context and prompt else 0

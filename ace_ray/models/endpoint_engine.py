@@ -1,7 +1,7 @@
-"""The candidate behind an endpoint: what stands where a run's own engine would.
+"""A candidate behind an endpoint, in place of an engine of the run.
 
-Nothing is loaded, and much is unknown: which weights answer, through which chat template, read by
-which tool parser. `UNKNOWN` names it, and manifests and comparisons say so.
+Weights, chat template and tool parser of the endpoint are unknown. `UNKNOWN` lists them, and
+manifests and comparisons repeat the list.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ace_ray.types import Completion, Messages, Sampling, Tools
 
 WHERE = "model.endpoint"
 UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")
-"""What an endpoint does not tell of its model."""
+"""Unknown properties of a model behind an endpoint."""
 _OURS = ("model", "messages", "tools", "stream", "n")
-"""Keys of a request that ``extra_body`` may not touch: answers would be read wrongly."""
+"""Keys of a request that ``extra_body`` must not set: answers would be read wrongly."""
 _OF_SCHEMAS = ("response_format", "schema")
-"""An answer is held to a schema where a benchmark says to which."""
+"""Keys for schemas, which belong to the benchmark."""
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 _TOOL = {
     "type": "function",
@@ -43,11 +43,11 @@ _TOOL = {
 
 
 class EndpointEngine(EndpointModel):
-    """The candidate's client, one per worker. Raises `UserError` as `EndpointModel`."""
+    """Client of the candidate, one per worker. Raises `UserError` as `EndpointModel`."""
 
     version = "endpoint"
     max_model_len = None
-    """Unknown; prompts that do not fit are refused by the server."""
+    """Unknown. The server refuses prompts that do not fit."""
 
     def __init__(self, model: ModelConfig) -> None:
         endpoint = endpoint_of(model)
@@ -60,8 +60,8 @@ class EndpointEngine(EndpointModel):
         self.device = f"endpoint {host_of(endpoint.url)}"
 
     async def alive(self) -> None:
-        """This process works; whether the endpoint does, `answering` says. It is no reason to end
-        the process, which holds nothing that a new one would have in a better state."""
+        """Return at once: this process works. `answering` tells whether the endpoint does. A new
+        process would not help if it does not."""
 
     def processes(self) -> list[Any]:
         return []
@@ -80,25 +80,25 @@ class EndpointEngine(EndpointModel):
 
 
 def endpoint_of(model: ModelConfig) -> CandidateEndpoint:
-    """The endpoint of a candidate that has one."""
+    """Return the endpoint of a candidate. Raises `ValueError`: it has none."""
     if model.endpoint is None:
         raise ValueError("the candidate is behind no endpoint")
     return model.endpoint
 
 
 def endpoint_ref(model: ModelConfig) -> ModelRef:
-    """The candidate's model as far as it is known: its name. The revision names what answers, which
-    may change without a word."""
+    """Return a reference to the candidate's model. Only its name is known. The revision is the name
+    and the host, behind which the model may change silently."""
     endpoint = endpoint_of(model)
     named = f"{endpoint.model} at {host_of(endpoint.url)}"
     return ModelRef(endpoint.model, "endpoint", endpoint.model, named)
 
 
 def check_endpoint(config: RunConfig) -> None:
-    """What can be known of a candidate behind an endpoint before it is asked.
+    """Check a candidate behind an endpoint without sending a request.
 
     Raises:
-        UserError: a bad URL, no key, or a key of the config that only an engine has.
+        UserError: a bad URL, no API key, or a key of the config that only an engine has.
     """
     model = config.model
     endpoint = endpoint_of(model)
@@ -136,7 +136,7 @@ def _check_extra(key: str, value: Any) -> None:
     if key == "chat_template_kwargs":
         raise UserError(f"{key!r} belongs to model", where=where, fix=f"write model.{key}")
     if key == "response_format" and value is None:
-        return  # no answer is then held to a schema
+        return  # requests are then sent without schemas
     if key in _OF_SCHEMAS:
         raise UserError(
             f"{key!r} belongs to the benchmark, which says what schema an answer follows",
@@ -155,22 +155,21 @@ def _check_extra(key: str, value: Any) -> None:
 
 
 def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:
-    """Ask the candidate one question, as rows will, and return what its answer shows (JSON values
-    for the manifest): ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``, and with
-    ``tools`` the number of ``calls``.
+    """Ask the candidate a test question, and return facts on its answer for the manifest.
 
-    ``patient``: with the retries of a row, else with one attempt.
+    The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
+    and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else ask once.
 
     Raises:
-        UserError: it refuses the question: no such model, wrong key, no tools.
-        EndpointDown: it does not answer now.
+        UserError: the endpoint refuses the question: no such model, wrong key, no tools.
+        EndpointDown: the endpoint does not answer now.
     """
     model = config.model
     if not patient:
         once = endpoint_of(model).model_copy(update={"max_retries": 0})
         model = model.model_copy(update={"endpoint": once})
     try:
-        # In a thread: where a notebook calls this, its event loop runs already.
+        # In a thread, since a notebook already runs an event loop.
         with ThreadPoolExecutor(1) as thread:
             asked = _asked(model, config.sampling.sampling(), tools=tools)
             completion = thread.submit(asyncio.run, asked).result()
@@ -183,7 +182,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
             fix="lower sampling.max_tokens, or serve the model with a longer context",
         ) from error
     facts = completion.endpoint
-    assert facts is not None  # what an endpoint answers has them
+    assert facts is not None  # set for every answer of an endpoint
     answer: dict[str, Any] = {
         "model": facts.model,
         "fingerprint": facts.fingerprint,

@@ -1,6 +1,6 @@
-"""vLLM's engine arguments and the names of its parsers, read from its source without importing it.
+"""Read engine arguments and names of parsers from vLLM's source, without importing vLLM.
 
-Importing vLLM's argument classes costs 5-20 s of CPU; a misspelt key should cost none of it.
+Importing vLLM's argument classes takes 5-20 s of CPU time, too long to report a misspelt key.
 """
 
 from __future__ import annotations
@@ -11,32 +11,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ace_ray.config.schema import RunConfig, SamplingConfig
+from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
 from ace_ray.config.suggestions import did_you_mean, instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
 
 INSTALL = "install an engine flavour: pip install ace-ray[gpu], or see README for the CPU"
-RESERVED = {"model": "model.source", "revision": "model.revision", "tokenizer": "model.source"}
-SECRET = {"hf_token": "the environment variable HF_TOKEN"}
-"""Would stand in the manifest and in rows."""
-
-
+RESERVED = {
+    "model": "model.source",
+    "revision": "model.revision",
+    "tokenizer": "model.source",
+    # A secret would stand in the manifest and in rows.
+    "hf_token": "the environment variable HF_TOKEN",
+}
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
+_OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}
 _LONG = 200
-"""Characters of a list that nobody reads."""
+"""Maximum characters of a suggestion. A longer list does not help."""
 
 
 def check_engine_args(args: Mapping[str, Any]) -> None:
-    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere; its
-    value is vLLM's to judge when an engine starts."""
+    """Raise `UserError` for an argument that vLLM does not know, or that belongs elsewhere. vLLM
+    checks values when an engine starts."""
     for name in args:
-        if name in SECRET:
-            raise UserError(
-                f"{name!r} does not belong in a config",
-                where=f"engine.{name}",
-                fix=f"use {SECRET[name]}",
-            )
         if name in RESERVED:
             raise UserError(
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
@@ -47,7 +44,8 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
 
 
 def refuse_unknown_args(args: Mapping[str, Any]) -> None:
-    """Raise `UnknownKeys` for arguments that vLLM does not know; not where it cannot be read."""
+    """Raise `UnknownKeys` for arguments that vLLM does not know. Does nothing if vLLM's source
+    cannot be read."""
     fields = vllm_source.engine_arguments()
     if not fields or not (unknown := [name for name in args if name not in fields]):
         return
@@ -69,39 +67,27 @@ def _check_override(override: Any) -> None:
         )
 
 
-def check_reasoning_parser(name: str) -> None:
-    """Raise `UserError` for a name that is neither ours nor one of vLLM's reasoning parsers."""
-    if name in ("auto", "none"):
-        return
-    known = {"auto", "none", *reasoning_parsers()}
-    if len(known) > 2 and name not in known:
-        raise UserError(
-            f"there is no reasoning parser {name!r}",
-            where="model.reasoning_parser",
-            fix=did_you_mean(name, sorted(known)),
-        )
+def check_parsers(model: ModelConfig) -> None:
+    """Raise `UserError` for a parser name that neither ace_ray nor vLLM knows."""
+    for kind, ours in _OUR_PARSERS.items():
+        name = getattr(model, f"{kind}_parser")
+        if name is None or name in ours:
+            continue
+        known = parser_names(kind)
+        if known and name not in known:
+            raise UserError(
+                f"vLLM has no {kind} parser {name!r}",
+                where=f"model.{kind}_parser",
+                fix=did_you_mean(name, sorted({*ours, *known})),
+            )
 
 
-def reasoning_parsers() -> set[str]:
-    """The names of vLLM's own, none where it has another layout."""
-    return _string_keys(_parsed("reasoning/__init__.py"))
+def parser_names(kind: str) -> set[str]:
+    """Return the names of vLLM's parsers of a ``kind``, ``reasoning`` or ``tool``.
 
-
-def check_tool_parser(name: str) -> None:
-    """Raise `UserError` for a name that vLLM has no tool parser of, without importing vLLM."""
-    known = tool_parser_names()
-    if known and name not in known:
-        raise UserError(
-            f"vLLM has no tool parser {name!r}",
-            where="model.tool_parser",
-            fix=did_you_mean(name, sorted(known)),
-        )
-
-
-def tool_parser_names() -> set[str]:
-    """The names of vLLM's own, none where it has another layout. Raises `UserError`: it is not
-    installed."""
-    return _string_keys(_parsed("tool_parsers/__init__.py"))
+    The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
+    folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
+    return _string_keys(vllm_source.parsed(_vllm() / folder / "__init__.py"))
 
 
 def _vllm() -> Path:
@@ -111,12 +97,8 @@ def _vllm() -> Path:
     return folder
 
 
-def _parsed(path: str) -> ast.Module:
-    return vllm_source.parsed(_vllm() / path)
-
-
 def _string_keys(module: ast.Module) -> set[str]:
-    """Text keys of the dictionaries that are assigned at the top of the module."""
+    """Return the text keys of all dictionaries assigned at the top of the module."""
     values = [node.value for node in module.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     return {
         key.value
@@ -130,10 +112,10 @@ def _string_keys(module: ast.Module) -> set[str]:
 def cluster_engine_args(
     args: Mapping[str, Any], *, on_gpu: bool, seeded: bool, spread: bool = False
 ) -> dict[str, Any]:
-    """``args`` with what an engine inside an actor needs on this kind of cluster.
+    """Return ``args`` with the arguments that an engine in an actor needs on this kind of cluster.
 
-    ``seeded``: whether requests draw their tokens, and so have seeds. ``spread``: whether it lies
-    on several nodes.
+    ``seeded``: whether requests sample tokens, with seeds. ``spread``: whether the engine spans
+    several nodes.
     """
     args = dict(args)
     if spread:
@@ -144,11 +126,12 @@ def cluster_engine_args(
             args.setdefault("distributed_executor_backend", "mp")
         return args
     if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
-        # Without it vLLM demands most of the machine's memory to be free.
+        # Without a limit vLLM requires most of the machine's memory to be free.
         args.setdefault("kv_cache_memory_bytes", 1 << 30)
     if seeded:
-        # vLLM 0.32 rewinds a seeded request's generator after each chunk of its prompt, which CPU
-        # generators cannot: the engine dies. Whole prompts need a batch that holds the longest.
+        # vLLM 0.32 rewinds the generator of a seeded request after each chunk of its prompt. CPU
+        # generators cannot rewind, and the engine crashes. Without chunks, a batch must hold the
+        # longest prompt.
         args["enable_chunked_prefill"] = False
         batch, longest = args.get("max_num_batched_tokens"), args.get("max_model_len")
         if isinstance(batch, int) and isinstance(longest, int):

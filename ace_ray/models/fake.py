@@ -1,6 +1,6 @@
 """A model without weights, for tests of the pipeline and its faults; never an evaluation.
 
-Chosen by ``backend: fake``; ``engine`` then holds its script instead of vLLM's arguments.
+``backend: fake`` selects it. ``engine`` then holds its script instead of vLLM's arguments.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ace_ray.types import Completion, Messages, Sampling, ToolAnswer, ToolCall, 
 
 
 class FakeCall(Section):
-    """A tool call of the fake; ``arguments`` is JSON text, right or wrong."""
+    """A tool call of the fake. ``arguments`` is JSON text, valid or not."""
 
     name: str
     arguments: str = "{}"
 
 
 class Slow(Section):
-    """Rows that take many times the mean: an engine ends every answer at its limit of tokens."""
+    """Rows that take many times the mean. Real answers are bounded by their token limit."""
 
     share: float = Field(ge=0, le=1)
     times: float = Field(ge=1)
@@ -46,14 +46,14 @@ SCRIPT = "fake.json"
 
 
 class Repeat(Section):
-    """A long answer, told in short."""
+    """A long answer, as a text and its number of repetitions."""
 
     text: str
     times: int = Field(ge=0)
 
 
 class FakeScript(Section):
-    """What the fake answers. Keys of the maps are substrings of the last message."""
+    """Script of the fake. Keys of the maps are substrings of the last message."""
 
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
@@ -87,7 +87,7 @@ class FakeScript(Section):
 
 
 def count_words(messages: Messages, tools: Tools = None) -> int:
-    """The fake's token count."""
+    """Count tokens as the fake does."""
     texts = [message["content"] for message in messages] + [*(tools or ())]
     return sum(len(str(text).split()) for text in texts)
 
@@ -108,7 +108,7 @@ class FakeEngine:
         self._works.set()
 
     def _take(self, folder: Path) -> None:
-        """A checkpoint is a folder with a `SCRIPT`, which wins over the config's; else none."""
+        """Load a checkpoint: a folder with a `SCRIPT`, which overrides the config's."""
         own = folder / SCRIPT
         tree = json.loads(own.read_text()) if own.is_file() else {}
         self._script = FakeScript.model_validate({**self._given, **tree})
@@ -132,7 +132,7 @@ class FakeEngine:
         return [[math.nan]] if self._script.swap == "nan" else _said(self._weights)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """Longer words are less likely."""
+        """Return made-up logprobs: longer words are less likely."""
         return [-len(word) / 4.0 for word in text.split()]
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
@@ -148,7 +148,7 @@ class FakeEngine:
         if _told(script.abort, last):
             os.abort()
         if _told(script.freeze, last):
-            # Sent to this thread: another one might take it while this one goes on and answers.
+            # Sent to this thread: else another thread may stop while this one answers.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         if _told(script.die, last):
             raise EngineDead("told to die")
@@ -184,12 +184,12 @@ class FakeEngine:
 
 
 def _said(folder: Path) -> Logprobs:
-    """Some number that depends on the weights."""
+    """Return logprobs that depend on the weights."""
     return [[-int(weights_hash(folder)[:4], 16) / 4096.0] for _ in TEXTS]
 
 
 def _delay_s(script: FakeScript, last: str, seed: int) -> float:
-    """The same whenever the same is asked."""
+    """Return the delay of an answer, which depends on the question and the seed only."""
     draw = random.Random(f"{seed} {last}")
     times = draw.expovariate(1.0) if script.exponential else 1.0
     if script.slow is not None and draw.random() < script.slow.share:
@@ -198,7 +198,7 @@ def _delay_s(script: FakeScript, last: str, seed: int) -> float:
 
 
 def _told(script: Marked, last: str) -> bool:
-    """Whether ``last`` calls for what the script says, for the first time if it has a marker."""
+    """Whether ``last`` triggers the script; only once if a marker file is named."""
     for key, marker in script.items():
         if key in last and not (marker and os.path.exists(marker)):
             if marker:

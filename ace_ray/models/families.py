@@ -1,7 +1,7 @@
-"""Which of vLLM's parsers reads a model's answers, told by what its files show of its family.
+"""Choose vLLM's parsers for a model by the family that its files show.
 
-Marks in the chat template come first, since a fine-tune keeps its architecture and may speak
-another format; then the architecture and the model type. Nothing here imports vLLM.
+Marks in the chat template come first, since a fine-tune keeps its architecture but may use another
+format. The architecture and the model type come next. This module does not import vLLM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 
 SWITCHES = ("enable_thinking", "thinking")
-"""Variables by which vLLM's parsers know whether an answer begins with reasoning."""
+"""Template variables that tell vLLM's parsers whether an answer begins with reasoning."""
 _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<arg_key>", "glm45"),
     ("<function=", "qwen3_coder"),
@@ -43,7 +43,7 @@ _TOOL_MARKS: tuple[tuple[str, str], ...] = (
 
 _HERMES = re.compile(r"<tool_call>")
 _LLAMA = ("<|start_header_id|>", '"parameters": ')
-"""Both in the templates of Llama 3.2, which lack ``<|python_tag|>`` though its tokenizer has it."""
+"""Marks of Llama 3.2's templates, which lack ``<|python_tag|>`` though its tokenizer has it."""
 _TOOL_TYPES = {
     "gpt_oss": "openai",
     "deepseek_v32": "deepseek_v32",
@@ -56,7 +56,7 @@ _TOOL_TYPES = {
     "phi4": "phi4_mini_json",
     "xlam": "xlam",
 }
-"""Model types whose chats no template writes, or whose template shows no mark."""
+"""Tool parsers of model types without a template, or whose template lacks a mark."""
 
 _GLM47 = ("glm4_moe_lite", "glm_moe_dsa", "glm5")
 _REASONING_TYPES = {
@@ -69,37 +69,37 @@ _REASONING_TYPES = {
     "minimax_m2": "minimax_m2",
 }
 _ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
-"""Model types whose chats vLLM writes by code."""
+"""Model types whose chats vLLM renders by code."""
 _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
 
 
 @dataclass(frozen=True)
 class FamilyFacts:
-    """What a model's files show of its family."""
+    """Facts on a model's family, from its files."""
 
     templates: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     model_type: str = ""
     tekken: bool = False
-    """Whether it comes in Mistral's own format, which has no chat template."""
+    """Whether the model comes in Mistral's format, which lacks a chat template."""
     thinks: bool = False
-    """Whether that format has tokens for thoughts."""
+    """Whether a model in Mistral's format has tokens for reasoning."""
 
     @property
     def writes_by_code(self) -> bool:
-        """Whether vLLM writes its chats with an encoder, whatever template there is."""
+        """Whether vLLM renders chats with an encoder and ignores the template."""
         return self.tekken or self.model_type in _ENCODED
 
     @property
     def reads_date(self) -> bool:
-        """Whether its chats hold the day on which they are written."""
+        """Whether prompts contain the current date."""
         if self.writes_by_code:
             return self.model_type == "gpt_oss"
         return any("strftime_now" in text for text in self.templates)
 
     @property
     def reads_reasoning(self) -> bool:
-        """Whether the reasoning of earlier answers may show in a prompt."""
+        """Whether prompts may contain the reasoning of earlier answers."""
         if self.tekken:
             return self.thinks
         return self.writes_by_code or any(
@@ -109,14 +109,14 @@ class FamilyFacts:
 
 @dataclass(frozen=True)
 class FormatChoice:
-    """How a model's chats are written and its answers read.
+    """Format of a model: how chats are rendered and answers are parsed.
 
     Attributes:
-        reasoning_parser: ``auto`` takes ``<think>`` blocks out, ``none`` nothing; else vLLM's.
-        tool_parser: vLLM's, None: no tools can be offered.
-        chat_template: in place of the model's own, as text.
-        plugins: (name, text) of files with parsers of their own.
-        start_date: the day that a model is told whose chats hold one.
+        reasoning_parser: a parser of vLLM; ``auto`` removes ``<think>`` blocks, ``none`` nothing.
+        tool_parser: a parser of vLLM; None: tools cannot be offered.
+        chat_template: text of a template that replaces the model's.
+        plugins: (name, text) of files with further parsers.
+        start_date: the date in prompts that contain one.
     """
 
     reasoning_parser: str = "auto"
@@ -128,14 +128,13 @@ class FormatChoice:
 
     @property
     def named_reasoning(self) -> str | None:
-        """The reasoning parser if it is vLLM's."""
+        """Name of the reasoning parser if it is one of vLLM's, else None."""
         return None if self.reasoning_parser in ("auto", "none") else self.reasoning_parser
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of it decides what a model is shown or how its answers are read, as JSON values,
-        besides the variables and the tool parser; what nobody asked for is left out, so that the
-        ids of other runs stay."""
+        """JSON values that decide prompts and the parsing of answers, besides the variables and the
+        tool parser. Defaults are left out, so that new keys do not change ids of other runs."""
         identity: dict[str, Any] = {"reasoning_parser": self.reasoning_parser}
         if self.chat_template is not None:
             text = self.chat_template.encode()
@@ -147,19 +146,21 @@ class FormatChoice:
         return identity
 
     def load_plugins(self) -> None:
-        """Have vLLM know the parsers of the plugin files. Raises `UserError`: one does not load."""
+        """Register the parsers of the plugin files with vLLM. Raises `UserError`: a file does not
+        load."""
         for name, text in self.plugins:
             load_plugin(name, text)
 
 
 def date_variables(date: str | None) -> dict[str, Any]:
-    """The variable by which a chat template asks for the ``date``; none for today's."""
+    """Return the template variable for ``date``; {} for today's date."""
     return {"strftime_now": datetime.fromisoformat(date).strftime} if date else {}
 
 
 def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Of a model folder; what is not there, or cannot be read, is not known. ``tokenizer_mode`` is
-    the engine argument."""
+    """Read the facts of a model folder. Missing or unreadable files are ignored.
+
+    ``tokenizer_mode`` is the engine argument."""
     templates: list[Any] = []
     for name in ("tokenizer_config.json", "chat_template.json"):
         listed = _tree(folder / name).get("chat_template")
@@ -180,8 +181,8 @@ def family_facts(folder: Path, tokenizer_mode: str = "auto") -> FamilyFacts:
 
 
 def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
-    """As vLLM tells it (``vllm/tokenizers/registry.py``), by a file that lies beside the weights
-    where these are not here. A folder that holds both formats is read in Mistral's."""
+    """Decide as vLLM does (``vllm/tokenizers/registry.py``), by ``params.json`` if the weights are
+    not here. A folder with both formats counts as Mistral's."""
     tokenizers = any(folder.glob("tekken.json")) or any(folder.glob("tokenizer.model.v*"))
     if tokenizer_mode != "auto" or not tokenizers:
         return tokenizers and tokenizer_mode == "mistral"
@@ -190,15 +191,15 @@ def _in_mistrals_format(folder: Path, tokenizer_mode: str) -> bool:
 
 
 def facts_of_model(model: ModelRef, tokenizer_mode: str = "auto") -> FamilyFacts:
-    """Of a pinned model, of which a GGUF file is converted first; other weights are not needed.
-    Raises `UserError`: it cannot be read."""
+    """Read the facts of a pinned model. A GGUF file is converted first; other weights are not
+    needed. Raises `UserError`: the model cannot be read."""
     if model.kind in ("fake", "endpoint"):
         return FamilyFacts()
     return family_facts(tokenizer_folder(model), tokenizer_mode)
 
 
 def tool_parsers(facts: FamilyFacts) -> list[str]:
-    """The tool parsers that may read the calls of such a model; one where it is clear."""
+    """Return the tool parsers that may fit the model; a single one if it is clear."""
     text = "\n".join(facts.templates)
     hits = list(dict.fromkeys(parser for mark, parser in _TOOL_MARKS if mark in text))
     if facts.tekken:
@@ -207,7 +208,7 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
         hits = [_TOOL_TYPES[facts.model_type]]
     if "glm45" in hits and facts.model_type in _GLM47:
         hits[hits.index("glm45")] = "glm47"
-    # The older of two formats writes its arguments as a fenced JSON block.
+    # DeepSeek V3 writes arguments as a fenced JSON block, V3.1 does not.
     if "deepseek_v3" in hits and "```json" not in text:
         hits[hits.index("deepseek_v3")] = "deepseek_v31"
     if hits == ["granite"] and _HERMES.search(text):
@@ -222,8 +223,9 @@ def tool_parsers(facts: FamilyFacts) -> list[str]:
 
 
 def reasoning_parser(facts: FamilyFacts) -> str:
-    """The reasoning parser of a model whose template opens thinking or has a switch for it; "auto"
-    where there is none: some parsers take a whole answer for reasoning."""
+    """Return the reasoning parser of a model whose template opens thinking or has a switch for it.
+
+    It is "auto" for other models, since some parsers take a whole answer for reasoning."""
     text = "\n".join(facts.templates)
     if facts.tekken:
         return "mistral" if facts.thinks else "auto"
@@ -249,7 +251,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         and (switch or bool(re.search(r"<\|im_start\|>assistant(\\n|\n)<think>", text))),
     }
     found = [name for name, hit in hits.items() if hit]
-    # Others took their thoughts over from these two, with marks of their own.
+    # Other families use the marks of these two, and add their own.
     for common in ("qwen3", "deepseek_r1"):
         if len(found) > 1 and common in found:
             found.remove(common)
@@ -257,7 +259,7 @@ def reasoning_parser(facts: FamilyFacts) -> str:
 
 
 def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return those that transformers has; vLLM can run many of these by themselves."""
+    """Return the architectures that transformers has. vLLM can run many of them with its code."""
     import transformers
 
     # Not by getattr, which would import its module, and torch.

@@ -1,8 +1,8 @@
-"""How a model's chats are written and its answers read: by the code of vLLM's own server.
+"""Render chats and parse answers with the code of vLLM's server.
 
-The server's `OnlineRenderer` writes: it chooses the template or the encoder of the family, prepares
-messages and tools, and adjusts the request for the parser. A template runs in Jinja's sandbox, with
-vLLM's timeout of a rendering.
+The server's `OnlineRenderer` chooses the template or the encoder of the family, prepares messages
+and tools, and adjusts the request for the parser. A template runs in Jinja's sandbox, with vLLM's
+timeout.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ace_ray.types import Messages, ToolAnswer, Tools
 from ace_ray.util.sanitizing import well_formed
 
 RENDER_TIMEOUT_S = 300
-"""vLLM's own is 30 s, and counts the time in the queue of a worker's prompts."""
+"""Timeout of a rendering. vLLM's default of 30 s includes the time in a worker's queue."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A chat as the model gets it, and what its answer is read with.
+    """A rendered chat, with the data to parse its answer.
 
     Attributes:
         ids: the tokens.
-        text: "" where the renderer writes tokens alone.
-        engine_input: what `AsyncLLM.generate` takes.
-        request: the server's request, as adjusted for the parser.
-        template_kwargs: the template's variables that were in effect, for the parser.
-        tools: as they were offered.
+        text: the text; "" if the renderer returns tokens only.
+        engine_input: the input of `AsyncLLM.generate`.
+        request: the server's request, adjusted for the parser.
+        template_kwargs: the effective variables of the template, for the parser.
+        tools: the offered tools.
     """
 
     ids: Sequence[int]
@@ -46,8 +46,8 @@ class Prompt:
 
     @property
     def adjusted(self) -> dict[str, Any]:
-        """The sampling parameters that the parser asks for: whether special tokens stay in the
-        text, and a grammar that binds decoding."""
+        """Sampling parameters that the parser needs: whether special tokens stay in the text, and
+        a grammar for decoding."""
         asked = self.request
         parameters = {
             "skip_special_tokens": asked.skip_special_tokens,
@@ -61,11 +61,11 @@ class Format:
     """The format of one model.
 
     Args:
-        model_config: vLLM's, of a live engine or of `create_engine_config`.
+        model_config: vLLM's, from an engine or from `create_engine_config`.
         renderer: vLLM's (`renderer_from_config`).
         choice: the template, its variables and the parsers.
 
-    Raises `UserError`: a parser cannot be had.
+    Raises `UserError`: a parser is not available.
     """
 
     def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
@@ -79,7 +79,7 @@ class Format:
         self.is_harmony = model_config.hf_config.model_type == "gpt_oss"
         self.renderer_name = "harmony" if self.is_harmony else type(renderer).__name__
         self._config = model_config
-        # Elsewhere an encoder of vLLM's writes, whatever template there is.
+        # Other renderers use an encoder of vLLM and ignore the template.
         self._of_jinja = self.renderer_name == "HfRenderer"
         choice.load_plugins()
         tool, reasoning = choice.tool_parser, choice.named_reasoning
@@ -107,16 +107,18 @@ class Format:
         self._variables = dict(choice.template_kwargs)
         if self._of_jinja:
             self._variables = {**date_variables(choice.start_date), **self._variables}
-        if self.is_harmony:  # reads it from the request
+        if self.is_harmony:  # harmony reads the effort from the request
             self._effort = self._variables.pop("reasoning_effort", None)
         self._with_tools = online(tool)
-        # Without tools a parser of calls has nothing to take out of an answer. Harmony's parser is
-        # one for both, and its class keeps what it was made for last.
+        # Without tools a tool parser must not change an answer. Harmony has one parser for both
+        # cases, and its class keeps the settings of its last use.
         self._plain = online(None) if tool and not self.is_harmony else self._with_tools
 
     async def render(self, messages: Messages, tools: Tools = None, *, schema: str = "") -> Prompt:
-        """The prompt, with ``tools`` in OpenAI's form if any, for an answer that follows the JSON
-        ``schema``: some parsers write the grammar of all answers, and know it by the request.
+        """Render a prompt, with ``tools`` in OpenAI's format.
+
+        ``schema``: JSON schema of the answer. Some parsers build the grammar of the answer, and
+        need the schema in the request.
 
         Raises:
             PromptRefused: the template or the encoder rejects the messages.
@@ -130,7 +132,7 @@ class Format:
             rendered = await online.render_chat(request)
         except TimeoutError as error:
             raise RequestFailed(str(error)) from error
-        # A template is a program of somebody else's: whatever it raises, it refuses.
+        # A template is foreign code: any exception counts as a refusal.
         except Exception as error:
             if getattr(error, "parameter", None) in ("input_tokens", "input_text"):
                 raise PromptTooLong(str(error)) from error
@@ -141,10 +143,10 @@ class Format:
         _, (engine_input,) = rendered
         text = engine_input.get("prompt") or ""
         variables = online.effective_chat_template_kwargs(request)
-        # It goes to the engine core, which takes no function.
+        # Variables go to the engine core, which does not accept functions.
         variables = {name: v for name, v in variables.items() if name != "strftime_now"}
         if closes_thinking(text):
-            # Parsers take a switch that nobody set for on; some templates take it for off.
+            # Parsers treat an unset switch as on, but some templates treat it as off.
             variables = {**variables, **dict.fromkeys(SWITCHES, False)}
         return Prompt(
             ids=engine_input["prompt_token_ids"],
@@ -156,7 +158,7 @@ class Format:
         )
 
     def engine_kwargs(self, prompt: Prompt) -> dict[str, Any]:
-        """What the server passes to `AsyncLLM.generate` beside prompt and parameters."""
+        """Return the further arguments that the server passes to `AsyncLLM.generate`."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
         parser = reader.parser(prompt.request, prompt.template_kwargs)
         ended = prompt.request.resolve_reasoning_ended(parser, list(prompt.ids))
@@ -166,7 +168,7 @@ class Format:
         return {"reasoning_ended": ended, "reasoning_parser_kwargs": variables}
 
     def read(self, prompt: Prompt, text: str, token_ids: Sequence[int]) -> Reading:
-        """The answer to ``prompt``, taken apart. Never raises on any text."""
+        """Parse the answer to ``prompt``. Never raises on any text."""
         _, reader = self._with_tools if prompt.request.tools else self._plain
         reading = reader.read(
             text,
@@ -178,7 +180,7 @@ class Format:
         )
         if prompt.tools is None or reading.tools is not None:
             return reading
-        # Tools could have been offered, and none were.
+        # The list of offered tools was empty.
         return Reading(reading.text, reading.reasoning, reading.truncated, ToolAnswer(reading.text))
 
     def may_think(self, prompt: Prompt) -> bool:
@@ -189,14 +191,14 @@ class Format:
         return template is None or may_think(template, prompt.text)
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text that is no chat."""
+        """Return the token ids of a plain text."""
         ids: list[int] = self.tokenizer.encode(well_formed(text), add_special_tokens=False)
         return ids
 
     def _asked(
         self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None, schema: str
     ) -> Any:
-        # A copy: the server changes the messages that it is given.
+        # A copy: the server changes its input.
         asked: dict[str, Any] = {"messages": _copied(messages)}
         if tools:
             asked |= {"tools": _copied(tools), "tool_choice": "auto"}
@@ -207,7 +209,7 @@ class Format:
         return self._request(**asked)
 
     def _template(self, tools: Sequence[Any] | None) -> str | None:
-        """The one that vLLM takes; None where an encoder of its own writes."""
+        """Return the template that vLLM uses; None if it uses an encoder."""
         if not self._of_jinja:
             return None
         from vllm.renderers.hf import resolve_chat_template
@@ -222,9 +224,9 @@ class Format:
 
 
 def set_environment(choice: FormatChoice) -> None:
-    """Say to vLLM what it reads from the environment, once, when an engine starts."""
+    """Set the environment variables that vLLM reads once, when an engine starts."""
     os.environ.setdefault("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", str(RENDER_TIMEOUT_S))
-    if choice.start_date is not None:  # else gpt-oss is told the day on which a process asks
+    if choice.start_date is not None:  # else gpt-oss gets the current date
         os.environ["VLLM_SYSTEM_START_DATE"] = choice.start_date
 
 

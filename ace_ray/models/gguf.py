@@ -1,8 +1,8 @@
 """GGUF -> safetensors: ``python -m ace_ray.models.gguf FILE.gguf FOLDER``.
 
-vLLM no longer reads GGUF in-tree and its plugin needs CUDA, so a GGUF file is dequantized to
-bfloat16 with transformers and served as an ordinary folder, in a process of its own. It takes 34 s
-of CPU time for Qwen2.5-Coder-0.5B.
+vLLM no longer reads GGUF in-tree, and its plugin needs CUDA. So transformers dequantizes a GGUF
+file to bfloat16 in a separate process, and the result is served as an ordinary folder. This takes
+34 s of CPU time for Qwen2.5-Coder-0.5B.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ace_ray.models.cached import scratch_of
 
 
 def convert(gguf: Path, folder: Path) -> None:
-    """Write the model in ``gguf`` as a transformers folder (bfloat16 safetensors, tokenizer and
-    chat template) at ``folder``, which appears whole or not at all."""
+    """Convert the model in ``gguf`` to a transformers folder with bfloat16 safetensors, tokenizer
+    and chat template. The ``folder`` appears complete or not at all."""
     import gguf as package
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-    # transformers opens the file anew for config, weights and tokenizer, and each time this reader
+    # transformers opens the file for config, weights and tokenizer. Without the cache each time
     # takes 10 s of CPU time for a vocabulary of 150,000.
     package.GGUFReader = functools.cache(package.GGUFReader)
     folder.parent.mkdir(parents=True, exist_ok=True)

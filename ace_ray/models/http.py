@@ -1,6 +1,6 @@
-"""HTTP within bounds: of time, and of how much of an answer is read.
+"""HTTP requests with limits on time and on the size of answers.
 
-`Http` asks services that a config names, and `endpoint` models.
+`Http` is for services that a config names; `endpoint` is for models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class HttpRequest:
     body: bytes | None
     timeout_s: float
     max_bytes: int
-    """Of the answer's body; no more is read."""
+    """Maximum bytes of the answer's body that are read."""
     params: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,14 +46,14 @@ class Transport(Protocol):
 class Client:
     """An HTTP session, opened by the first request. One per process and event loop; ``close`` it.
 
-    It follows no redirect, which would carry a key to a place that nobody named, keeps no cookie,
-    and unpacks nothing: a few compressed bytes could unpack to gigabytes.
+    Redirects are not followed, since they could send a key to an unknown host. Cookies are not
+    kept. Answers are not decompressed: a few bytes could expand to gigabytes.
     """
 
     _session: aiohttp.ClientSession | None = None
 
     async def _sent(self, request: HttpRequest, *, proxy: str | None) -> Reply:
-        """The reply, its body cut at ``max_bytes``. Raises as aiohttp does."""
+        """Send a request and return the reply, cut at ``max_bytes``. Raises as aiohttp does."""
         import aiohttp
 
         if self._session is None:
@@ -95,8 +95,9 @@ class Http(Client):
         return {"_session": None}
 
     async def fetch(self, request: HttpRequest) -> Reply:
-        """The answer, of whose body at most ``max_bytes`` are read. Raises `OSError`, which
-        `TimeoutError` is, where there is none."""
+        """Send a request and return the reply, cut at ``max_bytes``.
+
+        Raises `OSError`, of which `TimeoutError` is a subclass, without a reply."""
         import aiohttp
 
         try:
@@ -112,5 +113,5 @@ class Http(Client):
 
 
 def proxy_of(url: HttpUrl) -> str | None:
-    """The proxy that the environment names for ``url``."""
+    """Return the proxy that the environment sets for ``url``, or None."""
     return None if proxy_bypass(url.host) else getproxies().get(url.scheme)

@@ -1,4 +1,4 @@
-"""When to ask an endpoint, and when no more: rate limit, backoff, circuit breaker."""
+"""Pace requests to an endpoint: rate limit, backoff and circuit breaker."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 BACKOFF_S = 1.0
-"""Longest wait before the first retry; doubles with each."""
+"""Maximum wait before the first retry; doubles with each retry."""
 MAX_BACKOFF_S = 60.0
 MAX_RETRY_AFTER_S = 120.0
-"""A server that asks for a longer pause is given up for this row."""
+"""Maximum pause that a server may request. A longer one fails the row."""
 RETRIED = frozenset({408, 409, 425, 429})
-"""Refusals that a later request may not meet; so may failures of the server, 500 and above."""
+"""Status codes that are retried, besides server errors (500 and above)."""
 
 
 class Pacer:
-    """Spaces requests evenly: one every 60 / ``per_minute`` seconds, for all who wait."""
+    """Spaces requests evenly: one every 60 / ``per_minute`` seconds, over all callers."""
 
     def __init__(self, per_minute: int | None) -> None:
         self.interval_s = 60.0 / per_minute if per_minute else 0.0
         self._next = 0.0
 
     def reserve(self, now: float) -> float:
-        """Seconds to wait from ``now`` until the next free turn, which is taken with it."""
+        """Reserve the next free turn, and return the seconds to wait for it from ``now``."""
         turn = max(now, self._next)
         self._next = turn + self.interval_s
         return turn - now
 
     def hold(self, now: float, seconds: float) -> None:
-        """No turn before ``now + seconds``: the server asked for a pause."""
+        """Give no turn before ``now + seconds``, since the server asked for a pause."""
         self._next = max(self._next, now + seconds)
 
 
 class Breaker:
-    """Keeps a dead endpoint from costing every row its full retry budget.
+    """Circuit breaker: rows do not spend their retries on an endpoint that is down.
 
-    After ``limit`` calls in a row that used up their retries it is open: calls fail at once. After
-    ``cooldown_s`` they are on trial, one attempt each; an answer closes it, a failure opens it
-    again.
+    It opens after ``limit`` consecutive calls that used up their retries, and calls then fail at
+    once. After ``cooldown_s`` calls are on trial, with one attempt each. An answer closes the
+    breaker, a failure opens it again.
     """
 
     def __init__(
@@ -74,9 +74,9 @@ class Breaker:
 
 
 def retry_after_s(header: str, now: float) -> float:
-    """Seconds that a ``Retry-After`` header asks for (RFC 9110: a number, or a date); 0 if none.
+    """Return the seconds of a ``Retry-After`` header (RFC 9110: a number or a date); 0 without one.
 
-    ``now`` is the time of day in seconds since the epoch.
+    ``now`` is the time in seconds since the epoch.
     """
     try:
         seconds = float(header)
@@ -89,6 +89,6 @@ def retry_after_s(header: str, now: float) -> float:
 
 
 def backoff_s(attempt: int) -> float:
-    """Seconds to wait after the ``attempt``-th failure (from 1): doubling, with jitter."""
-    # Jitter, so that the many rows of one outage do not come back in the same instant.
+    """Return the seconds to wait after failure ``attempt`` (from 1): doubling, with jitter."""
+    # Jitter spreads the retries of many rows after an outage.
     return min(MAX_BACKOFF_S, BACKOFF_S * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Files with reasoning and tool parsers of somebody's own, as vLLM's plugin options name them."""
+"""Plugin files of users with reasoning and tool parsers for vLLM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _loaded: set[str] = set()
 
 
 def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
-    """(name, text) of each file. Raises `UserError`: one cannot be read."""
+    """Read plugin files as (name, text). Raises `UserError`: a file cannot be read."""
     read = []
     for path in paths:
         text = config_text(path)
@@ -32,9 +32,9 @@ def plugin_sha256(text: str) -> str:
 
 
 def load_plugin(name: str, text: str) -> None:
-    """Run a plugin file in this process, once; what it registers vLLM knows then.
+    """Run a plugin file in this process, once, so that it registers its parsers with vLLM.
 
-    Raises `UserError`: it does not load.
+    Raises `UserError`: the file does not load.
     """
     sha = plugin_sha256(text)
     if sha in _loaded:
@@ -46,7 +46,7 @@ def load_plugin(name: str, text: str) -> None:
         path.write_text(text, encoding="utf-8")
         try:
             import_from_path(f"ace_ray_plugin_{sha[:16]}", str(path))
-        # Somebody's own program: whatever it raises, it does not load.
+        # A plugin is foreign code: any exception means that it does not load.
         except Exception as error:
             raise UserError(
                 f"does not load: {type(error).__name__}: {error}",

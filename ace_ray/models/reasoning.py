@@ -1,4 +1,4 @@
-"""Separate a model's reasoning from its answer, before anything is scored."""
+"""Separate the reasoning of a model from its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SPACE = re.compile(r"\s*+")
 
 
 class Split(NamedTuple):
-    """``truncated``: the reasoning never ended, so there is no answer."""
+    """Reasoning and answer. ``truncated``: the reasoning did not end, so the answer is empty."""
 
     reasoning: str
     answer: str
@@ -18,19 +18,19 @@ class Split(NamedTuple):
 
 
 def split_think(text: str, *, opened: bool = False) -> Split:
-    """Take ``<think>`` blocks at the start of ``text`` out of it.
+    """Split ``<think>`` blocks at the start of ``text`` from the answer.
 
-    Only leading blocks count: a tag inside an answer's string argument is part of the answer.
-    ``opened`` says that the prompt itself ended in an open block, as some chat templates do. A
-    closing tag without an opening one is read the same way when it begins or ends its line, as
-    models write it, or when no ``[`` stands before it; else it may be inside an answer's argument.
+    Only leading blocks count, since an argument of an answer may contain the tag. ``opened``: the
+    prompt ended in an open block, as with some chat templates. A closing tag without an opening one
+    also ends reasoning, if it begins or ends its line, or if no ``[`` precedes it. Else it may be
+    in an argument of the answer.
     """
     reasoning: list[str] = []
     rest = text
     if not rest.lstrip().startswith(OPEN) and (opened or _closes_unopened(rest)):
         rest = OPEN + rest
     at = _behind_space(rest, 0)
-    while rest.startswith(OPEN, at):  # by places: copies of what is left would be quadratic
+    while rest.startswith(OPEN, at):  # by index: copies of the rest would take quadratic time
         begin = at + len(OPEN)
         end = rest.find(CLOSE, begin)
         if end < 0:
@@ -60,11 +60,12 @@ def _closes_unopened(text: str) -> bool:
 
 
 def may_think(template: str, prompt: str) -> bool:
-    """Whether the answer to ``prompt``, written by the chat ``template``, may begin with a block of
-    reasoning: such templates know its end, and write an empty block where thinking is off."""
+    """Whether the answer to ``prompt`` may begin with a block of reasoning.
+
+    A ``template`` for reasoning contains the end tag, and renders an empty block when it is off."""
     return CLOSE in template and not closes_thinking(prompt)
 
 
 def closes_thinking(prompt: str) -> bool:
-    """Whether ``prompt`` ends in a closed block of reasoning, so that the answer begins at once."""
+    """Whether ``prompt`` ends in a closed block of reasoning, so that the answer follows."""
     return prompt.rstrip().endswith(CLOSE)

@@ -1,7 +1,7 @@
-"""``python -m ace_ray.models.reference FOLDER... < ids.json``: what transformers has them say.
+"""``python -m ace_ray.models.reference FOLDER... < ids.json``: logprobs with transformers.
 
-Prints one JSON line per folder: per list of token ids the logprob of each token but the first. A
-process of its own, so that its memory goes back and the engine's process keeps its threads.
+Prints a JSON line per folder: for each list of token ids, the logprob of each token but the first.
+It runs in a separate process, which frees its memory and does not change the engine's threads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Who plays the other roles of an episode, such as the user simulator.
+"""Models for the other roles of an episode, such as the user simulator.
 
 A role is ``same`` (the candidate's engine), a mapping with ``model`` (a second model, served on the
-cluster by a vLLM server with GPUs of its own), or a mapping with ``endpoint`` (any
-OpenAI-compatible URL).
+cluster by a vLLM server with its own GPUs), or a mapping with ``endpoint`` (any OpenAI-compatible
+URL).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ace_ray.config.schema import (
 )
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
+from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef
@@ -59,14 +59,14 @@ _OF_CANDIDATES = (
     "replay_reasoning",
     "start_date",
 )
-"""Keys of a model's section that mean nothing to the other models of an episode."""
+"""Keys of a model's section that only apply to the candidate."""
 
 
 def parse_role(value: Any, where: str) -> Role:
-    """The role that a config's ``value`` describes; ``where`` is its key, e.g. ``user``.
+    """Parse a role from the ``value`` of a config's key ``where``, such as ``user``.
 
     Raises:
-        UserError: it is none of the three kinds, or holds an unknown key or a bad value.
+        UserError: not one of the three kinds, an unknown key, or a bad value.
     """
     if value == "same":
         return "same"
@@ -84,7 +84,7 @@ def parse_role(value: Any, where: str) -> Role:
             ),
         )
     tree = dict(value)
-    # On its own, so that a bad key in it is named by its full path.
+    # Validated separately, so that errors name the full path of a key.
     if isinstance(tree.get("sampling"), Mapping):
         tree["sampling"] = validated(SamplingConfig, tree["sampling"], where=f"{where}.sampling")
     if "endpoint" in tree:
@@ -100,11 +100,11 @@ def parse_role(value: Any, where: str) -> Role:
 
 
 def check_role(role: Role, where: str) -> None:
-    """What can be known of ``role`` before anything starts; sends no request.
+    """Check ``role`` without sending a request.
 
     Raises:
-        UserError: an endpoint's URL is malformed or holds a secret, its key is not in the
-            environment, or vLLM does not know an engine argument or a parser.
+        UserError: a malformed URL or a secret in it, an API key that is not in the environment, or
+            an engine argument or parser that vLLM does not know.
     """
     if isinstance(role, EndpointRole):
         check_url(role.endpoint.url, f"{where}.endpoint.url")
@@ -118,9 +118,7 @@ def check_role(role: Role, where: str) -> None:
                     where="model.adapter",
                     fix="merge it into its base and name the result as model.source",
                 )
-            check_reasoning_parser(role.model.reasoning_parser)
-            if role.model.tool_parser not in (None, "auto"):
-                check_tool_parser(role.model.tool_parser)
+            check_parsers(role.model)
             for key in _OF_CANDIDATES:
                 if getattr(role.model, key) != ModelConfig.model_fields[key].get_default(
                     call_default_factory=True
@@ -132,22 +130,22 @@ def check_role(role: Role, where: str) -> None:
                     )
             check_sampling(role.sampling, role.model, where="sampling")
             for name in ("tensor_parallel_size", "pipeline_parallel_size"):
-                _check_size(name, role.engine.get(name, 1))
+                check_size(name, role.engine.get(name, 1))
     elif role != "same":
         fix = "make it with ace_ray.models.roles.parse_role"
         raise UserError(f"{role!a:.80} is no role", where=where, fix=fix)
 
 
 def read_key(endpoint: EndpointConfig, where: str) -> str | None:
-    """The endpoint's API key, None if it takes none.
+    """Return the API key of the endpoint; None if it needs no key.
 
     Raises:
-        UserError: the environment variable is unset, or holds what no HTTP header can.
+        UserError: the environment variable is unset, or is not valid in an HTTP header.
     """
     name = endpoint.api_key_env
     if name is None:
         return None
-    # Keys come out of files and secrets with a newline at the end.
+    # Keys from files and secrets often end with a newline.
     key = os.environ.get(name, "").strip()
     if not key:
         raise UserError(
@@ -165,18 +163,18 @@ def read_key(endpoint: EndpointConfig, where: str) -> str | None:
 
 
 def host_of(url: str) -> str:
-    """``host`` or ``host:port`` of a URL, without user names, passwords, paths or queries."""
+    """Return ``host`` or ``host:port`` of a URL, without user names, passwords, path or query."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
 def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
-    """What of a role can move a score, as JSON values for the manifest; holds no secret.
+    """Return the properties of a role that can move a score, as JSON values without secrets.
 
     Args:
-        role: who plays.
+        role: the role.
         model: the candidate's model for ``same``, the served model for a `ServedRole`, None for an
             endpoint, whose revision only its provider knows.
-        sampling: the one in effect, be it the role's or the benchmark's default.
+        sampling: the effective sampling, from the role or from the benchmark.
     """
     drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
@@ -207,15 +205,15 @@ def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dic
 
 
 def _path_of(url: str) -> dict[str, str]:
-    """A hash of the URL's path, which may name a deployment and may be nobody's business; nothing
-    for the usual one."""
+    """Return a hash of the URL's path, which may name a private deployment; {} for ``/v1``."""
     path = urlsplit(url).path.strip("/")
     return {} if path in ("", "v1") else {"path_sha256": digest(path)}
 
 
 def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice) -> dict[str, Any]:
-    """What of the candidate, ``model`` in the engine of ``config``, can move what it says in any
-    role, besides sampling; JSON values without secrets."""
+    """Return the properties of the candidate that can move its answers, besides sampling.
+
+    These are JSON values without secrets. ``model`` runs in the engine of ``config``."""
     identity = {
         "model": model.source,
         "revision": model.known_revision,
@@ -231,7 +229,7 @@ def candidate_identity(config: RunConfig, model: ModelRef, choice: FormatChoice)
 
 
 def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
-    """What of a candidate's endpoint can move a score, as JSON values without secrets."""
+    """Return the properties of an endpoint that can move a score: JSON values without secrets."""
     return {
         "host": host_of(endpoint.url),
         **_path_of(endpoint.url),
@@ -241,9 +239,9 @@ def endpoint_identity(endpoint: CandidateEndpoint) -> dict[str, Any]:
 
 
 def check_url(url: str, where: str) -> HttpUrl:
-    """The base URL of an endpoint in its one spelling. Raises `UserError`, which does not show it:
-    it is malformed, or holds what may be a secret."""
-    # Not a field's pattern: its message would show the URL, and with it a key inside.
+    """Parse the base URL of an endpoint. Raises `UserError` without showing the URL: it is
+    malformed, or may hold a secret."""
+    # Not a pattern of the field: its message would show the URL and a key inside.
     fix = "write the base URL, e.g. https://api.openai.com/v1"
     if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
@@ -262,7 +260,8 @@ def check_url(url: str, where: str) -> HttpUrl:
     return parsed
 
 
-def _check_size(name: str, value: Any) -> None:
+def check_size(name: str, value: Any) -> None:
+    """Raise `UserError` unless the value of an engine argument for the plan is an integer >= 1."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(
             f"{name!r} is {value!r}, it should be a whole number of at least 1",
@@ -273,7 +272,7 @@ def _check_size(name: str, value: Any) -> None:
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Errors of checks that name a key of the candidate name the role's instead."""
+    """Context in which errors on a key of the candidate name the key of the role."""
     try:
         yield
     except UserError as error:

@@ -1,6 +1,6 @@
-"""How a `Sampling` is said to those who draw tokens, and what a model's own is.
+"""Convert `Sampling` to vLLM and OpenAI parameters; read a model's generation_config.
 
-The one place that knows vLLM's and OpenAI's names for it.
+Only this module uses vLLM's and OpenAI's names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ace_ray.config.schema import ModelConfig, SamplingConfig
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import reasoning_parsers
+from ace_ray.models.engine_args import parser_names
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 from ace_ray.types import Sampling
 from ace_ray.util.safe_loading import json_object
@@ -27,21 +27,22 @@ _OPTIONAL = (
     "repetition_penalty",
     "thinking_token_budget",
 )
-"""Equally named by vLLM's parameters and its server, and of no effect at their defaults."""
+"""Parameters with the same name in vLLM and its server. Their defaults have no effect."""
 _DEFAULT = {field.name: field.default for field in fields(Sampling)}
 
 
 def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
-    """The arguments of vLLM's ``SamplingParams``; ``room`` is the tokens that the context has left.
+    """Return the arguments of vLLM's ``SamplingParams``. ``room``: tokens left in the context.
 
-    ``reasoning_effort`` is none of them: the prompt says it (`RunConfig.template_kwargs`).
+    ``reasoning_effort`` is not among them, since it is part of the prompt
+    (`RunConfig.template_kwargs`).
     """
     values: dict[str, Any] = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
         "max_tokens": min(sampling.max_tokens, room),
-        # A seed costs batching efficiency in vLLM and means nothing to greedy decoding.
+        # A seed makes batching in vLLM slower, and does not affect greedy decoding.
         "seed": sampling.seed if sampling.temperature > 0 else None,
         "stop": list(sampling.stop) or None,
         **_changed(sampling),
@@ -54,8 +55,8 @@ def vllm_arguments(sampling: Sampling, room: int) -> dict[str, Any]:
 
 
 def request_fields(sampling: Sampling) -> dict[str, Any]:
-    """The fields of a chat completion request. What is not OpenAI's own is sent only where it was
-    asked for: their API refuses what it does not know."""
+    """Return the fields of a chat completion request. Fields beyond OpenAI's are only sent if they
+    are set, since OpenAI's API rejects unknown fields."""
     values: dict[str, Any] = {
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
@@ -84,14 +85,13 @@ def _changed(sampling: Sampling) -> dict[str, Any]:
 def check_budget(
     config: SamplingConfig | None, engine: Mapping[str, Any], parser: str, *, where: str
 ) -> None:
-    """Raise `UserError` when an engine with the arguments ``engine`` would refuse
-    ``thinking_token_budget`` with every request; ``parser`` reads the reasoning, after ``auto`` has
-    chosen."""
+    """Raise `UserError` when an engine with the arguments ``engine`` would reject
+    ``thinking_token_budget``. ``parser``: the reasoning parser after resolving ``auto``."""
     if config is None or config.thinking_token_budget is None:
         return
     if engine.get("reasoning_parser") or engine.get("reasoning_config"):
         return
-    if parser not in reasoning_parsers():  # the engine's core knows none of a plugin's
+    if parser not in parser_names("reasoning"):  # the core does not load plugins
         raise UserError(
             "vLLM counts the tokens of reasoning only where it is told what that is",
             where=f"{where}.thinking_token_budget",
@@ -100,7 +100,7 @@ def check_budget(
 
 
 def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: str) -> None:
-    """Raise `UserError` for what is asked for twice."""
+    """Raise `UserError` for a value that is set twice."""
     if config is None:
         return
     if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
@@ -120,23 +120,24 @@ _OWN = (
     "top_p",
     "min_p",
 )
-"""Those that vLLM's ``ModelConfig.get_diff_sampling_param`` takes from the file."""
+"""Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file."""
 
 
 def completed(
     config: SamplingConfig, model: ModelRef | None, engine: Mapping[str, Any], *, where: str
 ) -> SamplingConfig:
-    """``config`` with the sampling of ``model`` where it asks for that, as vLLM's server draws by
-    default: its engine, asked directly, never does.
+    """Return ``config`` with the model's own values where it asks for them.
+
+    vLLM's server uses these values by default, but its engine does not.
 
     Args:
-        config: of the candidate or of a role.
-        model: who answers; None for one whose files nobody can read, behind an endpoint.
-        engine: its arguments, which may name another folder of the file.
+        config: the sampling of the candidate or of a role.
+        model: the answering model; None behind an endpoint, whose files cannot be read.
+        engine: engine arguments, which may name another folder of the file.
         where: the key of ``config``.
 
     Raises:
-        UserError: the model says nothing about sampling, or what is out of vLLM's ranges.
+        UserError: the model has no sampling values, or values out of vLLM's ranges.
     """
     if config.is_complete:
         return config
@@ -153,12 +154,12 @@ def completed(
             where=where,
             fix="name the values instead of model",
         )
-    # What a model that names only top_p means: temperature 1, not greedy.
+    # A model that sets only top_p means temperature 1, not greedy decoding.
     return config.completed({"temperature": 1.0, **own}, where=source)
 
 
 def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The file that says it, and what it says under our names."""
+    """Return the path of the file, and its values under our names."""
     other = engine.get("generation_config", "auto")
     folder = tokenizer_folder(model) if other in (None, "auto", "vllm") else Path(str(other))
     file = folder / FILE
@@ -174,6 +175,6 @@ def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str
     tree = json_object(content, str(file))
     named = {**{name: tree.get(name) for name in _OWN}, "max_tokens": tree.get("max_new_tokens")}
     own = {name: value for name, value in named.items() if value is not None}
-    if own.get("top_k") == -1:  # also means all
+    if own.get("top_k") == -1:  # -1 means all tokens, as 0 does here
         own["top_k"] = 0
     return str(file), own

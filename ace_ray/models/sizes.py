@@ -1,4 +1,4 @@
-"""How large a model is, before its weights are on this machine."""
+"""Size of a model, also before its weights are on this machine."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _WITHOUT_FILES = ("fake", "endpoint")
 @dataclass(frozen=True)
 class Size:
     bytes: int
-    """Bytes of the stored weights."""
+    """Total bytes of the stored weights."""
     parameters: int | None
-    """Number of parameters; None where only the bytes are known."""
+    """Number of parameters; None if only the bytes are known."""
 
 
 def size_of(ref: ModelRef) -> Size | None:
-    """The size of a model's weights; None where it cannot be told before they are fetched. Raises
-    `UserError`: a file, folder or prefix that cannot be read."""
+    """Return the size of a model's weights; None if it is unknown before they are fetched. Raises
+    `UserError`: a file, folder or prefix cannot be read."""
     if (size := size_here(ref)) is not None or ref.kind in _WITHOUT_FILES:
         return size
     folder = tokenizer_folder(ref)
@@ -34,7 +34,7 @@ def size_of(ref: ModelRef) -> Size | None:
 
 
 def size_here(ref: ModelRef) -> Size | None:
-    """As `size_of`, None where the weights are not on this machine."""
+    """Return the size of weights on this machine; None if they are not here."""
     if ref.kind in _WITHOUT_FILES:
         return None
     folder = tokenizer_folder(ref)
@@ -44,7 +44,7 @@ def size_here(ref: ModelRef) -> Size | None:
 
 
 def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
-    """Which of the files are loaded: a prefix may hold the weights in two formats."""
+    """Return the files that are loaded. A prefix may hold the weights in two formats."""
     shards = shards_of(folder)
     if shards:
         return shards
@@ -53,7 +53,7 @@ def _weights(folder: Path, sizes: Mapping[str, int]) -> list[str]:
 
 
 def _counted(folder: Path) -> int | None:
-    """The number of parameters that the index states, if it does."""
+    """Return the number of parameters from the index; None if it is missing."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return int(json.loads((folder / INDEX).read_text())["metadata"]["total_parameters"])
     return None

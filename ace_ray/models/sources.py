@@ -1,8 +1,8 @@
-"""Where weights come from: one string names a model, a revision pins it.
+"""Sources of weights: a string names a model, and a revision pins it.
 
-`resolve` runs on the driver and needs no engine: it finds out which kind of source it is and which
-revision (commit or content hash) it has now. `materialize` runs on the node of a worker and makes
-it a local folder that vLLM can serve.
+`resolve` runs on the driver, without an engine. It finds the kind of the source and its current
+revision (commit or content hash). `materialize` runs on the node of a worker, and makes a local
+folder that vLLM can serve.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True)
 class ModelRef:
-    """A model, pinned: ``revision`` changes whenever the weights or tokenizer do. One behind an
-    endpoint cannot be pinned: its revision only says what is asked."""
+    """A pinned model: ``revision`` changes with the weights or the tokenizer. A model behind an
+    endpoint cannot be pinned; its revision only says what is asked."""
 
     source: str
     kind: Kind
@@ -50,18 +50,18 @@ class ModelRef:
 
     @property
     def known_revision(self) -> str | None:
-        """For manifests; None behind an endpoint."""
+        """Revision for manifests; None behind an endpoint."""
         return None if self.kind == "endpoint" else self.revision
 
     @property
     def name(self) -> str:
-        """A short name for run ids and tables."""
+        """Short name for run ids and tables."""
         own = f"+{self.adapter.ref.name}" if self.adapter else ""
         return self._base_name + own
 
     @property
     def label(self) -> str:
-        """What the user named, for rows of several runs that are read together."""
+        """Source as the user named it, to tell the rows of several runs apart."""
         return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
 
     @property
@@ -76,9 +76,9 @@ class Adapter:
 
     ref: ModelRef
     rank: int
-    """The largest of its modules'."""
+    """Largest rank of its modules."""
     base: str
-    """The model that it says it was trained on; "" where it does not."""
+    """Name of the model that it was trained on; "" if unknown."""
 
 
 def resolve(
@@ -90,11 +90,11 @@ def resolve(
     adapter: bool = False,
     weights: bool = True,
 ) -> ModelRef:
-    """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are those of S3.
-    ``adapter``: it is a LoRA adapter, and not a model. ``weights``: whether they will be loaded.
+    """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are for S3.
+    ``adapter``: the source is a LoRA adapter. ``weights``: check that the weights are complete.
 
     Raises:
-        UserError: there is no such model, it cannot be reached, or its files are not whole.
+        UserError: the model does not exist, cannot be reached, or has incomplete files.
     """
     key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
     if source.startswith("package:"):
@@ -145,7 +145,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
                 if (path / ADAPTER_CONFIG).is_file()
                 else f"name {_KINDS[marker]} folder",
             )
-        if weights:  # before they are read to the end for the hash
+        if weights:  # checked before the hash, which reads all files to the end
             check_whole(path)
         files = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         return ModelRef(source, "folder", str(path), "sha256:" + _content_hash(files))
@@ -164,9 +164,10 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
 
 
 def materialize(ref: ModelRef) -> Path:
-    """A local folder with the model's config, tokenizer and weights; cached by revision.
+    """Return a local folder with the model's config, tokenizer and weights; cached by revision.
 
-    What came from S3 is this process's until `release`. Raises `UserError`; `NoRoom` among them.
+    A folder fetched from S3 is locked by this process until `release`. Raises `UserError`, and its
+    subclass `NoRoom`.
     """
     if ref.kind in ("fake", "endpoint"):
         return Path(ref.location)
@@ -190,14 +191,14 @@ def materialize(ref: ModelRef) -> Path:
 
 
 def release(ref: ModelRef) -> None:
-    """This process needs the folder of `materialize` no more: it may go when others need room."""
+    """Unlock the folder of `materialize`, so that it may be removed for space."""
     if ref.kind == "s3":
         cached.release(_cached(ref))
 
 
 def check_unchanged(ref: ModelRef, *, adapter: bool = False) -> None:
-    """Raise `UserError` when there is something else now where ``ref`` was pinned. Hub commits do
-    not change, and what is fetched from S3 is compared as it is fetched."""
+    """Raise `UserError` when the files have changed since ``ref`` was pinned. Hub commits do not
+    change, and files from S3 are compared when they are fetched."""
     if ref.adapter:
         check_unchanged(ref.adapter.ref, adapter=True)
     if ref.kind not in ("folder", "gguf"):
@@ -215,7 +216,7 @@ def _changed(ref: ModelRef) -> UserError:
 
 
 def tokenizer_folder(ref: ModelRef) -> Path:
-    """Like `materialize`, without the weights where they come over a network."""
+    """Return a folder as `materialize` does, without fetching weights over a network."""
     if ref.kind == "hub":
         return _hub_snapshot(ref, weights=False)
     if ref.kind == "s3" and not _cached(ref).is_dir():
@@ -227,8 +228,8 @@ def tokenizer_folder(ref: ModelRef) -> Path:
 
 
 def file_sizes(ref: ModelRef) -> dict[str, int]:
-    """Name -> bytes of a model's files; {} where they are unknown. Raises `UserError`: the prefix
-    cannot be read."""
+    """Return the size of each file of a model in bytes; {} if unknown. Raises `UserError`: the
+    prefix cannot be read."""
     if ref.kind == "folder":
         return {path.name: path.stat().st_size for path in Path(ref.location).iterdir()}
     if ref.kind == "s3":
@@ -242,7 +243,7 @@ def _cached(ref: ModelRef) -> Path:
 
 
 def _convert(gguf: Path, folder: Path) -> None:
-    # A process of its own: torch's memory goes back, and the driver never imports it.
+    # In a separate process, which frees torch's memory. The driver never imports torch.
     command = module_command("ace_ray.models.gguf", str(gguf), str(folder))
     done = subprocess.run(
         command, env=module_environment(), capture_output=True, text=True, check=False
@@ -269,7 +270,7 @@ def _package_path(source: str) -> Path:
 
 
 def _content_hash(files: Sequence[Path]) -> str:
-    """SHA-256 over names and contents; each file's hash is remembered by size and mtime."""
+    """Return the SHA-256 of names and contents. Hashes of files are cached by size and mtime."""
     memory = cache_root() / "file-hashes.json"
     try:
         hashes: dict[str, str] = json.loads(memory.read_text())
@@ -284,7 +285,7 @@ def _content_hash(files: Sequence[Path]) -> str:
                 hashes[key] = hashlib.file_digest(stream, "sha256").hexdigest()
             fresh = True
         total.update(f"{file.name}\0{hashes[key]}\n".encode())
-    # Only a saving of time: a read-only cache must not stop anyone.
+    # The cache only saves time: a read-only one is not an error.
     with suppress(OSError):
         if fresh:
             memory.parent.mkdir(parents=True, exist_ok=True)
@@ -311,8 +312,8 @@ def _resolve_s3(
 
 
 def _objects(store: S3Store) -> list[Object]:
-    """The files of the model at ``store``. Flat folders only: a key is never allowed to name a path
-    outside of the cache."""
+    """List the files of the model at ``store``. Files in subfolders are left out, so that a key
+    cannot name a path outside of the cache."""
     return [o for o in store.list() if o.path.endswith(_WEIGHTS) and "/" not in o.path]
 
 
@@ -324,7 +325,7 @@ def _listing_hash(objects: Sequence[Object]) -> str:
 def _download_s3(ref: ModelRef, folder: Path, endings: tuple[str, ...]) -> None:
     store = S3Store(ref.location, ref.endpoint_url, ref.region)
     objects = _objects(store)
-    # Before, so that nothing is fetched in vain, and after: files of two writings make no model.
+    # Checked before fetching, and after it: the files of two versions must not be mixed.
     if _listing_hash(objects) != ref.revision:
         raise _changed(ref)
     wanted = [item for item in objects if item.path.endswith(endings)]
@@ -365,7 +366,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
         )
     try:
         commit = HfApi().model_info(source, revision=wanted, timeout=20).sha
-    # The errors of the hub's HTTP library come through, and that differs between its versions.
+    # The hub's HTTP library differs between versions, and so do its errors.
     except Exception as error:
         raise UserError(
             f"model {source!r} at {wanted!r} cannot be found: {first_line(error)}",
@@ -384,7 +385,7 @@ def _hub_sizes(ref: ModelRef) -> dict[str, int]:
         info = HfApi().model_info(
             ref.location, revision=ref.revision, files_metadata=True, timeout=20
         )
-    # As in `_resolve_hub`; a size is for estimates only, and nothing depends on it.
+    # Errors as in `_resolve_hub`. A size is only used for estimates.
     except Exception:  # noqa: BLE001
         return {}
     return {file.rfilename: file.size or 0 for file in info.siblings or ()}

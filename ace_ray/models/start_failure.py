@@ -1,8 +1,8 @@
-"""Why an engine could not start: the root cause, out of what it and its processes printed.
+"""Find the root cause of a failed engine start in the output of its processes.
 
-vLLM's engine core and its workers are processes of their own. The one that asked for them learns
-"Engine core initialization failed. See root cause above" and no more; the cause is a traceback
-among what the others print, each line behind a prefix, and further errors follow from it.
+vLLM's engine core and its workers are separate processes. Their parent only gets the error "Engine
+core initialization failed. See root cause above". The cause is a traceback in the output of the
+other processes. Each of its lines has a prefix, and errors that follow from it come after it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from types import TracebackType
 from ace_ray.util.sanitizing import printed
 
 MOST_BYTES = 1 << 20
-"""Kept of what is printed during a start: the last of it."""
+"""Maximum bytes of output that are kept, from its end."""
 DRAIN_S = 5.0
-"""Longest wait for what was printed before a start ended; a full log may take no more."""
+"""Maximum wait for remaining output after a start, since the log's pipe may be full."""
 LONGEST = 600
-"""Characters of a cause."""
+"""Maximum characters of a cause."""
 
 _MESSAGE_LINES = 8
-"""Most lines of one error's message that are read."""
+"""Maximum lines of an error message."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
-# Of vLLM's log, level and place included, or of Ray's: (EngineCore pid=12) ERROR 11-24 ...
+# Prefix of a log line of vLLM, with level and location, or of Ray: (EngineCore pid=12) ERROR ...
 _PREFIX = re.compile(
     r"\((?:Ray)?([\w.:\[\] -]{1,80}) pid=\d{1,10}(?:, ip=[\w.:-]{1,64})?\)"
     r"( [A-Z]{4,8} \d\d-\d\d [\d:]{8} \[[^\]\n]{1,200}\])? ?"
@@ -58,13 +58,13 @@ _WRAPPERS = (
     "ActorDiedError",
     "RayActorError",
 )
-"""Of errors that only say that another process had one."""
+"""Texts in errors that only report an error of another process."""
 
 
 def root_cause(text: str, error: BaseException) -> str:
-    """One line, bounded and without secrets: why an engine is not there.
+    """Return the cause of a failed start: one line, bounded and without secrets.
 
-    ``error`` is what the process that asked for the engine met, ``text`` what all of them printed.
+    ``error``: the exception in the parent process. ``text``: the output of all processes.
     """
     met = f"{type(error).__name__}: {error}"
     if not _is_wrapper(met):
@@ -76,14 +76,15 @@ def root_cause(text: str, error: BaseException) -> str:
 
 
 def first_error(text: str) -> str:
-    """Find the first error in ``text`` that is not the consequence of another one, of a worker if
-    one had any. One line; "" for none."""
+    """Return the first error in ``text`` that does not follow from another one; "" without errors.
+
+    Errors of workers go first. The result is one line."""
     lines = [_parted(line) for line in _COLOURS.sub("", text).splitlines()]
     found: dict[str, list[str]] = {}
     for at, (process, head, line) in enumerate(lines):
         causes = found.setdefault(process, [])
         if line.startswith(_BETWEEN) and causes:
-            causes.pop()  # of errors while another was handled the last one counts
+            causes.pop()  # the error raised while handling another one counts
         if not _ERROR.match(line) or _is_wrapper(line) or _MILD.search(head):
             continue
         message = [line]
@@ -98,14 +99,14 @@ def first_error(text: str) -> str:
 
 
 def tail(text: str, most: int = 4) -> str:
-    """The last lines of a log on one line."""
+    """Return the last lines of a log on one line."""
     plain = [_parted(line)[2] for line in _COLOURS.sub("", text).splitlines()]
     lines = [" ".join(line.split())[:300] for line in plain if line.strip()]
     return printed(" | ".join(lines[-most:])) or "it printed nothing"
 
 
 def _parted(line: str) -> tuple[str, str, str]:
-    """(process, prefix, the rest) of a line of a log."""
+    """Split a line of a log into (process, prefix, rest)."""
     match = _PREFIX.match(line)
     return (match[1], match[0], line[match.end() :]) if match else ("", "", line)
 
@@ -118,7 +119,7 @@ def _ended(code: int) -> str:
 
 
 def _shown(cause: str) -> str:
-    """``cause`` with what pydantic wraps around a message left out."""
+    """Return ``cause`` without the text that pydantic adds to a message."""
     if validated := _PYDANTIC.search(" ".join(cause.split())):
         cause = validated[1]
     return " ".join(printed(cause, LONGEST).split())
@@ -129,11 +130,11 @@ def _is_wrapper(cause: str) -> bool:
 
 
 class OutputCapture:
-    """What this process and the children it starts print, while it goes where it went before.
+    """Context that captures the output of this process and its new children, and passes it on.
 
-    A context: what was printed within is `text` if an exception ended it. Children keep printing
-    through this process for as long as they live. ``read`` gets what is printed within, chunk by
-    chunk, under a lock; it must not raise.
+    If an exception ends the context, `text` holds the captured output. Children print through this
+    process as long as they live. ``read`` gets the captured output in chunks, under a lock. It must
+    not raise.
     """
 
     def __init__(self, read: Callable[[bytes], object] = lambda chunk: None) -> None:
@@ -144,7 +145,7 @@ class OutputCapture:
         self._left = threading.Event()
         self._lock = threading.Lock()
         self._pipes: list[tuple[int, int, int]] = []
-        """Of each: the descriptor, what it was, and where it is read."""
+        """(descriptor, copy of the original, read end of the pipe), for stdout and stderr."""
 
     def __enter__(self) -> OutputCapture:
         _flush()
@@ -170,13 +171,13 @@ class OutputCapture:
         for descriptor, before, source in self._pipes:
             os.dup2(before, descriptor)
             os.close(before)
-            # What lies in the pipe was printed within. Its end comes only with the last child's.
+            # Output in the pipe belongs to the context. The pipe ends only with the last child.
             while self._waiting(source) and time.monotonic() < until:
                 time.sleep(0.001)
         with self._lock:
             self._open = False
             if kind is None:
-                self._kept.clear()  # nobody asks
+                self._kept.clear()  # the output is only needed after a failure
         self._left.set()
 
     @property
@@ -197,9 +198,9 @@ class OutputCapture:
                     self._read(chunk)
             if not chunk:
                 break
-            with suppress(OSError):  # whoever reads the log is gone; it is kept all the same
+            with suppress(OSError):  # the log cannot be written; the output is kept anyway
                 _write(target, chunk)
-        self._left.wait()  # until then it is asked whether something waits here
+        self._left.wait()  # `_waiting` still reads this pipe
         os.close(source)
         os.close(target)
 

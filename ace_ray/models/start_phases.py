@@ -1,4 +1,4 @@
-"""How far an engine's start has come, by what vLLM prints as each phase begins."""
+"""Track the phases of an engine start by the lines that vLLM prints."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Callable
 
 FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP = "fetch", "process", "weights", "cache", "warm-up"
 PHASES = (FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP)
-"""In their order: the weights come to the node; imports and processes of the engine; weights are
-loaded; memory is measured and the KV cache made; the rest, kernels and graphs among it."""
+"""Phases in order: fetch the weights to the node; start processes and import; load weights; measure
+memory and allocate the KV cache; warm up kernels and graphs."""
 
 MARKS = {
     WEIGHTS: (b"Starting to load model", b"Initializing model took"),
     CACHE: (b"Loading weights took", b"Model loading took"),
     WARM_UP: (b"KV cache size: ",),
 }
-"""What vLLM 0.32 logs at level INFO when the phase begins (``v1/worker/*model_runner.py``,
-``model_executor/model_loader``, ``v1/core/kv_cache_utils.py``), on CPUs and GPUs."""
+"""Log messages (INFO) of vLLM 0.32 at the begin of a phase, on CPUs and GPUs, from
+``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and
+``v1/core/kv_cache_utils.py``."""
 
 _LONGEST = max(len(mark) for marks in MARKS.values() for mark in marks)
 
 
 class StartPhases:
-    """Seconds of each phase of one start. ``told`` hears the name of a phase as it begins.
+    """Measures the phases of one start. ``told`` is called with the name of each new phase.
 
-    A phase whose mark is not seen, since vLLM logs less or another vLLM says it otherwise, is
-    part of the one before. A phase begins once, and none before one that has begun: workers of one
-    engine print the same marks.
+    A phase without a mark in the log belongs to the phase before. A phase begins once, and phases
+    keep their order, since all workers of an engine print the same marks.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class StartPhases:
         self._told(phase)
 
     def read(self, chunk: bytes) -> None:
-        """Look for marks in what was printed next."""
+        """Look for marks in the next output."""
         text = self._rest + chunk
         self._rest = text[-_LONGEST:]
         for phase, marks in MARKS.items():
@@ -56,12 +56,12 @@ class StartPhases:
                 self.begin(phase)
 
     def end(self) -> None:
-        """The engine is there."""
+        """End the last phase: the engine is ready."""
         with self._lock:
             self._ended = self._ended or self._now()
 
     def seconds(self) -> dict[str, float]:
-        """Of the phases that have ended, in their order."""
+        """Return the seconds of each finished phase, in order."""
         with self._lock:
             times = [at for _, at in self._begun[1:]]
             times += [] if self._ended is None else [self._ended]

@@ -1,8 +1,8 @@
-"""The one spelling of a URL.
+"""Canonical URLs.
 
-Two readers of a URL differ where it is spelled oddly: in which IDNA they know, in numbers that
-stand for addresses, in dots and percent signs. Here a host is ASCII in one spelling, or refused; it
-is the one that is connected to and given a key.
+Parsers disagree on unusual URLs: on versions of IDNA, numbers as addresses, dots and percent signs.
+Here a host is accepted only in ASCII and in one canonical spelling. Requests and API keys go to
+exactly this host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_HOST = 253
 
 @dataclass(frozen=True, slots=True)
 class HttpUrl:
-    """An absolute HTTP URL; ``target`` is path and query. As text it has no fragment."""
+    """An absolute HTTP URL without a fragment. ``target`` is path and query."""
 
     scheme: str
     host: str
@@ -34,13 +34,15 @@ class HttpUrl:
 
 
 def http_url(text: str) -> HttpUrl:
-    """``text`` in its one spelling. Raises `ValueError`, whose message does not show it: it is no
-    HTTP URL, holds a user name, or `canonical_host` refuses its host."""
+    """Parse ``text`` as a canonical URL.
+
+    Raises `ValueError` without showing the text: not an HTTP URL, a user name in it, or a host that
+    `canonical_host` refuses."""
     if "\\" in text or not text.isprintable():
         raise ValueError("it holds characters that no URL has")
     try:
         parts = urlsplit(text)
-    except ValueError:  # whose message shows the URL, and with it what may be a secret
+    except ValueError:  # its message shows the URL, which may hold a secret
         raise ValueError("it is no http(s) URL") from None
     if "@" in parts.netloc:
         raise ValueError("it holds a user name or a password")
@@ -57,10 +59,10 @@ def http_url(text: str) -> HttpUrl:
 
 
 def canonical_host(host: str) -> str:
-    """The one spelling of a host: a lower-case name, or an address in its usual notation.
+    """Return a host in canonical form: a lower-case name, or an address in its usual notation.
 
     Raises:
-        ValueError: it is none, or not ASCII: each IDNA version makes another name of such a host.
+        ValueError: not a host, or not ASCII, since versions of IDNA convert it differently.
     """
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")
@@ -75,7 +77,7 @@ def canonical_host(host: str) -> str:
 
 
 def is_numeric(host: str) -> bool:
-    """Whether a host is an address, in any spelling, that no name server is asked about."""
+    """Whether a host is an address in any spelling, which is not looked up in DNS."""
     last = host.rstrip(".").rpartition(".")[2]
     return ":" in host or last.isdigit() or last.startswith("0x")
 

@@ -1,16 +1,14 @@
-"""An AsyncLLM in this process, as a `Model`; the only importer of vLLM.
+"""An `AsyncLLM` of vLLM in this process, as a `Model`.
 
-Many coroutines call `chat` at once; vLLM batches them. The engine core and its workers are child
-processes; when they die, every call raises `EngineDead`.
+Many coroutines call `chat` at once, and vLLM batches them. The engine core and its workers are
+child processes. When they crash, every call raises `EngineDead`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
 import os
-import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,37 +16,34 @@ from typing import Any
 
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
-from ace_ray.models.checkpoints import weight_bytes
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
-from ace_ray.models.memory import available_bytes
-from ace_ray.models.probe import TEXTS, Logprobs, ProbeFailed
+from ace_ray.models.probe import TEXTS, Logprobs, computed_references
 from ace_ray.models.sampling import vllm_arguments
 from ace_ray.models.start_failure import OutputCapture, root_cause
 from ace_ray.models.start_phases import PROCESS, StartPhases
 from ace_ray.types import Completion, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import masked
-from ace_ray.util.subprocesses import module_command, module_environment
 
 RESETS = 20
-"""Times that an engine is asked to empty its cache."""
+"""Maximum attempts to empty the cache of an engine."""
 UNSEEN = (
     "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
     "has to name the parser of vLLM's own that finds their end"
 )
-"""Why an answer is free: a grammar that binds at the first token leaves no room for reasoning."""
+"""Reason for an answer without a schema: a grammar from the first token on forbids reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
 class VLLMEngine:
-    """One vLLM engine. Loading takes 20-60 s: make one per worker and share it.
+    """One vLLM engine. Loading takes 20-60 s: create one per worker and share it.
 
-    ``choice`` says how chats are written and answers read; without a tool parser no tools can be
-    offered. ``swappable``: whether `swap` will be asked for; ``adapters``: for LoRA adapters, and
-    the base answers until it is told the first. ``phases`` learns how far the start has come.
-    Raises `EngineNotStarted`, and `UserError` when the choice does not fit the model.
+    ``choice``: the format of chats and answers; tools need its tool parser. ``swappable``: whether
+    `swap` will be called. ``adapters``: whether `swap` gets LoRA adapters; the base answers until
+    the first swap. ``phases`` tracks the start. Raises `EngineNotStarted`, and `UserError` when the
+    choice does not fit the model.
     """
 
     def __init__(
@@ -75,7 +70,7 @@ class VLLMEngine:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         defaults: dict[str, Any] = {"disable_log_stats": True, "generation_config": "vllm"}
-        # So that a grammar binds after the reasoning. The core does not know a plugin's.
+        # Grammars then apply after the reasoning. The core does not load parsers of plugins.
         if choice.named_reasoning in ReasoningParserManager.list_registered():
             defaults["reasoning_parser"] = choice.named_reasoning
         choice.load_plugins()
@@ -99,32 +94,32 @@ class VLLMEngine:
         self._core_sees_reasoning = bool(parser)
         self._adapters = adapters
         self._adapter: Any = None
-        """The `LoRARequest` of what answers; None for the base."""
+        """The active `LoRARequest`; None for the base."""
         self._numbers: dict[str, int] = {}
-        """Of the adapters that this engine has had, by name."""
+        """Numbers of all adapters of this engine, by name."""
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
-        """The accelerator's name; "": there is none."""
+        """Name of the accelerator; "" on a CPU."""
 
     async def alive(self) -> None:
-        """Returns when the engine core has answered: it does between two steps of the model."""
+        """Return when the engine core has answered, which it does between two steps."""
         await self._engine.is_sleeping()
 
     def processes(self) -> list[Any]:
-        """The engine cores (`multiprocessing.Process`); of several, the one that failed, if vLLM
-        knows it: it ends the others then. None where they are actors of Ray's."""
+        """Return the engine cores (`multiprocessing.Process`), or the failed one if vLLM knows it,
+        since vLLM then ends the others. The list is empty if cores are Ray actors."""
         manager = self._engine.engine_core.resources.engine_manager
         cores = list(getattr(manager, "processes", ()))
         failed = getattr(manager, "failed_proc_name", None)
         return [core for core in cores if core.name == failed] or cores
 
     async def swap(self, folder: Path) -> None:
-        """Take the weights in ``folder``, of the same layout, or the adapter in it. Nothing may be
-        in flight.
+        """Load the weights in ``folder``, of the same layout, or the adapter in it. No request may
+        be in flight.
 
-        Raises `EngineDead`: the engine is of no use any more. `UserError`: vLLM refuses the
-        adapter; the one before stays.
+        Raises `EngineDead`: the engine cannot be used any more. `UserError`: vLLM refuses the
+        adapter, and the previous one stays active.
         """
         if self._adapters:
             await self._take_adapter(folder)
@@ -136,10 +131,10 @@ class VLLMEngine:
             raise EngineDead(f"weights could not be swapped: {error}") from error
 
     async def _take_adapter(self, folder: Path) -> None:
-        """Load the adapter in ``folder``, which answers from now on."""
+        """Load the adapter in ``folder`` and make it active."""
         from vllm.lora.request import LoRARequest
 
-        # Adapters are equal by name, and so is what the prefix cache holds of them.
+        # vLLM compares adapters by name, also in the prefix cache. So the name is a hash.
         name = content_hash(folder)
         number = self._numbers.setdefault(name, len(self._numbers) + 1)
         request = LoRARequest(lora_name=name, lora_int_id=number, lora_path=str(folder))
@@ -156,20 +151,20 @@ class VLLMEngine:
         self._adapter = request
 
     async def _forget_caches(self) -> None:
-        """What the weights before have computed, in connectors to other stores too."""
+        """Empty the caches of the previous weights, also in KV connectors."""
         for _ in range(RESETS):
             if await self._engine.reset_prefix_cache(reset_connector=True):
                 return
-            # Requests that were given up last hold their blocks until the next step.
+            # Aborted requests hold their blocks until the next step.
             await asyncio.sleep(0.1)
         raise RuntimeError("the cache of the weights before cannot be emptied")
 
     async def logprobs(self) -> Logprobs:
-        """What the engine says of `TEXTS`: per text the logprob of each token but the first."""
+        """Return the logprob of each token but the first, for each text of `TEXTS`."""
         return [await self._prompt_logprobs(ids) for ids in self._probe_ids()]
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
-        """The logprob of each token of ``text`` as the answer to ``messages``; [] for no text.
+        """Return the logprob of each token of ``text`` as the answer to ``messages``.
 
         Raises as `chat` does."""
         asked = list((await self._format.render(messages)).ids)
@@ -182,7 +177,7 @@ class VLLMEngine:
         return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
 
     async def _prompt_logprobs(self, ids: list[int]) -> list[float]:
-        """The logprob of each token but the first."""
+        """Return the logprob of each token but the first."""
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
         final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
@@ -191,7 +186,7 @@ class VLLMEngine:
         return [by_token[token].logprob for token, by_token in pairs]
 
     async def _last_output(self, prompt: Any, params: Any, kind: str, **more: Any) -> Any:
-        """What the engine says last of a prompt; None where it says nothing."""
+        """Return the last output for a prompt; None without output."""
         final = None
         try:
             async for output in self._engine.generate(
@@ -207,27 +202,8 @@ class VLLMEngine:
         return final
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        """What transformers says of `TEXTS` with the weights in each of ``folders``. Blocks.
-
-        Raises `ProbeFailed`: it could not be computed.
-        """
-        need = 1.2 * max(weight_bytes(folder) for folder in folders)
-        if need > (free := available_bytes()):
-            raise ProbeFailed(
-                f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
-            )
-        done = subprocess.run(
-            module_command("ace_ray.models.reference", *map(str, folders)),
-            env=module_environment(),
-            input=json.dumps(self._probe_ids()),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode != 0:
-            lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
-            raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        """Compute references as `Probed.reference` does."""
+        return computed_references(folders, self._probe_ids())
 
     def _probe_ids(self) -> list[list[int]]:
         return [self._format.encode(text) for text in TEXTS]
@@ -246,7 +222,7 @@ class VLLMEngine:
         if free:
             sampling = sampling.following(None)
             prompt = await self._format.render(messages, tools)
-        # What the parser of the answer asks for wins: a grammar of calls.
+        # Parameters of the parser win, such as a grammar for calls.
         params = self._params(
             **{**vllm_arguments(sampling, room), **prompt.adjusted}, output_kind=self._final
         )
@@ -258,8 +234,7 @@ class VLLMEngine:
             raise EngineDead("the engine ended a request without an answer")
         answer = final.outputs[0]
         finish = answer.finish_reason or "stop"
-        # What an engine core that is told to end, or fails inside, says of requests in flight:
-        # neither is an answer.
+        # A core that shuts down or fails ends its requests in flight with these reasons.
         if finish == "abort":
             raise EngineDead("the engine gave its requests up")
         if finish not in ("stop", "length"):
@@ -280,17 +255,17 @@ class VLLMEngine:
 
 
 class SwapExtension:
-    """What vLLM's workers do to take other weights, mixed into their class in their process."""
+    """Mix-in for the worker class of vLLM that loads other weights."""
 
     model_runner: Any
 
     def swap_weights(self, folder: str) -> None:
-        """Load the weights in ``folder``, of the same layout, in place of the present ones."""
+        """Replace the weights by those in ``folder``, which have the same layout."""
         self.model_runner.reload_weights(weights_path=folder)
         model = self.model_runner.get_model()
         head: Any = getattr(model, "lm_head", None)
         embedding = getattr(getattr(model, "model", None), "embed_tokens", None)
-        # A tied head shares the embedding's weights, but on the CPU it computes with a packed copy
-        # of its own, which a reload does not renew: logits come from the old one, without an error.
+        # A tied head shares the weights of the embedding. On the CPU it uses a packed copy, which a
+        # reload does not update: without this, logits would silently come from the old weights.
         if hasattr(head, "cpu_linear") and getattr(embedding, "weight", None) is head.weight:
             head.quant_method.process_weights_after_loading(head)

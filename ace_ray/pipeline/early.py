@@ -13,11 +13,9 @@ import numpy as np
 
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.betting import Draws, confidence_sequence
-from ace_ray.early_stopping.decision import Decision, Rule, decide
+from ace_ray.early_stopping.betting import Decision, Draws, Rule, confidence_sequence, decide
 from ace_ray.early_stopping.draw import Drawn
-from ace_ray.early_stopping.target import Bounds, draws_of, estimate_of
-from ace_ray.early_stopping.units import Item, Unit, value_of
+from ace_ray.early_stopping.units import Bounds, Item, Unit, value_of
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.pipeline.planning.preflight import differences
@@ -41,7 +39,7 @@ LOOK_S = 5.0
 """Between two looks while rows come."""
 SHARE = 0.01
 """Of the units: what there has to be more for a look to be noted."""
-_RULES = ("against", "alpha", "margin", "min_rows", "target", "rules", "seed")
+_RULES = ("against", "alpha", "margin", "min_rows", "rules", "seed")
 """Keys of ``early`` that move a decision."""
 Key = tuple[str, str, str, str, int]
 """Benchmark, language, category and id of an entry, and the number of the sample."""
@@ -234,7 +232,7 @@ class Comparison:
         return {
             "units": len(one.differences),
             "rows": self.rows(one, len(one.differences)),
-            "difference": min(max(estimate_of(draws), low), high),
+            "difference": min(max(draws.estimate, low), high),
             "low": low,
             "high": high,
             "outcome": one.decision.outcome.value if one.decision else None,
@@ -245,7 +243,7 @@ class Comparison:
         """The run's own headline: an estimate with its sequence, in 0..1."""
         draws = self._draws(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
         low, high = _sequence(draws, self._alpha)
-        middle = min(max(estimate_of(draws), low), high)
+        middle = min(max(draws.estimate, low), high)
         found = {"estimate": middle, "low": low, "high": high}
         return {name: (value + 1) / 2 for name, value in found.items()}
 
@@ -269,7 +267,7 @@ class Comparison:
         return grown
 
     def _draws(self, one: Headline, bounds: Sequence[Bounds]) -> Draws:
-        return draws_of(self._drawn.orders[one.benchmark], bounds, self._config.target)
+        return self._drawn.orders[one.benchmark].draws(bounds)
 
     def _rule(self, one: Headline) -> Rule:
         rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
@@ -431,7 +429,6 @@ class EarlyLooks:
             "against": self._config.against,
             "alpha": self._config.alpha,
             "margin": self._config.margin,
-            "target": self._config.target,
             "decided": comparison.decided,
             "stopped": stopped,
             "headlines": {
@@ -473,10 +470,7 @@ class EarlyLooks:
 
 
 def _sequence(draws: Draws, alpha: float) -> Bounds:
-    if not len(draws):
-        return -1.0, 1.0
-    low, high = confidence_sequence(draws, alpha, np.array([len(draws)]))
-    return float(low[0]), float(high[0])
+    return confidence_sequence(draws, alpha) if len(draws) else (-1.0, 1.0)
 
 
 def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import installed
 from ace_ray.config.schema import SHIPPED, shipped_configs
-from ace_ray.models.engine_args import reasoning_parsers, tool_parser_names
+from ace_ray.models.engine_args import parser_names
 
 
 def listed(kind: str) -> dict[str, Any]:
@@ -20,7 +20,7 @@ def listed(kind: str) -> dict[str, Any]:
             for name in shipped_configs()
         }
     if kind == "parsers":
-        return {"reasoning": sorted(reasoning_parsers()), "tool": sorted(tool_parser_names())}
+        return {kind: sorted(parser_names(kind)) for kind in ("reasoning", "tool")}
     known = dict(installed())
     if kind == "categories":
         return {

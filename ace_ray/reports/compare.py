@@ -1,6 +1,6 @@
-"""``ace-ray compare``: runs against each other, or against a baseline, with statistics.
+"""``ace-ray compare``: compare runs with each other, or with a baseline, with statistics.
 
-Printed, and as a page and CSV files; docs/statistics.md has the columns.
+The result is printed, and written as a page and CSV files. docs/statistics.md has the columns.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from rich.console import Console
 
 import ace_ray
 from ace_ray.benchmarks.results import Table
-from ace_ray.reports.compared_runs import ComparedRun, compared_runs
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
-from ace_ray.reports.runs import by_benchmark, load_runs
+from ace_ray.reports.runs import Run, by_benchmark, load_runs
 from ace_ray.reports.table import csv_lines, print_table, say
 from ace_ray.storage.object_store import Store, open_store
 
@@ -43,20 +42,20 @@ def compare(
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
-    """Print a comparison of the runs at ``uris``, write it where ``out`` says, and return it.
+    """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
-    ``baseline`` is the label or the folder of one of them, what all others are compared with;
-    ``rules`` a rule set, or `BOTH` for all.
+    ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
+    rule set, or `BOTH` for all.
 
     Raises:
-        NotComparable: the runs differ in what moves scores.
-        UserError: not a run, nothing to compare, or ``out`` holds something else.
+        NotComparable: the runs differ in conditions that move scores.
+        UserError: not a run, nothing to compare, or ``out`` holds other files.
     """
     target = None if out is None else claim(out, opens)
-    runs = compared_runs(load_runs(uris, opens))
-    for compared in runs:
-        if compared.run.elsewhere:
-            say(compared.run.elsewhere, console)
+    runs = load_runs(uris, opens)
+    for run in runs:
+        if run.elsewhere:
+            say(run.elsewhere, console)
     comparison = compare_runs(
         runs,
         baseline=_label(runs, baseline),
@@ -72,7 +71,7 @@ def compare(
             "ace_ray_version": ace_ray.__version__,
             "rules": list(comparison.rule_sets),
             "runs": [
-                {"uri": c.run.uri, "run_id": c.run.manifest.run_id, "label": c.label} for c in runs
+                {"uri": run.uri, "run_id": run.manifest.run_id, "label": run.label} for run in runs
             ],
         }
         files = comparison_files(comparison, flips)
@@ -82,28 +81,28 @@ def compare(
 
 
 def _headlines(comparison: Comparison) -> list[Table]:
-    """The scores of each run: lines below them are of paired entries, and pooled."""
+    """Return tables with the scores of each run. The tables below them pool paired entries."""
     return [
         comparison_table(holders, rules, with_facts=False)
-        for holders in by_benchmark([compared.run for compared in comparison.runs])
+        for holders in by_benchmark(comparison.runs)
         for rules in comparison.rule_sets
         if rules in holders.reporting.rule_sets
     ]
 
 
-def _label(runs: Sequence[ComparedRun], named: str | None) -> str | None:
-    """The label of the run that ``named`` is, by its label or folder."""
+def _label(runs: Sequence[Run], named: str | None) -> str | None:
+    """Return the label of the run with this label or folder."""
     if named is None:
         return None
     plain = named.rstrip("/")
     folder = plain if "://" in plain else os.path.abspath(os.path.expanduser(plain))
-    return next((c.label for c in runs if c.run.uri == folder), named)
+    return next((run.label for run in runs if run.uri == folder), named)
 
 
 def _print(
     comparison: Comparison, tables: Sequence[Table], flips: Sequence[Flips], console: Console
 ) -> None:
-    """Tables, what they show in words, and what to know; flips by count, and the first ones."""
+    """Print tables, sentences and notes; then counts of flips and the first flips."""
     if comparison.differences:
         say(f"WARNING: {WARNING}:", console)
         for line in comparison.differences:
@@ -128,7 +127,7 @@ def _print(
 
 
 def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
-    # Jinja is loaded only when a page is written.
+    # Imported here: Jinja is needed only when a page is written.
     from ace_ray.reports.html import comparison as sections
     from ace_ray.reports.html.page import Page, render
 
@@ -139,7 +138,7 @@ def _page(comparison: Comparison, flips: Sequence[Flips]) -> bytes:
 
 
 def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str, bytes]:
-    """File name -> content: a CSV of all lines, and one for the flips of each pair of runs."""
+    """Return file name -> content: a CSV of all lines, and one for the flips of each pair."""
     rows = [_values(result) for result in comparison.results]
     texts = {"comparison.csv": csv_lines([rows[0] if rows else [], *(r.values() for r in rows)])}
     for number, flipped in enumerate(flips, start=1):
@@ -148,7 +147,7 @@ def comparison_files(comparison: Comparison, flips: Sequence[Flips]) -> dict[str
 
 
 def _values(result: TestResult) -> dict[str, Any]:
-    """A result as a line of ``comparison.csv``."""
+    """Return the columns of a line of ``comparison.csv``."""
     hypothesis, difference, noise = result.hypothesis, result.difference, result.noise
     low, high = difference.interval or (None, None)
     return {

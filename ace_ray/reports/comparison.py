@@ -1,4 +1,4 @@
-"""A comparison of runs: test results, flips, and what to know of them."""
+"""A comparison of runs: test results, flips and notes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 from ace_ray.benchmarks.headline import few
 from ace_ray.errors import UserError
 from ace_ray.reports.compared_runs import (
-    ComparedRun,
     NotComparable,
     cautions,
     check_labels,
-    compared_runs,
     condition_differences,
     describe_pairs,
     make_pairs,
@@ -31,19 +29,19 @@ from ace_ray.reports.paired import (
 from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
 
 MOST_FLIPPED = 3
-"""Pairs of runs whose flips are in a report; of more, those of the last pair."""
+"""Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair."""
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Runs compared in ``pairs`` (base, other) of labels.
+    """Runs compared in ``pairs`` of labels (base, other).
 
-    ``differences`` are those in what moves scores, which were allowed: with any, a result compares
-    more than models. ``cautions`` is what else differs; ``notes`` what a reader must know of single
-    runs, and what is missing.
+    ``differences``: allowed differences in conditions that move scores. With any of them, a result
+    compares more than models. ``cautions``: other differences. ``notes``: facts on single runs, and
+    missing data.
     """
 
-    runs: Sequence[ComparedRun]
+    runs: Sequence[Run]
     pairs: Sequence[tuple[str, str]]
     rule_sets: Sequence[str]
     results: Sequence[TestResult]
@@ -62,13 +60,13 @@ class Comparison:
 
     @property
     def baseline(self) -> str | None:
-        """What all others are compared with; None where it is not one run."""
+        """Label of the run that all others are compared with; None if there are several."""
         bases = {base for base, _ in self.pairs}
         return bases.pop() if len(bases) == 1 else None
 
     @property
     def against(self) -> str:
-        """What is compared with what, in words."""
+        """A sentence that says which runs are compared."""
         return describe_pairs(self.runs, self.pairs)
 
     def flips(
@@ -76,9 +74,10 @@ class Comparison:
         pairs: Collection[tuple[str, str]] | None = None,
         under: Mapping[str, str] | None = None,
     ) -> list[Flips]:
-        """The flips of every pair, benchmark and rule set that has results; of these pairs, and
-        of each benchmark ``under`` one rule set, if given."""
-        runs = {c.label: c.run for c in self.runs}
+        """Return the flips of every pair, benchmark and rule set that has results.
+
+        ``pairs`` limits the pairs, ``under`` the rule set of each benchmark."""
+        runs = {run.label: run for run in self.runs}
         sections = dict.fromkeys(
             (under[benchmark] if under else asked, base, other, benchmark)
             for asked, base, other, benchmark in (r.hypothesis.section for r in self.results)
@@ -91,25 +90,24 @@ class Comparison:
 
 
 def compare_runs(
-    runs: Sequence[ComparedRun],
+    runs: Sequence[Run],
     *,
     baseline: str | None = None,
     rule_sets: Sequence[str] | None = None,
     groups: Collection[str] = (),
     allow_different: bool = False,
 ) -> Comparison:
-    """Every run against ``baseline``, else as `make_pairs` says, on the benchmarks both hold.
+    """Compare the pairs of `make_pairs` on the benchmarks that both runs hold.
 
-    ``rule_sets`` are those that are compared, by default all. ``groups`` keeps results of groups of
-    these names only, and with them the correction for many tests small: choose them before you
-    look.
+    ``rule_sets`` limits the rule sets, ``groups`` the groups. Fewer groups make the correction for
+    many tests smaller: choose them before you look at results.
 
     Raises:
-        NotComparable: the runs differ in what moves scores, unless ``allow_different``.
-        UserError: fewer than two runs, labels or groups that are none, no benchmark in common.
+        NotComparable: the runs differ in conditions that move scores, unless ``allow_different``.
+        UserError: fewer than two runs, unknown labels or groups, or no benchmark in common.
     """
     check_labels(runs, baseline)
-    if stopped := [one.label for one in runs if one.run.stopped_early]:
+    if stopped := [one.label for one in runs if one.stopped_early]:
         raise UserError(
             "was stopped when its comparison was decided: tests for samples of a fixed size do not "
             "hold for it",
@@ -145,10 +143,10 @@ def compare_runs(
 
 
 def _shared_benchmarks(
-    runs: Sequence[ComparedRun], pairs: Sequence[tuple[str, str]]
-) -> dict[str, list[ComparedRun]]:
-    """Benchmark -> the runs that hold it, of those that both runs of a pair hold."""
-    benchmarks = {c.label: c.run.benchmarks for c in runs}
+    runs: Sequence[Run], pairs: Sequence[tuple[str, str]]
+) -> dict[str, list[Run]]:
+    """Map each benchmark that both runs of some pair hold to the runs that hold it."""
+    benchmarks = {run.label: run.benchmarks for run in runs}
     shared = {
         name: [c for c in runs if name in benchmarks[c.label]]
         for name in dict.fromkeys(name for names in benchmarks.values() for name in names)
@@ -163,11 +161,11 @@ def _shared_benchmarks(
     return shared
 
 
-def paired_data(benchmark: str, runs: Sequence[ComparedRun]) -> PairedData:
-    """The rows of one benchmark of the runs, paired, and the groups that they fill."""
-    rows = [c.run.rows_of(benchmark) for c in runs]
-    again = [c.run.repeats_of(benchmark) for c in runs]
-    reporting = class_of(benchmark, [c.run for c in runs])
+def paired_data(benchmark: str, runs: Sequence[Run]) -> PairedData:
+    """Pair the rows of one benchmark, and find the groups that they fill."""
+    rows = [run.rows_of(benchmark) for run in runs]
+    again = [run.repeats_of(benchmark) for run in runs]
+    reporting = class_of(benchmark, runs)
     cells = cells_of(rows, reporting.rule_sets, reporting.task)
     return PairedData(
         benchmark=benchmark,
@@ -178,12 +176,12 @@ def paired_data(benchmark: str, runs: Sequence[ComparedRun]) -> PairedData:
             repeats_of(first, second, reporting.rule_sets)
             for first, second in zip(rows, again, strict=True)
         ],
-        seeds=[seed_of(c.run) for c in runs],
+        seeds=[seed_of(run) for run in runs],
     )
 
 
 def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[PairedData]:
-    """The data with the groups of these names only; all for no names. Raises `UserError`."""
+    """Keep only groups of these names; all groups for no names. Raises `UserError`."""
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
@@ -201,12 +199,12 @@ def _unique(parts: Iterable[Iterable[str]]) -> list[str]:
 
 def _notes(
     data: PairedData,
-    runs: Sequence[ComparedRun],
+    runs: Sequence[Run],
     pairs: Sequence[tuple[str, str]],
     rule_sets: Sequence[str],
 ) -> Iterator[str]:
-    """Facts on single runs, rows that have no pair, and what was generated twice."""
-    yield from facts([(c.label, c.run) for c in runs], data.benchmark)
+    """Yield facts on single runs, notes on unpaired rows, and notes on repeated rows."""
+    yield from facts(runs, data.benchmark)
     yield from _notes_on_pairs(data, pairs, rule_sets)
     yield from _notes_on_noise(data, rule_sets)
     for base, other in pairs if any(data.repeats) else ():
@@ -228,7 +226,7 @@ def _notes_on_pairs(
             yield f"{missing} does not hold {data.benchmark}: it is not compared there"
             continue
         numbers = data.numbers(base, other)
-        # Rows have verdicts of all rule sets or of none, save in runs that others wrote.
+        # A row has verdicts under all rule sets or under none, except in runs of other tools.
         left_out, unjudged = 0, [0, 0]
         for rules in rule_sets:
             paired = pairs_of(cells, "accuracy", rules, *numbers)
@@ -265,10 +263,10 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
 
 @dataclass(frozen=True)
 class ReportedComparison:
-    """The runs of a report compared with each other, as far as they may be.
+    """The comparison in a report.
 
-    ``comparison`` is None where there is none: ``refused`` says why, and ``differences`` in what
-    the runs differ. ``unflipped`` are the runs (labels) whose flips are left to another report.
+    ``comparison`` is None if the runs do not compare: ``refused`` says why, and ``differences``
+    lists the differences. ``unflipped``: labels of runs whose flips are not shown.
     """
 
     comparison: Comparison | None
@@ -281,17 +279,16 @@ class ReportedComparison:
 def compare_reported(
     runs: Sequence[Run], benchmarks: Sequence[BenchmarkRuns], rule_sets: Mapping[str, Sequence[str]]
 ) -> ReportedComparison | None:
-    """The runs compared on the groups of the benchmarks' tables; None for a single run.
+    """Compare the runs of a report on the groups of the benchmarks' tables; None for one run.
 
-    Single categories are left to ``ace-ray compare``: every further test weakens all others. Flips
-    are those under the first of a benchmark's ``rule_sets``.
+    ``ace-ray compare`` has single categories: every further test weakens all others. Flips are
+    under the first of a benchmark's ``rule_sets``.
     """
     if len(runs) < 2:
         return None
-    compared = compared_runs(runs)
     try:
         comparison = compare_runs(
-            compared,
+            runs,
             rule_sets=list(dict.fromkeys(r for listed in rule_sets.values() for r in listed)),
             groups=_table_groups(benchmarks),
         )
@@ -304,12 +301,12 @@ def compare_reported(
     return ReportedComparison(
         comparison,
         comparison.flips(pairs, {name: listed[0] for name, listed in rule_sets.items()}),
-        [c.label for c in compared if c.label not in flipped],
+        [c.label for c in runs if c.label not in flipped],
     )
 
 
 def _table_groups(benchmarks: Sequence[BenchmarkRuns]) -> list[str]:
-    """The groups that the runs fill, the benchmarks' own and that of all; none: there are none."""
+    """Return the names of the filled groups: the benchmarks' own groups and the group of all."""
     names: dict[str, None] = {}
     for benchmark in benchmarks:
         named = benchmark.reporting.groups

@@ -1,4 +1,4 @@
-"""A comparison in words and as tables. Shares in points."""
+"""Tables and sentences of a comparison. Shares are in points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEASURES = {"accuracy": "accuracy", "process": "process accuracy"}
 
 
 def tables_of(comparison: Comparison) -> Iterator[Table]:
-    """A table per rule set, pair of runs and benchmark."""
+    """Yield a table for each rule set, pair of runs and benchmark."""
     sections = groupby(comparison.results, key=lambda result: result.hypothesis.section)
     for number, ((rules, _, _, benchmark), results) in enumerate(sections, start=1):
         yield _differences(f"compare-{number}-{benchmark}-{rules}", list(results))
@@ -89,8 +89,8 @@ def _legend(results: Sequence[TestResult]) -> list[str]:
 
 
 def sentence(result: TestResult) -> str:
-    """``A is better than B on Special: +4.1 points, 95 % CI 1.2..7.0, Holm p 0.01``, or that no
-    difference is shown, and which one would be."""
+    """Return a sentence on a result: ``A is better than B on Special: +4.1 points, 95 % CI
+    1.2..7.0, Holm p 0.01``, or that no difference is shown and how large a detectable one is."""
     tested, difference = result.hypothesis, result.difference
     place = _place(tested)
     facts = (
@@ -117,7 +117,7 @@ def _power(result: TestResult) -> str:
 
 
 def _place(hypothesis: Hypothesis) -> str:
-    """The group, its language, and the measure where it is not accuracy."""
+    """Name the group, its language, and the measure unless it is accuracy."""
     group = hypothesis.group
     where = f"{group.name} ({group.language})" if group.language else group.name
     return where if hypothesis.metric == "accuracy" else f"{where}, process accuracy"
@@ -129,7 +129,7 @@ def points(share: float) -> str:
 
 
 def signed(share: float) -> str:
-    """`points` with a plus where it is one."""
+    """Return `points` with its sign."""
     text = points(share)
     return f"+{text}" if float(text) > 0 else text
 
@@ -141,7 +141,7 @@ def interval_text(interval: Interval | None) -> str:
 
 
 def p_text(p: float) -> str:
-    """Two digits, more where these would put ``p`` on the other side of `ALPHA`."""
+    """Format ``p`` with two digits, or more if rounding would move it across `ALPHA`."""
     if p < 0.0001:
         return "< 0.0001"
     short = f"{p:.2g}"

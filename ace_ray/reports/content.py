@@ -1,4 +1,4 @@
-"""All that a report says, as data: what is printed, written and rendered is made from this."""
+"""The content of a report as data. Printed tables, CSV files and the page are made from it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ace_ray.benchmarks.conditions import differences, marked
+from ace_ray.benchmarks.conditions import comparable_sets, differences, marked
 from ace_ray.benchmarks.headline import partial_notes, scores_of, titles
 from ace_ray.benchmarks.results import (
     CategoryResult,
+    Curves,
     Estimate,
-    Figure,
     Paper,
     ScoredRow,
     Table,
     Value,
 )
+from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table
-from ace_ray.reports.picture import picture
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
 from ace_ray.reports.sweeps import Sweep, ledger_table
 
 
 @dataclass(frozen=True)
 class BenchmarkContent:
-    """One benchmark of the runs that hold it; mappings are by rule set. The one that is asked for
-    comes first in ``rule_sets``; where none is, the benchmark's headline does."""
+    """One benchmark of the runs that hold it; mappings are by rule set.
+
+    The requested rule set comes first in ``rule_sets``, by default that of the headline."""
 
     holders: BenchmarkRuns
     rule_sets: Sequence[str]
     comparisons: Mapping[str, Table]
-    picture: Figure | None
+    picture: Curves | None
+    """Scores over training steps or model sizes, the first figure of a report."""
     papers: Mapping[str, Paper]
     categories: Sequence[tuple[str, Sequence[CategoryResult]]]
-    """The label and the categories of each run."""
+    """Label and categories of each run."""
 
     @property
     def rules(self) -> str:
@@ -48,11 +50,11 @@ class Content:
     sweep: Sweep | None
     benchmarks: Sequence[BenchmarkContent]
     early: Sequence[EarlyRun] = ()
-    """What was compared before all rows were in."""
+    """Runs with early stopping."""
 
     @property
     def rules(self) -> str:
-        """The rule set that comes first, or those of several benchmarks."""
+        """The first rule set of each benchmark, as text."""
         return ", ".join(dict.fromkeys(one.rules for one in self.benchmarks)) or "none"
 
     @property
@@ -68,7 +70,7 @@ class Content:
         return f"{len(self.runs)} runs"
 
     def tables(self) -> list[Table]:
-        """What is written as CSV, under the rule set that is asked for."""
+        """Return the tables that are written as CSV, under the first rule set."""
         tables = [one.comparisons[one.rules] for one in self.benchmarks]
         for one in self.benchmarks:
             tables += one.papers[one.rules].tables
@@ -79,48 +81,38 @@ class Content:
 
 
 def content_of(runs: Sequence[Run], sweep: Sweep | None, rules: str | None) -> Content:
-    """``rules``: the rule set that comes first, where a benchmark has it.
+    """Build the content of a report. ``rules``: the rule set that comes first.
 
-    Raises `UserError`: no benchmark has it."""
+    Raises `UserError`: no benchmark has this rule set."""
     benchmarks = by_benchmark(runs)
     every = dict.fromkeys(r for one in benchmarks for r in one.reporting.rule_sets)
     if benchmarks and rules is not None and rules not in every:
         raise UserError(
             f"no run has the rule set {rules!r}", where="--rules", fix=f"one of {', '.join(every)}"
         )
-    papers = [
-        {
-            r: _present(one.reporting.paper(one.reported, r) or NO_PAPER)
-            for r in one.reporting.rule_sets
-        }
-        for one in benchmarks
-    ]
-    several = sum(any(p.tables or p.figures for p in own.values()) for own in papers) > 1
-    return Content(
-        runs,
-        sweep,
-        [
-            BenchmarkContent(
-                holders,
-                sorted(holders.reporting.rule_sets, key=lambda r: r != rules),
-                {r: comparison_table(holders, r) for r in holders.reporting.rule_sets},
-                _picture(holders, sorted(holders.reporting.rule_sets, key=lambda r: r != rules)[0]),
-                {
-                    r: _prefixed(paper, holders.benchmark) if several else paper
-                    for r, paper in own.items()
-                },
-                [(run.label, holders.reporting.categories(run)) for run in holders.reported],
-            )
-            for holders, own in zip(benchmarks, papers, strict=True)
-        ],
+    made = [_benchmark_content(holders, rules) for holders in benchmarks]
+    with_paper = [one for one in made if any(p.tables or p.figures for p in one.papers.values())]
+    if len(with_paper) > 1:
+        made = [replace(one, papers=_prefixed(one)) for one in made]
+    return Content(runs, sweep, made)
+
+
+def _benchmark_content(holders: BenchmarkRuns, rules: str | None) -> BenchmarkContent:
+    ordered = sorted(holders.reporting.rule_sets, key=lambda r: r != rules)
+    return BenchmarkContent(
+        holders,
+        ordered,
+        {r: comparison_table(holders, r) for r in ordered},
+        _picture(holders, ordered[0]),
+        {r: _present(holders.reporting.paper(holders.reported, r)) for r in ordered},
+        [(run.label, holders.reporting.categories(run)) for run in holders.reported],
     )
 
 
-NO_PAPER = Paper([], [], [])
-
-
-def _present(paper: Paper) -> Paper:
-    """``paper`` without lines, columns and tables of which no run holds anything."""
+def _present(paper: Paper | None) -> Paper:
+    """Return ``paper`` without the lines, columns and tables that are empty for all runs."""
+    if paper is None:
+        return Paper([], [], [])
     tables = [_present_table(table) for table in paper.tables]
     return Paper([table for table in tables if table.lines], paper.figures, paper.notes)
 
@@ -145,21 +137,24 @@ def _is_number(value: Value) -> bool:
     return isinstance(value, Estimate | int)
 
 
-def _prefixed(paper: Paper, benchmark: str) -> Paper:
-    """Two benchmarks may both have a ``table2``: their files need names of their own."""
-    tables = [replace(t, name=f"{benchmark}-{t.name}") for t in paper.tables]
-    return Paper(tables, paper.figures, paper.notes)
+def _prefixed(content: BenchmarkContent) -> dict[str, Paper]:
+    """Prefix table names with the benchmark: two benchmarks may both have a ``table2``."""
+    prefix = content.holders.benchmark
+    return {
+        rules: replace(paper, tables=[replace(t, name=f"{prefix}-{t.name}") for t in paper.tables])
+        for rules, paper in content.papers.items()
+    }
 
 
 def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = True) -> Table:
-    """Runs side by side: a line per run, with the benchmark's headline and the scores beside it."""
+    """Return a table with a line per run: the benchmark's headline and its other scores."""
     labels, legend = marked(holders.reported)
     headline = headline_of(holders)
     lines: list[list[Value]] = []
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
         scored = sum(row.status == "scored" for row in rows)
-        # Rows that never came are of no benchmark, unless there is only one.
+        # A missing row can be assigned to a benchmark only if the run has one benchmark.
         declared = len(rows)
         if len(run.benchmarks) == 1:
             declared = run.totals["declared"] - len(run.repeats_of(holders.benchmark))
@@ -173,15 +168,52 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     )
 
 
-def _picture(holders: BenchmarkRuns, rules: str) -> Figure | None:
+def _picture(holders: BenchmarkRuns, rules: str) -> Curves | None:
+    """Draw the scores against the training step or the size; None where no two runs differ in
+    either.
+
+    Runs that do not compare never share a curve, nor do complete and incomplete ones."""
+    sizes = [size_of(run) for run in holders.reported]
+    steps = [None if run.step is None else float(run.step) for run in holders.runs]
+    places, by_step = steps, True
+    if len(set(steps) - {None}) < 2:
+        places, by_step = [size.billions if size else None for size in sizes], False
+    if len(set(places) - {None}) < 2:
+        return None
     headline = headline_of(holders)
-    return picture(holders, headline.titles, [one[rules] for one in headline.numbers], rules)
+    panels: dict[str, dict[str, list[tuple[float, Estimate]]]] = {}
+    for numbers, name, place in zip(headline.numbers, _series(holders), places, strict=True):
+        for title, share in zip(headline.titles, numbers[rules], strict=True):
+            if share is not None and place is not None:
+                panels.setdefault(title, {}).setdefault(name, []).append((place, share))
+    if not panels:
+        return None
+    for panel in panels.values():
+        for curve in panel.values():
+            curve.sort(key=lambda point: point[0])
+    return Curves(
+        f"scores-{holders.benchmark}",
+        f"{holders.benchmark}, {rules} rules, by {'training step' if by_step else 'model size'}",
+        panels,
+        axis="step" if by_step else "parameters",
+    )
+
+
+def _series(holders: BenchmarkRuns) -> list[str]:
+    sets = comparable_sets(holders.reported)
+    several = len(set(sets)) > 1
+    return [
+        f"{run.training or family_of(reported)}{'*' if reported.incomplete else ''}"
+        f"{f' [{number}]' if several else ''}"
+        for run, reported, number in zip(holders.runs, holders.reported, sets, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The scores of runs side by side. ``numbers`` has for each run and rule set an estimate per
-    title. Scores that no run has are left out. ``notes`` say what partial scores lack."""
+    """Scores of several runs. ``numbers`` has an estimate per title for each run and rule set.
+
+    Scores that no run has are left out. ``notes`` say what partial scores lack."""
 
     titles: Sequence[str]
     numbers: Sequence[Mapping[str, Sequence[Estimate | None]]]
@@ -219,16 +251,17 @@ def headline_of(holders: BenchmarkRuns) -> Headline:
 
 
 def notes_on(holders: BenchmarkRuns) -> list[str]:
-    """What keeps the runs from comparing, and what a reader must know of single ones."""
+    """Return notes on differences that prevent a comparison, and facts on single runs."""
     return [
         *differences(holders.reported),
-        *facts([(run.label, run) for run in holders.runs], holders.benchmark),
+        *facts(holders.runs, holders.benchmark),
     ]
 
 
 def category_table(content: BenchmarkContent) -> Table:
-    """Every category of every run: a line per run, category and measure. ``n`` entries, in
-    multi-turn categories dialogues, were judged."""
+    """Return a table with a line per run, category and measure.
+
+    ``n`` counts judged entries; in multi-turn categories it counts dialogues."""
     rule_sets = content.holders.reporting.rule_sets
     return Table(
         name=f"categories-{content.holders.benchmark}",

@@ -1,8 +1,8 @@
-"""What the runs of a sweep, or a run, decided early."""
+"""Early decisions of a run or of the runs of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ace_ray.benchmarks.results import Table, Value
@@ -12,7 +12,7 @@ from ace_ray.storage.stored import Early, EarlyHeadline, Summary, read_manifest
 
 @dataclass(frozen=True)
 class EarlyRun:
-    """What one run came to. ``against``: what it was compared with, as readers know it."""
+    """The decision of one run. ``against``: the label of the run that it was compared with."""
 
     label: str
     against: str
@@ -23,8 +23,7 @@ class EarlyRun:
 
     @property
     def saved_s(self) -> float:
-        """Device seconds that the rows which were not evaluated would have taken, as those that
-        were took."""
+        """Estimated device seconds saved: unevaluated rows times the mean of evaluated rows."""
         left = self.declared - self.scored
         return self.device_s * left / self.scored if self.early.stopped and self.scored else 0.0
 
@@ -32,8 +31,9 @@ class EarlyRun:
 def early_run(
     label: str, store: Store, summary: Summary | None, labels: Mapping[str, str]
 ) -> EarlyRun | None:
-    """None: the run was not compared. ``labels``: of the runs beside it, by the names of their
-    folders. Raises `UserError`: its manifest is damaged."""
+    """Read the decision of a run; None if it has no early stopping.
+
+    ``labels``: folder name -> label of the other runs. Raises `UserError`: a damaged manifest."""
     if summary is None or summary.early is None:
         return None
     manifest = read_manifest(store)
@@ -44,7 +44,7 @@ def early_run(
 
 
 def decisions_table(runs: Sequence[EarlyRun]) -> Table:
-    """A line for each headline of each run."""
+    """Return a table with a line for each headline of each run."""
     lines: list[list[Value]] = []
     for run in runs:
         for name, one in run.early.headlines.items():
@@ -76,22 +76,14 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
             "Device hours saved",
         ],
         lines=lines,
-        notes=_notes(runs),
+        notes=[
+            "numbers with ~ are estimates from a part of the rows, with their confidence sequence; "
+            "they are no scores of the benchmark",
+            "hours saved: what the rows that were not evaluated would have taken, as the others "
+            "took",
+            "differences are of the whole benchmark: exact once all its rows are in",
+        ],
     )
-
-
-def _notes(runs: Iterable[EarlyRun]) -> list[str]:
-    notes = [
-        "numbers with ~ are estimates from a part of the rows, with their confidence sequence; "
-        "they are no scores of the benchmark",
-        "hours saved: what the rows that were not evaluated would have taken, as the others took",
-    ]
-    targets = {run.early.target for run in runs}
-    if "benchmark" in targets:
-        notes.append("differences are of the whole benchmark: exact once all its rows are in")
-    if "population" in targets:
-        notes.append("differences are of the population of tasks that the benchmark samples")
-    return notes
 
 
 def _outcome(one: EarlyHeadline, early: Early) -> str:
@@ -103,7 +95,7 @@ def _outcome(one: EarlyHeadline, early: Early) -> str:
 
 def _points(value: float, low: float, high: float) -> str:
     tilde = "" if high - low < 1e-3 else "~"
-    # No number is -0.0.
+    # Adding 0.0 turns -0.0 into 0.0.
     shown, least, most = (f"{round(100 * one, 1) + 0.0:+.1f}" for one in (value, low, high))
     return f"{tilde}{shown} [{least}, {most}]"
 

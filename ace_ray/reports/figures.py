@@ -1,65 +1,31 @@
-"""Figures drawn as SVG elements of a page. Every text in them is escaped here."""
+"""Draw figures as SVG elements of a page. All text in them is escaped here."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from ace_ray.benchmarks.results import Curves, Estimate, Figure, StackedBars
+from ace_ray.benchmarks.results import Curves, Estimate
 from ace_ray.reports.text import visible
 
-# Okabe and Ito's colours, which the colour-blind tell apart.
+# Okabe and Ito's palette, which is safe for colour-blind readers.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 _DASHES = ("none", "6 3", "2 3")
-"""Line styles: the first eight series, the next eight, all others."""
-_LEGIBLE_SHARE = 0.06
-"""Narrower segments are not labelled."""
+"""Dash pattern of the first eight series, the next eight, and all others."""
 _MOST_TICKS = 6
 _LINE = 18
 """Height of a line of text."""
 _WIDTH, _HEIGHT = 420, 250
-"""Size of a panel, with its title and the labels of its axes."""
+"""Size of a panel, including its title and axis labels."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
-"""Margins in a panel, where titles and labels stand."""
-
-
-@dataclass(frozen=True)
-class _Drawing:
-    """A figure above its legend, which has ``columns`` and a colour for each of ``names``."""
-
-    width: float
-    height: float
-    parts: Sequence[str]
-    names: Sequence[str]
-    columns: int
-
-
-def inline_svg(figure: Figure) -> str:
-    """Return ``figure`` as one ``<svg>`` element, inked in the colour of the text around it."""
-    drawn = _bars(figure) if isinstance(figure, StackedBars) else _curves(figure)
-    height = drawn.height + _LINE * -(-len(drawn.names) // drawn.columns) + 8
-    title = _text(drawn.width / 2, 14, _short(figure.title, 100), size=12)
-    return (
-        f'<svg viewBox="0 0 {drawn.width} {height}" role="img" fill="currentColor" '
-        f'aria-label="{escape(_short(figure.title, 300))}">'
-        f"{title}{''.join(drawn.parts)}{''.join(_legend(drawn))}</svg>"
-    )
-
-
-def _legend(drawn: _Drawing) -> Iterator[str]:
-    for number, name in enumerate(drawn.names):
-        x = 10 + number % drawn.columns * drawn.width / drawn.columns
-        y = drawn.height + 12 + number // drawn.columns * _LINE
-        colour = _COLOURS[number % len(_COLOURS)]
-        yield f'<rect x="{x:.1f}" y="{y - 9}" width="14" height="9" fill="{colour}"/>'
-        yield _text(x + 20, y, _short(name, 60), anchor="start")
+"""Margins of a panel, for titles and labels."""
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Places ``low`` to ``high`` at ``start`` to ``end``."""
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``."""
 
     low: float
     high: float
@@ -73,12 +39,14 @@ class _Scale:
         return self.start + (warp(value) - low) / (high - low) * (self.end - self.start)
 
 
-def _curves(figure: Curves) -> _Drawing:
+def inline_svg(figure: Curves) -> str:
+    """Return ``figure`` as one ``<svg>`` element in the colour of the surrounding text."""
     names = list(dict.fromkeys(name for series in figure.panels.values() for name in series))
     columns = min(len(figure.panels), 2)
     rows = -(-len(figure.panels) // columns)
+    width, below = columns * _WIDTH, _LINE + rows * _HEIGHT
     places = sorted({x for s in figure.panels.values() for points in s.values() for x, _ in points})
-    parts = []
+    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
     for number, (title, series) in enumerate(figure.panels.items()):
         left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
         across = _across(figure, places, left)
@@ -87,7 +55,17 @@ def _curves(figure: Curves) -> _Drawing:
         parts += _grid(figure, across, up, places)
         for name, one in series.items():
             parts += _curve(one, name, names.index(name), across, up)
-    return _Drawing(columns * _WIDTH, _LINE + rows * _HEIGHT, parts, names, columns)
+    for number, name in enumerate(names):
+        x = 10 + number % columns * width / columns
+        y = below + 12 + number // columns * _LINE
+        colour = _COLOURS[number % len(_COLOURS)]
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="14" height="9" fill="{colour}"/>')
+        parts.append(_text(x + 20, y, _short(name, 60), anchor="start"))
+    height = below + _LINE * -(-len(names) // columns) + 8
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" fill="currentColor" '
+        f'aria-label="{escape(_short(figure.title, 300))}">{"".join(parts)}</svg>'
+    )
 
 
 def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
@@ -119,14 +97,14 @@ def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -
 
 def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
     if figure.axis == "parameters":
-        # Powers of ten say little about sizes: the ticks are the sizes. Each needs a tenth.
+        # Ticks are the model sizes, not powers of ten. Each needs a tenth of the width.
         apart = (1.96 * places[-1] / places[0]) ** 0.1
         sizes: list[float] = []
         for size in places:
             if not sizes or size / sizes[-1] >= apart:
                 sizes.append(size)
         return [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
-    # From the end, so that the last checkpoint always has its number.
+    # Counted from the end: the last checkpoint always has a label.
     every = -(-len(places) // _MOST_TICKS)
     return [(place, f"{place:,.0f}") for place in places[::-1][::every][::-1]]
 
@@ -134,7 +112,7 @@ def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
 def _curve(
     points: Sequence[tuple[float, Estimate]], name: str, number: int, across: _Scale, up: _Scale
 ) -> list[str]:
-    """Points with their intervals, joined. Partial estimates are hollow."""
+    """Draw joined points with their intervals. Points of partial estimates are hollow."""
     colour = _COLOURS[number % len(_COLOURS)]
     dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
     joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)
@@ -154,39 +132,9 @@ def _curve(
     return parts
 
 
-def _bars(figure: StackedBars) -> _Drawing:
-    """One bar per label: the shares of its kinds."""
-    width, label_width, height = 2 * _WIDTH, 260, 26
-    parts = []
-    for number, (label, counts) in enumerate(figure.bars):
-        total, top = sum(counts), _LINE + 10 + number * height
-        named = f"{_short(label)} (n={total})"
-        parts.append(_text(label_width - 8, top + 14, named, anchor="end"))
-        x = float(label_width)
-        for kind, count in enumerate(counts):
-            share = count / total
-            wide = share * (width - label_width - _RIGHT)
-            colour = _COLOURS[kind % len(_COLOURS)]
-            parts.append(
-                f'<rect x="{x:.1f}" y="{top}" width="{wide:.1f}" height="20" fill="{colour}"/>'
-            )
-            if share >= _LEGIBLE_SHARE:
-                parts.append(_text(x + wide / 2, top + 14, f"{100 * share:.0f}%", ink=_ink(colour)))
-            x += wide
-    return _Drawing(width, _LINE + 16 + len(figure.bars) * height, parts, figure.kinds, 3)
-
-
-def _ink(colour: str) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11, ink: str = ""
-) -> str:
-    fill = f' fill="{ink}"' if ink else ""
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11) -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}"{fill}>'
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">'
         f"{escape(text)}</text>"
     )
 
@@ -201,7 +149,7 @@ def _line(
 
 
 def _short(text: str, longest: int = 44) -> str:
-    """``text`` on one line, cut in the middle."""
+    """Return ``text`` on one line, shortened in the middle."""
     text = visible(" ".join(text.split()))
     if len(text) > longest:
         half = (longest - 1) // 2

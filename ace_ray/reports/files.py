@@ -1,28 +1,38 @@
-"""A report's files: the page, and CSV."""
+"""Files of a report: the page with its sections, and CSV files.
+
+The template of a section gets a dictionary. Its keys are the names in the template.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
 import ace_ray
+from ace_ray.benchmarks.conditions import flattened
+from ace_ray.benchmarks.results import (
+    CategoryResult,
+    Estimate,
+    Table,
+)
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
-from ace_ray.reports.content import Content
+from ace_ray.reports.content import BenchmarkContent, Content, category_table, error_table
+from ace_ray.reports.early import decisions_table
 from ace_ray.reports.folder import PAGE
 from ace_ray.reports.html.answers import answers, choose
 from ace_ray.reports.html.comparison import comparison, flips
 from ace_ray.reports.html.page import Page, Section, render
-from ace_ray.reports.html.sections import (
-    categories,
-    curves,
-    early,
-    errors,
-    failures,
-    headline,
-    ledger,
-    paper,
-    picture,
-    provenance,
-)
+from ace_ray.reports.runs import Run
+from ace_ray.reports.sweeps import ledger_table
 from ace_ray.reports.table import csv_text
+from ace_ray.reports.text import shown
+
+_MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
+_LINES = 400
+_CHARACTERS = 300
+"""Maximum characters of one value. The script of a fake engine can be very long."""
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
@@ -43,23 +53,25 @@ def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:
 
 
 def _page(content: Content, reported: ReportedComparison | None, wrong: int, made_at: str) -> bytes:
-    """Reads the texts of the wrong answers from the runs."""
+    """Render the page. Reads the texts of wrong answers from the runs."""
     sections: list[Section | None] = [
-        picture(content),
-        headline(content),
-        failures(content),
-        paper(content),
-        categories(content),
-        errors(content),
-        curves(content),
+        _picture(content),
+        _headline(content),
+        _failures(content),
+        _paper(content),
+        _categories(content),
+        _errors(content),
+        _curves(content),
         comparison(reported),
         flips(reported),
-        early(content),
-        ledger(content),
+        _early(content),
+        _ledger(content),
         answers(choose(content.runs, wrong), content.rule_sets),
-        provenance(content),
+        _provenance(content),
     ]
-    page = Page(content.title, _facts(content, made_at), [s for s in sections if s is not None])
+    page = Page(
+        content.title, _page_facts(content, made_at), [s for s in sections if s is not None]
+    )
     return render(page)
 
 
@@ -70,7 +82,7 @@ def _rule_sets(content: Content) -> str:
     return f"{'both' if count == 2 else 'all'} rule sets, {content.rules} first"
 
 
-def _facts(content: Content, made_at: str) -> list[str]:
+def _page_facts(content: Content, made_at: str) -> list[str]:
     declared = sum(run.totals["declared"] for run in content.runs)
     scored = sum(run.totals["scored"] for run in content.runs)
     facts = []
@@ -84,3 +96,143 @@ def _facts(content: Content, made_at: str) -> list[str]:
         f"{scored:,} of {declared:,} rows scored; {_rule_sets(content)}",
         f"made {made_at} by ace_ray {ace_ray.__version__}, from the rows as they were then",
     ]
+
+
+def _picture(content: Content) -> Section | None:
+    """Build the section with the scores as curves, under the first rule set."""
+    drawn = [one.picture for one in content.benchmarks if one.picture is not None]
+    if not drawn:
+        return None
+    return Section("picture", "At a glance", "curves.html.j2", drawn)
+
+
+def _headline(content: Content) -> Section:
+    """Build the section with headline numbers, or the reason why a run has none."""
+    blocks = []
+    for benchmark in content.benchmarks:
+        *first, last = [benchmark.comparisons[rules] for rules in benchmark.rule_sets]
+        runs = zip(benchmark.holders.runs, benchmark.holders.reported, strict=True)
+        why = [(run.label, run.totals["why"]) for run, told in runs if not told.headline]
+        blocks.append({"tables": [*(replace(one, notes=[]) for one in first), last], "why": why})
+    view = {"blocks": blocks, "left_out": content.sweep.left_out if content.sweep else []}
+    return Section("results", "Results", "headline.html.j2", view)
+
+
+def _paper(content: Content) -> Section | None:
+    """Build the section with the papers' tables. Versions of a table are side by side."""
+    blocks = []
+    for benchmark in content.benchmarks:
+        own = [benchmark.papers[rules].tables for rules in benchmark.rule_sets]
+        # The main table of a rule set is the first one that holds numbers, else the first.
+        main = [next(filter(_has_numbers, tables), tables[0]) for tables in own if tables]
+        further = [t for pair in zip(*own, strict=True) for t in pair if t not in main]
+        if main:
+            notes = benchmark.papers[benchmark.rules].notes
+            blocks.append({"main": main, "further": further, "notes": notes})
+    return Section("paper", "As in the paper", "paper.html.j2", blocks) if blocks else None
+
+
+def _has_numbers(table: Table) -> bool:
+    return any(isinstance(value, Estimate | int) for line in table.lines for value in line)
+
+
+def _categories(content: Content) -> Section | None:
+    """Build the section with categories: runs side by side, then each under all rule sets."""
+    view = [
+        {"matrix": _matrix(one) if len(one.categories) > 1 else None, "table": category_table(one)}
+        for one in content.benchmarks
+    ]
+    return Section("categories", "By category", "categories.html.j2", view) if view else None
+
+
+def _matrix(benchmark: BenchmarkContent) -> Table:
+    """Return a table with a line per category and measure, and a column per run."""
+    rules = benchmark.rules
+    by_run = {
+        label: {f"{r.category} {_which(r)}": r.shares[rules] for r in results}
+        for label, results in benchmark.categories
+    }
+    keys = dict.fromkeys(key for shares in by_run.values() for key in shares)
+    return Table(
+        name="matrix",
+        title=f"{benchmark.holders.benchmark}, {rules} rules (%)",
+        header=["Category", *by_run],
+        lines=[[key, *(shares.get(key) for shares in by_run.values())] for key in keys],
+    )
+
+
+def _which(result: CategoryResult) -> str:
+    """Name the language, and the measure unless it is the accuracy."""
+    plain = result.measure == "accuracy"
+    return result.language if plain else f"{result.language}, {result.measure}"
+
+
+def _errors(content: Content) -> Section | None:
+    """Build the section with the error types of wrong answers."""
+    view = [error_table(benchmark.holders) for benchmark in content.benchmarks]
+    return Section("errors", "Error types", "errors.html.j2", view) if view else None
+
+
+def _failures(content: Content) -> Section | None:
+    """Build the section with reasons for rows without a verdict; None if all have one."""
+    view = [(run.label, list(run.totals["failures"])) for run in content.runs]
+    view = [(label, told) for label, told in view if told]
+    if not view:
+        return None
+    return Section("failures", "Rows without a verdict", "failures.html.j2", view)
+
+
+def _curves(content: Content) -> Section | None:
+    """Build the section with the papers' figures; None without figures."""
+    figures = [
+        figure
+        for benchmark in content.benchmarks
+        for rules in benchmark.rule_sets
+        for figure in benchmark.papers[rules].figures
+    ]
+    return Section("curves", "Curves", "curves.html.j2", figures) if figures else None
+
+
+def _provenance(content: Content) -> Section:
+    """Build the section with the manifests of the sweep and the runs."""
+    view = [_run_provenance(run) for run in content.runs]
+    if content.sweep is not None:
+        sweep = content.sweep
+        facts = [_facts("Manifest of the sweep", sweep.manifest.model_dump(mode="json").items())]
+        label = f"Sweep {sweep.manifest.sweep_id}"
+        view.insert(0, {"label": label, "uri": sweep.uri, "facts": facts})
+    return Section("provenance", "Provenance", "provenance.html.j2", view)
+
+
+def _run_provenance(run: Run) -> dict[str, Any]:
+    manifest = run.manifest.model_dump(mode="json")
+    moving = [(key, manifest[key]) for key in _MOVES_SCORES if key in manifest]
+    others = [(key, value) for key, value in manifest.items() if key not in _MOVES_SCORES]
+    facts = [_facts("What moves a score", moving), _facts("Configuration and machine", others)]
+    return {"label": run.label, "uri": run.uri, "facts": facts}
+
+
+def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return dotted keys and JSON values. ``left_out`` counts keys beyond `_LINES`."""
+    flat = flattened(dict(items))
+    lines = [
+        (shown(key, _CHARACTERS), shown(value, _CHARACTERS))
+        for key, value in list(flat.items())[:_LINES]
+    ]
+    return {"title": title, "lines": lines, "left_out": max(0, len(flat) - _LINES)}
+
+
+def _early(content: Content) -> Section | None:
+    """Build the section with early decisions; None without early stopping."""
+    if not content.early:
+        return None
+    return Section("early", "Early decisions", "early.html.j2", decisions_table(content.early))
+
+
+def _ledger(content: Content) -> Section | None:
+    """Build the section with the ledger of a sweep; None for single runs."""
+    if content.sweep is None:
+        return None
+    notes = [(line.label, line.note) for line in content.sweep.lines if line.note]
+    view = {"table": ledger_table(content.sweep), "notes": notes}
+    return Section("ledger", "Ledger", "ledger.html.j2", view)

@@ -1,6 +1,6 @@
-"""Which rows turned from right to wrong between two runs, and which back.
+"""Flips: rows that are right in one of two runs and wrong in the other.
 
-As data, and as printed lines and CSV. Outputs are hostile text, and cleaned here.
+They are returned as data, printed lines and CSV. Outputs are untrusted text and cleaned here.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ace_ray.util.sanitizing import cleaned, one_line
 Change = Literal["lost", "gained"]
 Kind = Literal["category", "error_type"]
 LONGEST = 2_000
-"""Characters of an output that are kept."""
+"""Maximum characters of an output."""
 _LONGEST_ERROR = 500
 MOST_PRINTED = 5
-"""Flips of each direction in a terminal."""
+"""Maximum flips of each direction in a terminal."""
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
 
 _Key = tuple[str, str, str, int]
@@ -31,9 +31,9 @@ _Key = tuple[str, str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one run answered, cleaned of what terminals or pages would act on.
+    """The answer of one run, without control characters and escape sequences.
 
-    ``error_type`` and ``error`` say what is wrong with one that is not ``valid``.
+    ``error_type`` and ``error`` are set if it is not ``valid``.
     """
 
     valid: bool
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A row that only one of two runs got right: ``lost`` by the other run, or ``gained``."""
+    """A row that only one run got right: ``lost`` by the other run, or ``gained`` by it."""
 
     change: Change
     language: str
@@ -56,20 +56,21 @@ class Flip:
 
     @property
     def name(self) -> str:
-        """Of the entry; many benchmarks have no languages."""
+        """Name of the entry, with its category and, if it has one, its language."""
         return f"{'/'.join(filter(None, (self.language, self.category)))} {self.id}"
 
     @property
     def error_type(self) -> str:
-        """Of the wrong answer."""
+        """Error type of the wrong answer."""
         return self.other.error_type if self.change == "lost" else self.base.error_type
 
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The flips of one benchmark between two runs (labels) under one rule set.
+    """Flips of one benchmark between two runs (labels) under one rule set.
 
-    Rows, in dialogues turns; ``paired`` counts those with a verdict in both runs.
+    A flip is a row; in dialogues a row is a turn. ``paired`` counts rows with a verdict in both
+    runs.
     """
 
     benchmark: str
@@ -80,7 +81,7 @@ class Flips:
     flips: Sequence[Flip]
 
     def counts(self, by: Kind) -> dict[str, tuple[int, int]]:
-        """Category, or type of the wrong answer's error -> rows lost and gained."""
+        """Count rows lost and gained by category, or by error type of the wrong answer."""
         keys = [(flip.change, getattr(flip, by)) for flip in self.flips]
         counts = Counter(keys)
         names = sorted({name for _, name in keys})
@@ -88,10 +89,10 @@ class Flips:
 
 
 def flips_of(base: tuple[Run, str], other: tuple[Run, str], benchmark: str, rules: str) -> Flips:
-    """The rows on which two runs (with their labels) differ under ``rules``, outputs included.
+    """Find the rows on which two runs, given with labels, differ under ``rules``.
 
-    By category, language, id and sample. Reads the runs again for the outputs of these rows only.
-    Raises `UserError` when a run cannot be read.
+    Rows are matched by category, language, id and sample. Outputs are read again from the runs, for
+    these rows only. Raises `UserError` when a run cannot be read.
     """
     (base_run, base_label), (other_run, other_label) = base, other
     before, after = (_judged(run.rows_of(benchmark), rules) for run in (base_run, other_run))
@@ -132,7 +133,7 @@ def _judged(rows: Iterable[ResultRow], rules: str) -> dict[_Key, ResultRow]:
 
 
 def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, Answer]:
-    """Row id -> answer, of ``rows``."""
+    """Read the answers of ``rows``, by row id."""
     columns = ["output", *(f"{rules}_{part}" for part in ("valid", "error_type", "error"))]
     answers = {
         stored["row_id"]: Answer(
@@ -153,7 +154,7 @@ _ANSWER_COLUMNS = ("error_type", "error", "output")
 
 
 def flip_tables(flips: Flips) -> list[Table]:
-    """Rows lost and gained by category, and by the error type of the wrong answer."""
+    """Return tables of rows lost and gained, by category and by error type."""
     lost = sum(flip.change == "lost" for flip in flips.flips)
     gained = len(flips.flips) - lost
     note = (
@@ -176,7 +177,7 @@ def flip_tables(flips: Flips) -> list[Table]:
 
 
 def flip_csv(flips: Flips) -> str:
-    """Every flip on a line; texts that a spreadsheet would run have a quote before them."""
+    """Return a CSV line per flip. Texts that a spreadsheet would run begin with a quote."""
     of_answers = [(side, part) for part in _ANSWER_COLUMNS for side in ("base", "other")]
     lines = [[*_KEY_COLUMNS, *(f"{side}_{part}" for side, part in of_answers)]]
     for flip in flips.flips:
@@ -186,7 +187,7 @@ def flip_csv(flips: Flips) -> str:
 
 
 def flip_lines(flips: Flips) -> Iterator[str]:
-    """The first flips of each direction for a terminal."""
+    """Yield lines for a terminal: the first flips of each direction."""
     if not flips.flips:
         yield (
             f"{flips.benchmark}, {flips.rules} rules: no flips between {flips.base} and "

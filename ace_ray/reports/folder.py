@@ -1,4 +1,4 @@
-"""Where a report is written: a place of its own, or ``report/`` within its run or sweep."""
+"""The folder of a report: a named one, or ``report/`` within its run or sweep."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ _MADE_BY = "ace-ray report"
 
 
 def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
-    """The folder or ``s3://`` prefix ``uri``, if a report may be written there. Leaves nothing.
+    """Open the folder or ``s3://`` prefix ``uri`` for a report. Writes nothing.
 
     Raises:
-        UserError: it cannot be written, is relative in a job, or holds something that is no report
-            of ours.
+        UserError: the folder is not writable, is relative in a job, or holds other files.
     """
     check_lasting(uri, "--output")
     return _claimed(opens(uri), "name another with --output")
 
 
 def claim_within(store: Store) -> Store:
-    """``report/`` in the run or sweep in ``store``, if a report may be written there. Leaves
-    nothing. Raises `UserError` as `claim` does."""
+    """Open ``report/`` in the run or sweep in ``store`` for a report. Writes nothing. Raises
+    `UserError` as `claim` does."""
     return _claimed(store.child(REPORTS), "write the report elsewhere with --output")
 
 
@@ -52,11 +51,11 @@ def _claimed(store: Store, fix: str) -> Store:
 def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
     """Replace the report in ``store`` by ``files``. Call `claim` or `claim_within` first.
 
-    ``facts`` go into the marker ``report.json``, which is written before the files: what an
-    interrupted report leaves is a report still, and is replaced by the next.
+    ``facts`` go into the marker ``report.json``. It is written before the other files, so that an
+    interrupted report is recognized and replaced by the next one.
     """
     listed = (_marker(store) or {}).get("files", [])
-    # Only plain names: a marker is a file that anybody can write.
+    # Only plain names: the marker is untrusted, and a path could point elsewhere.
     earlier = {name for name in listed if isinstance(name, str) and not {"/", "\0"} & {*name}}
     stale = earlier - set(files)
     marker = {"made_by": _MADE_BY, **facts, "files": sorted({*files, *stale})}
@@ -69,7 +68,7 @@ def write(store: Store, files: Mapping[str, bytes], facts: Mapping[str, Any]) ->
 
 
 def _marker(store: Store) -> dict[str, Any] | None:
-    """The marker of the report in ``store``, None if there is no report."""
+    """Read the marker of the report in ``store``; None without a report."""
     content = store.get(MARKER)
     try:
         marker = json_tree(content or b"null")

@@ -1,7 +1,8 @@
-"""Is one run better or worse than another on a group? Every such hypothesis, tested.
+"""Test for each group whether one run is better or worse than another.
 
-The test results of a rule set are one family: their p-values are corrected for how many there are.
-Rows that were generated twice give the noise floor, what two runs of one model differ by.
+The test results of a rule set are one family: their p-values are corrected for their number. Rows
+that were generated twice give the noise floor, which is the difference between two runs of one
+model.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ from ace_ray.reports.significance import (
 from ace_ray.util.stats import Z95, Interval
 
 WEIGHT = 30
-"""Repeated cells that all groups together are worth beside a group's own: a group has few."""
+"""Weight of the repeated cells of all groups against the cells of a group, which are few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``other`` less ``base``, both shares in 0..1 over the same ``n`` units, of equal weight.
+    """``other`` minus ``base``, both shares in 0..1 over the same ``n`` units of equal weight.
 
-    ``gained`` and ``lost`` count the units on which ``other`` is better and worse, ``left_out``
-    rows without a verdict in either run. ``interval`` (95 %) is None where the data give none.
-    ``p`` is that of ``test`` alone. By cluster, of which there are ``len(sizes)``: ``sizes``, and
-    ``moves``, what its units add to the difference. ``samples``: by unit, how many are averaged.
+    ``gained`` and ``lost`` count the units on which ``other`` is better and worse. ``left_out``
+    counts rows without a verdict in either run. ``interval`` (95 %) is None if the data give none.
+    ``p`` is the uncorrected p-value of ``test``. ``sizes`` has the units of each cluster, ``moves``
+    the sum of their differences. ``samples`` has the number of averaged samples of each unit.
     """
 
     n: int
@@ -64,7 +65,7 @@ class Difference:
 
 
 def difference_of(cells: Cells, pairs: Pairs, within: np.ndarray) -> Difference:
-    """The difference over the units of the mask ``within``, of which one at least is paired."""
+    """Compute the difference over the units of the mask ``within``, at least one of them paired."""
     used = within & (pairs.samples > 0)
     base, other = pairs.base[used], pairs.other[used]
     by_unit = other - base
@@ -106,10 +107,10 @@ def _interval(
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Of ``n`` cells of a group generated twice ``flips`` differ.
+    """Noise of a group: ``flips`` of ``n`` cells differ when they are generated twice.
 
-    ``variance`` is the mean square of what a cell generated twice moves by, the group's own drawn
-    towards that of all groups.
+    ``variance`` is the mean square of the move of a cell that is generated twice. The value of the
+    group is shrunk towards the value of all groups.
     """
 
     flips: int
@@ -117,9 +118,9 @@ class Noise:
     variance: float
 
     def floor(self, samples: np.ndarray) -> float:
-        """What 95 % of the differences of two identical runs stay within.
+        """Compute the bound that holds 95 % of the differences between two identical runs.
 
-        ``samples``: of each unit how many are averaged.
+        ``samples``: number of averaged samples of each unit.
         """
         return Z95 * sqrt(self.variance * float(np.mean(1 / samples)) / len(samples))
 
@@ -127,7 +128,7 @@ class Noise:
 def repeats_of(
     rows: Sequence[ScoredRow], again: Sequence[ScoredRow], rule_sets: Sequence[str]
 ) -> Cells | None:
-    """The cells of ``rows`` that ``again`` has a second time; None when there are none."""
+    """Return the cells of ``rows`` that ``again`` repeats; None without repeats."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}
     if not keys:
         return None
@@ -136,7 +137,7 @@ def repeats_of(
 
 
 def noise_of(repeats: Sequence[Cells], group: Group, metric: Metric, rules: str) -> Noise | None:
-    """What the ``repeats`` of some runs say of ``group``; None without any."""
+    """Estimate the noise of ``group`` from the ``repeats`` of some runs; None without repeats."""
     every = overall_noise(repeats, metric, rules)
     if every is None:
         return None
@@ -148,7 +149,7 @@ def noise_of(repeats: Sequence[Cells], group: Group, metric: Metric, rules: str)
 
 
 def overall_noise(repeats: Sequence[Cells], metric: Metric, rules: str) -> Noise | None:
-    """What the ``repeats`` of some runs say of all groups together; None without any."""
+    """Estimate the noise of all groups together; None without repeats."""
     every = _known(_moves(cells, metric, rules) for cells in repeats)
     return Noise(_flips(every), len(every), float(np.mean(every**2))) if len(every) else None
 
@@ -182,17 +183,17 @@ class Hypothesis:
 
     @property
     def section(self) -> tuple[str, str, str, str]:
-        """(rules, base, other, benchmark): the hypotheses that are printed as one table."""
+        """Key of the printed table: (rules, base, other, benchmark)."""
         return (self.rules, self.base, self.other, self.benchmark)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TestResult:
-    """A hypothesis and what the data say of it: a line of a comparison.
+    """A hypothesis and its test, a line of a comparison.
 
-    ``holm`` is the p-value adjusted over the ``family``, all results of the rule set.
-    ``detectable`` is the smallest true difference that this n shows as one of them; None: none at
-    all. ``noise`` is None when nothing was generated twice.
+    ``holm`` is the p-value, adjusted over the ``family``: all results of the rule set.
+    ``detectable`` is the smallest true difference that this n shows; None if it shows none.
+    ``noise`` is None without repeated rows.
     """
 
     hypothesis: Hypothesis
@@ -209,21 +210,21 @@ class TestResult:
 
     @property
     def noise_floor(self) -> float | None:
-        """What 95 % of the differences between identical runs stay within."""
+        """Bound that holds 95 % of the differences between identical runs."""
         return None if self.noise is None else self.noise.floor(self.difference.samples)
 
     @property
     def under_noise(self) -> bool:
-        """Whether identical runs differ as much."""
+        """Whether identical runs differ by as much."""
         return self.noise_floor is not None and abs(self.difference.value) < self.noise_floor
 
 
 def results_of(
     data: Sequence[PairedData], pairs: Sequence[tuple[str, str]], rule_sets: Sequence[str]
 ) -> list[TestResult]:
-    """All results of a comparison in print order: by rule set, pair, benchmark, metric, group.
+    """Compute all results in print order: by rule set, pair, benchmark, metric and group.
 
-    ``pairs`` are labels (base, other); where a benchmark lacks one of them it has no results.
+    ``pairs`` are labels (base, other). A benchmark gives results for pairs whose runs both hold it.
     """
     results: list[TestResult] = []
     for rules in rule_sets:
@@ -257,7 +258,7 @@ def _differences(
         pairs = pairs_of(data.cells, metric, rules, *data.numbers(base, other))
         there = data.cells.strata_of(pairs.samples > 0)
         for group in data.groups:
-            # A group of which a category has no pairs would bear its name wrongly.
+            # A group is reported only if all its categories have pairs.
             if group.strata <= there:
                 within = data.cells.within(group.strata)
                 yield (

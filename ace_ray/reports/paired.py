@@ -1,10 +1,12 @@
-"""Rows of several runs laid side by side: the same question, the same sample, every run's verdict.
+"""Pair the rows of several runs: the same question and the same sample, with every verdict.
 
-A *unit* is what is judged as one: an entry, or the dialogue that entries share
-(`ace_ray.types.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of
-one task, mostly one: clusters are independent evidence, units within one are not. Rows pair by
-benchmark, language, category, id and sample; the row ids of two models differ. A *group* is what
-runs are compared on: several categories, a single one, or all of them, in each language and in all.
+A *unit* is judged as one: an entry, or the dialogue that entries share
+(`ace_ray.types.Entry.group`). A *cell* is one sample of a unit. A *cluster* holds the units of one
+task, mostly one unit. Clusters are independent evidence, units of a cluster are not.
+
+Rows pair by benchmark, language, category, id and sample, since the row ids of two models differ.
+Runs are compared on a *group*: several categories, a single one, or all of them, in each language
+and in all languages.
 """
 
 from __future__ import annotations
@@ -25,45 +27,45 @@ Stratum = tuple[str, str]
 Metric = Literal["accuracy", "process"]
 METRICS: tuple[Metric, ...] = ("accuracy", "process")
 _PROCESS = "process_accuracy"
-"""The metric of a row's verdict that is its process accuracy (docs/results.md)."""
+"""Metric of a verdict with the process accuracy of a row (docs/results.md)."""
 ALL = "All"
-"""The group of all categories."""
+"""Name of the group of all categories."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """What each run reached in each cell.
+    """Values of each run in each cell.
 
-    ``accuracy`` is 1 where the row is valid, of a dialogue where all its turns are, else 0.
-    ``process`` is the row's process accuracy, of a dialogue the share of its valid turns. Both are
-    NaN where the run has no verdict on a row of the cell, ``process`` also where there is none.
+    ``accuracy`` is 1 if the row, or every turn of the dialogue, is valid, else 0. ``process`` is
+    the process accuracy of the row, or the share of valid turns of the dialogue. Both are NaN if a
+    row of the cell lacks a verdict; ``process`` is NaN if a verdict lacks this metric.
     """
 
     units: Sequence[Unit]
     unit_of: np.ndarray
     """(cells,): index into ``units``."""
     cluster_of: np.ndarray
-    """(units,): which share a number are of one task."""
+    """(units,): number of the task; units of one task share it."""
     rows: np.ndarray
-    """(cells,): how many rows a cell has, more than one in dialogues."""
+    """(cells,): number of rows, more than one in dialogues."""
     values: dict[tuple[Metric, str], np.ndarray]
     """(metric, rule set) -> (runs, cells)."""
 
     @cached_property
     def strata(self) -> tuple[list[Stratum], np.ndarray]:
-        """The strata, and (units,): the index of each unit's."""
+        """The strata, and the index of the stratum of each unit, (units,)."""
         indices: dict[Stratum, int] = {}
         of_unit = [indices.setdefault(unit[:2], len(indices)) for unit in self.units]
         return list(indices), np.array(of_unit, dtype=np.int64)
 
     def within(self, strata: Collection[Stratum]) -> np.ndarray:
-        """(units,): whether it is of one of ``strata``."""
+        """Return a mask (units,) of the units in ``strata``."""
         names, of_unit = self.strata
         mask: np.ndarray = np.array([name in strata for name in names], dtype=bool)[of_unit]
         return mask
 
     def strata_of(self, units: np.ndarray) -> set[Stratum]:
-        """The strata of the units of a mask."""
+        """Return the strata of the units of a mask."""
         names, of_unit = self.strata
         return {names[index] for index in np.unique(of_unit[units])}
 
@@ -73,7 +75,7 @@ def cells_of(
     rule_sets: Sequence[str],
     task: Callable[[ScoredRow], str] = own_task,
 ) -> Cells:
-    """The cells that any of ``runs`` has, each a run's rows of one benchmark.
+    """Build the cells of ``runs``, given as the rows of one benchmark of each run.
 
     ``task`` is `ace_ray.benchmarks.base.Benchmark.task`.
     """
@@ -89,7 +91,7 @@ def cells_of(
             keys.add((unit, row.sample))
             if row.group != row.id:
                 dialogues.add(unit)
-    # Sorted, so that the order of stored rows moves nothing.
+    # Sorted, so that results do not depend on the order of stored rows.
     units = sorted(turns)
     place = {unit: index for index, unit in enumerate(units)}
     cells = {key: index for index, key in enumerate(sorted(keys))}
@@ -121,7 +123,7 @@ def _judged(
     together: np.ndarray,
     rules: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy and process accuracy of one run, by cell."""
+    """Compute accuracy and process accuracy of one run, by cell."""
     scored, score, process, with_process = np.zeros((4, len(cells)))
     for row in run:
         verdict = row.verdicts.get(rules)
@@ -133,7 +135,7 @@ def _judged(
         if _PROCESS in verdict.metrics:
             with_process[cell] += 1
             process[cell] += verdict.metrics[_PROCESS]
-    # A dialogue of which a turn is missing is not judged.
+    # A dialogue with a missing turn is not judged.
     whole = scored == rows
     own = np.where(with_process == rows, process / rows, np.nan)
     return (
@@ -146,9 +148,8 @@ def _judged(
 class Pairs:
     """Two runs under one metric and rule set, by unit; all arrays are (units,).
 
-    ``base`` and ``other`` are means over the cells that both runs have verdicts on, NaN where there
-    are none. ``samples`` counts those cells, ``left_out`` the rows of the cells that are not
-    paired.
+    A cell is paired if it has verdicts in both runs. ``base`` and ``other`` are means over paired
+    cells, NaN without any. ``samples`` counts paired cells, ``left_out`` rows of unpaired cells.
     """
 
     base: np.ndarray
@@ -158,7 +159,7 @@ class Pairs:
 
 
 def pairs_of(cells: Cells, metric: Metric, rules: str, base: int, other: int) -> Pairs:
-    """The runs number ``base`` and ``other`` of ``cells``, paired."""
+    """Pair the runs with the numbers ``base`` and ``other``."""
     values = cells.values[metric, rules]
     both = ~np.isnan(values[base]) & ~np.isnan(values[other])
     count = len(cells.units)
@@ -183,7 +184,7 @@ def _means(cells: Cells, values: np.ndarray, mask: np.ndarray) -> np.ndarray:
 class Group:
     """Entries that are compared together; ``language`` is "" for all languages.
 
-    ``category`` is true for a single category. In a group each entry or dialogue weighs the same.
+    ``category`` is true for a single category. Entries and dialogues of a group have equal weight.
     """
 
     name: str
@@ -193,10 +194,10 @@ class Group:
 
 
 def groups_of(units: Collection[Unit], named: Mapping[str, Sequence[str]]) -> list[Group]:
-    """The groups that ``units`` fill: all languages first, groups before categories.
+    """Return the groups that ``units`` fill: all languages first, groups before categories.
 
-    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. A group of which a category is
-    missing would bear its name wrongly and is left out; what holds the same entries comes once.
+    ``named`` is `ace_ray.benchmarks.base.Benchmark.groups`. A group with a missing category is left
+    out. Groups of the same entries are listed once.
     """
     there = {unit[:2] for unit in units}
     languages = sorted({language for language, _ in there})
@@ -216,7 +217,7 @@ def _groups_in(
     named: Mapping[str, Sequence[str]],
     order: Sequence[str],
 ) -> Iterator[Group]:
-    # Entries in one language are named by it.
+    # The label names the language if there is only one.
     label = languages[0] if len(languages) == 1 else ""
     for name, members in named.items():
         wanted = frozenset((language, category) for language in languages for category in members)
@@ -231,11 +232,10 @@ def _groups_in(
 
 @dataclass(frozen=True)
 class PairedData:
-    """One benchmark of the runs that are compared.
+    """One benchmark of the compared runs.
 
-    ``repeats`` are the cells that each run, by number, generated twice, as two "runs": what was
-    generated first, and again. ``seeds`` are what its answers were sampled with, None where
-    nothing was left to chance.
+    ``repeats`` holds the repeated cells of each run, as two "runs": first and second generation.
+    ``seeds`` are the sampling seeds, None for greedy decoding.
     """
 
     benchmark: str
@@ -253,7 +253,7 @@ class PairedData:
         return base in self.labels and other in self.labels
 
     def numbers(self, base: str, other: str) -> tuple[int, int]:
-        """The indices of two labels."""
+        """Return the indices of two labels."""
         return self.labels.index(base), self.labels.index(other)
 
     def same_seed(self, base: str, other: str) -> bool:
@@ -261,8 +261,9 @@ class PairedData:
         return self.seeds[first] == self.seeds[second]
 
     def repeats_between(self, base: str, other: str) -> list[Cells]:
-        """Repeats that tell by how much identical runs differ under the labels' conditions; none
-        where the two were sampled with other seeds: a repeat is drawn with its run's own."""
+        """Return repeats that show the differences between identical runs.
+
+        The list is empty if the seeds differ: a repeat uses the seed of its run."""
         if not self.same_seed(base, other):
             return []
         both = (self.repeats[number] for number in self.numbers(base, other))

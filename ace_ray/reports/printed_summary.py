@@ -1,4 +1,4 @@
-"""The summary of a run as it is printed: about ten lines, and all categories on demand."""
+"""Print the summary of a run: about ten lines, and tables of all categories on demand."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from ace_ray.benchmarks.headline import partial_notes, titles
-from ace_ray.benchmarks.results import Score
-from ace_ray.reports.table import cell, plain, say
+from ace_ray.benchmarks.results import Score, Table
+from ace_ray.reports.table import cell, print_table, say
 from ace_ray.storage.sessions import versions_line
 from ace_ray.storage.stored import Restriction
 from ace_ray.types import STATUSES
@@ -19,7 +18,7 @@ from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
 
 WIDTH = 72
-"""Columns of the summary, so that it is read anywhere."""
+"""Maximum columns of the summary, for narrow terminals."""
 
 
 _NUMBERS = (
@@ -29,7 +28,7 @@ _NUMBERS = (
 
 
 def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -> None:
-    """The last output of a command about a run: its summary, or a JSON line with its numbers."""
+    """Print the result of a command: the summary, or a JSON line with its numbers."""
     if not log.is_json():
         print_summary(summary, Console(), full=full)
         return
@@ -43,7 +42,7 @@ def tell_results(summary: Mapping[str, Any], code: int, *, full: bool = False) -
 
 
 def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Its scores by rule set, without what each lacks: a log's line is short."""
+    """Return the scores by rule set, without lists of missing categories: log lines are short."""
     return {
         rules: [
             {key: value for key, value in score.items() if key != "missing"} for score in scores
@@ -53,7 +52,7 @@ def _short(benchmark: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def print_summary(summary: Mapping[str, Any], console: Console, *, full: bool = False) -> None:
-    """The last output of a run: scores, totals, where it is stored; with ``full`` its tables."""
+    """Print scores, totals and the place of the run; with ``full`` also its tables."""
     for name, benchmark in summary["benchmarks"].items():
         print_benchmark(name, benchmark, console, full=full)
     for line in _totals(summary):
@@ -95,7 +94,7 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
-    """``line`` on lines of at most `WIDTH` columns, the further ones indented."""
+    """Print ``line`` on lines of at most `WIDTH` columns. Further lines are indented."""
     for one in textwrap.wrap(
         line,
         WIDTH,
@@ -107,7 +106,7 @@ def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
 
 
 def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Why rows have no verdict, as the summary of a run has them."""
+    """Yield a line for each reason why rows lack a verdict, from the summary of a run."""
     for one in failures:
         what = ": ".join(filter(None, (one["error_class"], one_line(one["error"]))))
         status = f" ({one['status']})" if one["status"] else ""
@@ -115,7 +114,7 @@ def failure_lines(failures: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
-    """What the comparison came to, as the summary of a run has it."""
+    """Yield a line for each early decision, from the summary of a run."""
     for name, one in (early or {}).get("headlines", {}).items():
         outcome = one["outcome"] or "undecided"
         if outcome == "within":
@@ -134,7 +133,7 @@ def _tokens(tokens: Mapping[str, int | None]) -> str:
 
 
 def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
-    """What a reader must know of the answers of an endpoint, as the summary of a run has them."""
+    """Yield notes on the answers of an endpoint, from the summary of a run."""
     if facts is None:
         return
     models, fingerprints = facts["models"], facts["fingerprints"]
@@ -157,8 +156,8 @@ def _counted(names: Mapping[str, int]) -> str:
 def print_benchmark(
     name: str, summary: Mapping[str, Any], console: Console, *, full: bool = False
 ) -> None:
-    """One benchmark's scores; with ``full`` its tables, if it has any; and what its numbers compare
-    with."""
+    """Print the scores of a benchmark and what its numbers compare with; with ``full`` also its
+    tables."""
     if full:
         _print_tables(name, summary, console)
     say(name, console)
@@ -171,8 +170,10 @@ def print_benchmark(
 
 
 def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Lines, and what further ones of each are indented by. Each rule set has the headline, then
-    the other numbers, once for those whose numbers are the same; so has what is partial."""
+    """Yield lines with the indentation of their continuation.
+
+    A rule set has a line for the headline and one for the other scores. Rule sets with equal scores
+    share lines. Notes on partial scores follow."""
     by_rules = {rules: [Score.of_json(one) for one in found] for rules, found in scores.items()}
     same: dict[str, list[Score]] = {}
     for rules, found in by_rules.items():
@@ -198,16 +199,6 @@ def _score_lines(scores: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _print_tables(name: str, summary: Mapping[str, Any], console: Console) -> None:
     main = summary.get("table") or {"header": [], "lines": []}
     for layout in [{"title": name, **main}, *summary.get("further_tables", [])]:
-        if not layout["lines"]:
-            continue
-        *names, last3, last2, last1 = layout["header"]
-        table = RichTable(title=plain(layout["title"]))
-        for column in names:
-            table.add_column(plain(column))
-        for column in (last3, last2, last1):
-            table.add_column(plain(column), justify="right", no_wrap=True)
-        for line in layout["lines"]:
-            table.add_row(*map(plain, line))
-        # A log has no width of its own: give the table what it needs instead of cutting it.
-        wide = console if console.is_terminal else Console(file=console.file, width=120)
-        wide.print(table)
+        if layout["lines"]:
+            table = Table("", layout["title"], layout["header"], layout["lines"])
+            print_table(table, console, intervals=False)

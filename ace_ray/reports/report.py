@@ -1,4 +1,4 @@
-"""``ace-ray report``: runs side by side, or a sweep, printed and as files; one of them a page."""
+"""``ace-ray report``: report on runs or a sweep, printed and as a page and CSV files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ace_ray.storage.stored import read_summary
 from ace_ray.sweep.config import SWEEP
 
 WRONG = 5
-"""Wrong answers on the page, per run, language and category."""
+"""Default number of wrong answers on the page, per run, language and category."""
 
 
 def make_report(
@@ -37,15 +37,15 @@ def make_report(
     store: Store | None = None,
     opens: Callable[[str], Store] = open_store,
 ) -> str | None:
-    """Print a report over the runs, or the sweep, at ``uris``, and write it. Returns the URI of its
-    page, None where it is not written.
+    """Print a report on the runs, or the sweep, at ``uris``, and write it.
 
-    Without ``out``, one run or sweep has it in its own ``report/``; of several runs it is only
-    printed. ``paper`` prints the tables of the benchmarks' papers, too.
-    ``store`` is that of the one URI, where it is open already; ``opens`` opens all others.
+    Returns the URI of the page, None if it is not written. Without ``out``, the report of one run
+    or sweep goes to its ``report/``; a report on several runs is only printed. ``paper`` also
+    prints the tables of the benchmarks' papers. ``store``: the open store of a single URI.
+    ``opens`` opens the others.
 
     Raises:
-        UserError: not a run, nothing in common, or where it goes holds something else.
+        UserError: not a run, nothing in common, or the output folder holds other files.
     """
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
@@ -84,7 +84,7 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
 
 
 def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
-    """What those of the runs decided that were compared."""
+    """Return the decisions of the runs with early stopping."""
     labels = {run.manifest.run_id: run.label for run in runs}
     found = [
         early_run(run.label, store, read_summary(store), labels)
@@ -94,7 +94,7 @@ def _early(runs: Sequence[Run], stores: Sequence[Store]) -> list[EarlyRun]:
 
 
 def _check_paper(runs: Sequence[Run]) -> None:
-    """Raise `UserError` if no benchmark of ``runs`` has a paper."""
+    """Raise `UserError` if no benchmark of ``runs`` has a paper's tables."""
     named = list(dict.fromkeys(name for run in runs for name in run.benchmarks))
     known = [known_class(name) for name in named]
     if not any(benchmark.has_paper() for benchmark in known if benchmark is not None):
@@ -122,7 +122,7 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
 
 
 def _write(target: Store, content: Content, wrong: int, facts: dict[str, Any]) -> None:
-    # What draws, tests and renders is loaded for what is written only.
+    # Imported here: scipy and Jinja are needed only for files.
     from ace_ray.reports.files import files_of
 
     made_at = datetime.now(UTC).isoformat(timespec="seconds")

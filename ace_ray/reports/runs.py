@@ -1,4 +1,4 @@
-"""Runs read back for a report: the manifest, and every stored row once; and by benchmark."""
+"""Read runs for a report: the manifest and every stored row, and group them by benchmark."""
 
 from __future__ import annotations
 
@@ -48,42 +48,42 @@ _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
 )
 _SAME = "same"
-"""The kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
+"""Kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 
 
 @dataclass(repr=False)
 class Run:
-    """A run as it is stored now. ``totals`` are those of `ace_ray.pipeline.summary.summarize`."""
+    """A stored run. ``totals`` come from `ace_ray.pipeline.summary.summarize`."""
 
     uri: str
     manifest: Manifest
     rows: list[ResultRow]
     ledger: Ledger
-    """Where the rows lie, for what of them is not in ``rows``."""
+    """Index of the stored rows, to read further columns."""
     totals: dict[str, Any]
     finished: bool
     comparable: dict[str, str]
-    """By benchmark: what the run's own summary says its numbers compare with."""
+    """Benchmark -> the sentence of the summary on what its numbers compare with."""
     judged_by: str
-    """The versions of ace_ray whose checkers gave the verdicts."""
+    """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
-    """What the engines said of themselves, each kind once."""
+    """Facts that the engines reported, each set of facts once."""
     elsewhere: str = ""
-    """A line on the S3 service that its manifest names, if another one was asked."""
+    """A line on the S3 service that the manifest names, if another one is used."""
     stopped_early: bool = False
-    """Whether it is not whole, and its comparison was looked at: it may have stopped for that."""
+    """Whether the run is incomplete and its comparison was looked at, so it may have stopped."""
     label: str = ""
     step: int | None = None
-    """The training step of a checkpoint."""
+    """Training step of a checkpoint."""
     training: str = ""
-    """What the checkpoint is of; "" for another model."""
+    """Training that the checkpoint belongs to; "" for other models."""
 
     def __repr__(self) -> str:
         return f"<Run {one_line(self.label)}: {len(self.rows)} of {self.manifest.declared} rows>"
 
     @property
     def model(self) -> str:
-        """The model's short name, as in run ids."""
+        """Short name of the model, as in run ids."""
         model = self.manifest.model
         base = _last(model.source).removesuffix(".gguf") or model.source
         return f"{base}+{_last(model.adapter.source)}" if model.adapter else base
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def incomplete(self) -> str:
-        """What the run lacks, "" when every declared row has a verdict."""
+        """Missing parts of the run, as text; "" when every declared row has a verdict."""
         lacks = [
             f"{self.totals[key]} {key}"
             for key in ("infra_error", "quarantined", "skipped", "missing")
@@ -105,7 +105,7 @@ class Run:
         return "" if self.finished else f"there is no {SUCCESS}, run it again"
 
     def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
-        """One benchmark of this run, summarized from its rows."""
+        """Summarize one benchmark of this run from its rows."""
         rows = self.rows_of(benchmark)
         described = self.manifest.identity.benchmarks[benchmark]
         return ReportedRun(
@@ -125,15 +125,15 @@ class Run:
         )
 
     def rows_of(self, benchmark: str) -> list[ResultRow]:
-        """The rows that count, without the repeats of `repeats_of`."""
+        """Return the rows that count, without the repeats of `repeats_of`."""
         return [row for row in self.rows if row.benchmark == benchmark and not row.repeat]
 
     def repeats_of(self, benchmark: str) -> list[ResultRow]:
-        """The rows that were generated again to measure noise; they count in no accuracy."""
+        """Return the rows that were generated again to measure noise. Accuracies ignore them."""
         return [row for row in self.rows if row.benchmark == benchmark and row.repeat]
 
     def stored(self, rows: Sequence[ResultRow], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """``row_id`` and these columns of ``rows``, read again; without those that have gone.
+        """Read ``row_id`` and these columns of ``rows``. Rows that have gone are left out.
 
         Raises `UserError` when a part cannot be read."""
         ids = np.sort(np.array([row.row_id for row in rows], dtype="S32"))
@@ -141,7 +141,8 @@ class Run:
             yield from rows_of(table)
 
     def conditions(self, benchmark: str) -> dict[str, str]:
-        """All that can move a score besides the candidate, as dotted key -> JSON."""
+        """Return all conditions that can move a score besides the candidate, as dotted key ->
+        JSON."""
         identity = self.manifest.identity
         keys = {(row.language, row.category, row.id) for row in self.rows_of(benchmark)}
         return flattened(
@@ -159,7 +160,7 @@ class Run:
         )
 
     def _roles(self, benchmark: str) -> dict[str, dict[str, Any]]:
-        """Role -> who plays it in the episodes of ``benchmark``."""
+        """Map each role in episodes of ``benchmark`` to its identity."""
         return self.manifest.identity.roles.get(benchmark, {})
 
     def _identity(self, *, of_the_candidate: bool) -> dict[str, Any]:
@@ -181,12 +182,12 @@ def _last(source: str) -> str:
 
 
 def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -> list[Run]:
-    """The runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
+    """Read the runs in the folders or at the S3 prefixes ``uris``, as `read_runs`."""
     return read_runs([opens(uri) for uri in uris])
 
 
 def read_runs(stores: Sequence[Store]) -> list[Run]:
-    """The runs, each with a label of its own: the model, with the run id where two share it.
+    """Read runs and give each a unique label: the model, with the run id if two runs share it.
 
     Raises:
         UserError: not a run, a run without rows, or one named twice.
@@ -203,15 +204,17 @@ def read_runs(stores: Sequence[Store]) -> list[Run]:
         lambda run: f"{run.model} ({run.uri})",
     )
     for run in runs:
-        run.label = next(
+        label = next(
             (n(run) for n in names if sum(n(run) == n(other) for other in runs) == 1),
             names[-1](run),
         )
+        run.label = one_line(label)
     return runs
 
 
 def read_run(store: Store) -> Run:
-    """The run in ``store``; a checkpoint if the model's name says so. Raises `UserError`."""
+    """Read the run in ``store``. The model's name tells if it is a checkpoint. Raises
+    `UserError`."""
     manifest = read_manifest(store)
     summary = read_summary(store) or Summary()
     ledger = stored_rows(store, manifest)
@@ -240,29 +243,29 @@ def read_run(store: Store) -> Run:
     if match := _STEP.search(name):
         parents = [part for part in trained.source.split("/")[:-1] if part]
         run.step = int(match[1])
-        run.training = name[: match.start()].rstrip("-_=. ") or [name, *parents][-1]
+        run.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
     return run
 
 
 def _was_looked_at(manifest: Manifest) -> bool:
-    """Whether its comparison was: what is stored then is no sample whose size was fixed."""
+    """Whether the comparison of the run was looked at, so that its sample size is not fixed."""
     early = manifest.tree.get("early")
     return isinstance(early, dict) and bool(early.get("looks"))
 
 
 @dataclass(frozen=True)
 class BenchmarkRuns:
-    """One benchmark, the runs that hold it, and the same runs as it sees them, in one order."""
+    """One benchmark, the runs that hold it, and their summaries in the same order."""
 
     benchmark: str
     reporting: type[Benchmark]
-    """The benchmark's class, or the default's; its rule sets are those that all runs have."""
+    """Class of the benchmark, or a default class, with the rule sets that all runs share."""
     runs: Sequence[Run]
     reported: Sequence[ReportedRun]
 
 
 def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
-    """One per benchmark, in the order in which the runs name them."""
+    """Group the runs by benchmark, in the order of their manifests."""
     groups = []
     for name in dict.fromkeys(name for run in runs for name in run.benchmarks):
         holders = [run for run in runs if name in run.benchmarks]
@@ -273,7 +276,8 @@ def by_benchmark(runs: Sequence[Run]) -> list[BenchmarkRuns]:
 
 
 def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
-    """What answers for the benchmark ``name`` of ``runs``."""
+    """Return the class of the benchmark ``name``, with the rule sets and groups that the runs
+    share."""
     first, *others = (run.manifest.rule_sets_of(name) for run in runs)
     rule_sets = tuple(rules for rules in first if all(rules in other for other in others))
     groups, *more = (run.manifest.groups.get(name, {}) for run in runs)
@@ -283,9 +287,9 @@ def class_of(name: str, runs: Sequence[Run]) -> type[Benchmark]:
     return recorded_class(name, rule_sets, shared)
 
 
-def facts(runs: Sequence[tuple[str, Run]], benchmark: str) -> Iterator[str]:
-    """What a reader must know of single runs before taking their numbers for a model's."""
-    found = [(label, fact) for label, run in runs for fact in _facts(run, benchmark)]
+def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
+    """Yield facts that limit what the numbers of single runs say about a model."""
+    found = [(run.label, fact) for run in runs for fact in _facts(run, benchmark)]
     return said_once(found, len(runs))
 
 
@@ -309,8 +313,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
 
 
 def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
-    """A line for each fact, after the labels of the runs that it is of; ``runs`` is how many there
-    are."""
+    """Yield a line for each fact, with the labels of its runs. ``runs``: number of all runs."""
     labels: dict[str, list[str]] = {}
     for label, fact in facts:
         labels.setdefault(fact, []).append(label)

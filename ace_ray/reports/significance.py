@@ -1,8 +1,8 @@
-"""The tests and intervals behind comparisons: the only importer of scipy.
+"""Tests and intervals for comparisons. Only this module imports scipy.
 
-A *move* is what one cluster adds to a difference: the sum, over its ``sizes`` units, of the value
-in the other run less the value in the base run. A cluster is an entry or a dialogue, or several of
-one task; clusters are independent. docs/statistics.md has the formulas and their sources.
+A *move* is the contribution of a cluster to a difference: the sum over its ``sizes`` units of the
+value in the other run minus the value in the base run. A cluster is an entry, a dialogue, or
+several of one task. Clusters are independent. docs/statistics.md has formulas and sources.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ace_ray.util.stats import Interval, wilson
 ALPHA = 0.05
 POWER = 0.8
 MOST_ENUMERATED = 12
-"""Moves up to which every pattern of signs is tried."""
+"""Maximum moves for which every pattern of signs is tried."""
 
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "exact sign flip"
@@ -28,12 +28,12 @@ _SAME = 1e-9
 
 
 def difference_test(moves: np.ndarray) -> tuple[float, str]:
-    """The two-sided p of "the runs are equal", and the test that gave it.
+    """Return the two-sided p-value of "the runs are equal", and the name of the test.
 
-    Where every cluster that moved did so by the same amount, as right and wrong entries do, the
-    exact McNemar test. Else all patterns of signs of up to `MOST_ENUMERATED` moves; of more the
+    If all moves have the same size, as for right and wrong entries, this is the exact McNemar test.
+    Else all patterns of signs are tried for up to `MOST_ENUMERATED` moves. For more moves it is the
     clustered McNemar test (Obuchowski 1998, Durkalski et al. 2003) with a continuity correction of
-    one smallest move.
+    the smallest move.
     """
     moved = moves[np.abs(moves) > _SAME]
     sizes = np.abs(moved)
@@ -51,7 +51,7 @@ def difference_test(moves: np.ndarray) -> tuple[float, str]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's (1979) adjusted p-values: a family-wise error of `ALPHA` for those below it."""
+    """Adjust p-values by Holm (1979): values below `ALPHA` have this family-wise error."""
     adjusted, highest = [0.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
@@ -60,10 +60,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def newcombe(both: int, gained: int, lost: int, neither: int) -> Interval | None:
-    """The 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
+    """Compute the 95 % interval of the difference of two paired shares, ``(gained - lost) / n``.
 
-    Newcombe's (1998) method 10, from the Wilson intervals of both shares and their correlation
-    with its continuity correction; it has a width also where no unit moved. None where ``n`` is 0.
+    This is Newcombe's (1998) method 10. It combines the Wilson intervals of both shares and their
+    correlation with its continuity correction. It has a width even if no unit moved. None if n = 0.
     """
     n = both + gained + lost + neither
     base, other = both + lost, both + gained
@@ -86,9 +86,9 @@ def _combined(one: float, two: float, correlation: float) -> float:
 
 
 def clustered_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
-    """The 95 % interval of the mean move of a unit, by Student's t over clusters.
+    """Compute the 95 % interval of the mean move of a unit, by Student's t over clusters.
 
-    With the variance of a ratio of sums, as the units of a cluster are its draw, not theirs.
+    It uses the variance of a ratio of sums, since the sizes of clusters are random as well.
     """
     if degenerate := _without_spread(moves, sizes):
         return degenerate[0]
@@ -100,9 +100,9 @@ def clustered_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
 
 
 def _without_spread(moves: np.ndarray, sizes: np.ndarray) -> tuple[Interval | None] | None:
-    """The interval, if any, of clusters that all moved the same; None when they did not.
+    """Return the interval (or None) of clusters that all moved alike as a 1-tuple; else None.
 
-    If none of n clusters moved, the share of those that move is below the exact binomial limit.
+    If none of n clusters moved, the exact binomial limit bounds the share of moving clusters.
     """
     if len(moves) and not np.any(np.abs(moves) > _SAME):
         most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - ALPHA, "exact").high)
@@ -117,12 +117,12 @@ def _bounded(low: float, high: float) -> Interval:
 
 
 def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | None:
-    """The smallest true difference that these clusters show with a power of 80 %; None: none.
+    """Compute the smallest true difference that these clusters show with a power of 80 %.
 
-    At the level `ALPHA` / ``tests``, Bonferroni's, which Holm's is at its strictest. With n units
-    ``z * sqrt(sum(moves ** 2)) / n``, at least ``z ** 2 * sum(sizes ** 2) / n ** 2``: a difference
-    of d needs a share d of units that move, also where none was seen to (Connor 1987, in its
-    conservative form).
+    The level is Bonferroni's `ALPHA` / ``tests``, the strictest level of Holm. For n units it is
+    ``z * sqrt(sum(moves ** 2)) / n``, but at least ``z ** 2 * sum(sizes ** 2) / n ** 2``. The lower
+    bound holds since a difference of d needs a share d of moving units (Connor 1987, in its
+    conservative form). None if no difference can be shown.
     """
     n = float(sizes.sum())
     z = _detected_at(tests)
@@ -133,5 +133,5 @@ def detectable(moves: np.ndarray, sizes: np.ndarray, tests: int = 1) -> float | 
 
 @cache
 def _detected_at(tests: int) -> float:
-    """How many standard errors a difference must be for the power."""
+    """Return the size of a detectable difference, in standard errors."""
     return float(stats.norm.isf(ALPHA / tests / 2) + stats.norm.ppf(POWER))

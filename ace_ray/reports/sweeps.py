@@ -1,6 +1,6 @@
-"""Sweeps read back for a report: the manifest, the ledger, and the runs that are complete.
+"""Read sweeps for a report: the manifest, the ledger and the complete runs.
 
-``ledger.json`` is that of `ace_ray.sweep.ledger` (docs/sweeps.md).
+`ace_ray.sweep.ledger` writes ``ledger.json`` (docs/sweeps.md).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ace_ray.storage.stored import MANIFEST, Stored, read_summary
 from ace_ray.sweep.config import SWEEP
 from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.util.safe_loading import json_object
+from ace_ray.util.sanitizing import one_line
 
 PARTS = {
     "load": "Load",
@@ -28,12 +29,12 @@ PARTS = {
     "tool": "Tools",
     "idle": "Idle",
 }
-"""What a device's seconds go to, and its column."""
+"""Parts of device time, with their column titles."""
 _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending, sweep again"}
 
 
 class SweepManifest(Stored):
-    """``sweep.json``. Other keys are no mistake: a newer version may write more."""
+    """``sweep.json``. Other keys are allowed: a newer version may write more."""
 
     schema_version: Literal[1]
     sweep_id: str
@@ -43,7 +44,7 @@ class SweepManifest(Stored):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A model of a sweep that is not reported on, and why."""
+    """A model of a sweep that is not in the report, with the reason."""
 
     label: str
     source: str
@@ -56,7 +57,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Sweep:
-    """``runs`` are the complete ones, labelled as in the ledger."""
+    """A sweep. ``runs`` are the complete runs, with the labels of the ledger."""
 
     uri: str
     manifest: SweepManifest
@@ -64,13 +65,13 @@ class Sweep:
     runs: Sequence[Run]
     left_out: Sequence[LeftOut]
     early: Sequence[EarlyRun] = ()
-    """What was compared, those that are complete and those that were stopped."""
+    """Runs with early stopping, complete or stopped."""
 
 
 def load_sweep(store: Store) -> Sweep | None:
-    """The sweep in ``store``, None when there is none.
+    """Read the sweep in ``store``; None without a sweep.
 
-    A complete run that cannot be read is left out with the reason, like those that failed.
+    Complete runs that cannot be read are left out with the reason, like failed runs.
 
     Raises `UserError`: a file of the sweep itself is missing or damaged.
     """
@@ -93,9 +94,9 @@ def load_sweep(store: Store) -> Sweep | None:
             except UserError as error:
                 why = str(error)
             else:
-                run.label = label
+                run.label = one_line(label)
                 run.step = line.step
-                run.training = "" if line.step is None else _training(line.source)
+                run.training = "" if line.step is None else one_line(_training(line.source))
                 # The manifest of a run may not know how large its model is.
                 run.manifest.model.parameters = run.manifest.model.parameters or line.parameters
                 runs.append(run)
@@ -113,7 +114,7 @@ def _compared(label: str, store: Store, labels: Mapping[str, str]) -> list[Early
 
 
 def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
-    """The manifest and the ledger's lines of the sweep in ``store``, as `load_sweep`."""
+    """Read the manifest and the ledger of the sweep in ``store``; None without a sweep."""
     content = store.get(SWEEP)
     if content is None:
         return None
@@ -123,8 +124,9 @@ def read_sweep(store: Store) -> tuple[SweepManifest, list[CostRecord]] | None:
 
 
 def run_folders(store: Store) -> list[str] | None:
-    """The folders of a sweep's models that have begun, complete or not; None: ``store`` holds no
-    sweep. Raises `UserError`: its ledger is damaged."""
+    """Return the folders of the sweep's runs that have begun; None if ``store`` is not a sweep.
+
+    Raises `UserError`: its ledger is damaged."""
     if store.get(SWEEP) is None:
         return None
     begun = [line.run_id for line in ledger_lines(store) if line.run_id]
@@ -132,13 +134,13 @@ def run_folders(store: Store) -> list[str] | None:
 
 
 def _training(source: str) -> str:
-    """A training run is known by the folder or prefix that its checkpoints lie in."""
+    """Name a training by the folder or prefix of its checkpoints."""
     path = PurePosixPath(source)
     return path.parent.name or str(path)
 
 
 def _labels(lines: Sequence[CostRecord]) -> list[str]:
-    """The ledger's labels, with the run id or source where two share one."""
+    """Return the labels of the ledger, with the run id or source if two lines share a label."""
     labels = [line.label for line in lines]
     return [
         f"{line.label} ({line.run_id or line.source})"
@@ -149,12 +151,12 @@ def _labels(lines: Sequence[CostRecord]) -> list[str]:
 
 
 def seconds_of(line: CostRecord) -> dict[str, float]:
-    """Part -> device seconds; empty for a run that took none."""
+    """Return device seconds by part; empty for a run without device time."""
     return {part: line.seconds.get(part, 0.0) for part in PARTS} if line.seconds else {}
 
 
 def ledger_table(sweep: Sweep) -> Table:
-    """A line per model, in the ledger's order, and one with the sums."""
+    """Return a table with a line per model, in the ledger's order, and a line of sums."""
     header = ["Model", "Step", "State", "Engine", "Devices"]
     header += [f"{title} (s)" for title in PARTS.values()]
     header += ["Total (s)", "Entries", "Prompt tokens", "Completion tokens", "Cost"]
@@ -216,6 +218,6 @@ def _amount(value: float | None, digits: int = 1) -> str | None:
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
-    """None where one is not known."""
+    """Add the counts; None if any count is unknown."""
     known = list(counts)
     return None if None in known else sum(filter(None, known))

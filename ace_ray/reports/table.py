@@ -1,4 +1,4 @@
-"""Tables as printed text and CSV. Shares are in percent."""
+"""Print tables and write them as CSV. Shares are in percent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NOT_AVAILABLE = "N/A"
 
 
 def print_table(table: Table, console: Console, *, intervals: bool) -> None:
-    """The table and its notes; with ``intervals``, a share reads ``84.0 [71.5, 91.7] n=50``."""
+    """Print a table and its notes; with ``intervals``, a share is ``84.0 [71.5, 91.7] n=50``."""
     grid = RichTable()
     grid.add_column(plain(table.header[0]), overflow="fold")
     for column in table.header[1:]:
         grid.add_column(plain(column), justify="right")
     for line in table.lines:
         grid.add_row(*(plain(cell(value, intervals=intervals, n=intervals)) for value in line))
-    # A log has no width of its own: give the table what it needs instead of cutting it.
+    # A log file does not limit the width of a table.
     wide = (
         console
         if console.is_terminal
@@ -43,9 +43,11 @@ def say(line: str, console: Console) -> None:
 
 
 def csv_text(table: Table) -> str:
-    """One column per column; of shares also ``low``, ``high`` (95 % interval) and ``n``, and
-    ``partial`` ("yes") where any is. Texts that a spreadsheet would run have a quote before
-    them."""
+    """Return a table as CSV.
+
+    A column of shares is followed by columns for ``low`` and ``high`` (95 % interval) and ``n``.
+    If any share is partial, a column ``partial`` ("yes") follows. Texts that a spreadsheet would
+    run begin with a quote."""
     columns = [[line[i] for line in table.lines] for i in range(len(table.header))]
     parts: list[list[str]] = []
     for values in columns:
@@ -72,7 +74,7 @@ def csv_text(table: Table) -> str:
 
 
 def csv_lines(lines: Iterable[Iterable[Any]]) -> str:
-    """Values of lines as CSV, texts as in `csv_text`."""
+    """Return lines of values as CSV, with texts as in `csv_text`."""
     return _csv([spreadsheet(v) if isinstance(v, str) else v for v in line] for line in lines)
 
 
@@ -95,5 +97,5 @@ def cell(value: Value, *, intervals: bool = False, n: bool = False) -> str:
 
 
 def plain(cell: Any) -> Text:
-    """Nothing but text: models and categories are named by data."""
+    """Return untrusted text without markup: names of models and categories come from data."""
     return Text(printed(str(cell)))

@@ -1,6 +1,6 @@
-"""Text from outside, made readable: cut, with the names of invisible characters in brackets.
+"""Make untrusted text readable: cut it, and name invisible characters in brackets.
 
-Escaping is not done here but by the templates, everywhere.
+Templates escape the text.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from ace_ray.util.safe_loading import Unbounded, json_of_row, shortened
 
 _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164}
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-"""Fillers, joiners and blanks that Unicode counts among letters, marks and symbols."""
+"""Invisible characters that Unicode lists as letters, marks and symbols."""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 _PLAIN = frozenset("\n\t \u3000")
-"""Blanks that are what they look like; U+3000 is the space of Chinese texts."""
+"""Blanks that are shown as they are. U+3000 is the space of Chinese texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The beginning of a text, of which ``left_out`` characters at its end are missing."""
+    """The beginning of a text. ``left_out`` counts the missing characters at its end."""
 
     text: str
     left_out: int = 0
 
 
 def shown(text: str, limit: int) -> Shown:
-    """At most ``limit`` characters of ``text``."""
+    """Cut ``text`` after ``limit`` characters."""
     return Shown(visible(text[:limit]), max(0, len(text) - limit))
 
 
 def shown_json(text: str, limit: int) -> Shown:
-    """Lay out a JSON text; other texts stay as they are."""
+    """Indent a JSON text and cut it. Other texts are cut only."""
     try:
         value = json_of_row(text)
     except Unbounded:
@@ -44,7 +44,7 @@ def shown_json(text: str, limit: int) -> Shown:
 
 
 def pretty(value: Any) -> str:
-    """Return a JSON value for people, `shortened`; a string is itself."""
+    """Format a JSON value, `shortened`. A string stays as it is."""
     value = shortened(value)
     if isinstance(value, str):
         return value
@@ -52,7 +52,7 @@ def pretty(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """``text`` with the names of its invisible characters in brackets."""
+    """Return ``text`` with the names of invisible characters in brackets."""
     if text.isprintable() and not _BLANK & {ord(c) for c in text}:
         return text
     return "".join(

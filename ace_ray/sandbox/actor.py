@@ -1,9 +1,9 @@
-"""Episodes' state in Ray actors, and the sessions that survive an actor's death.
+"""State of episodes in Ray actors, and sessions that survive a crash of an actor.
 
-An actor holds the scenarios of many episodes, each under a key of its own. The log of calls stays
-with the session, on the worker that plays the episode: whenever an actor is gone, or does not know
-the episode any more, the session opens a fresh scenario and replays the log. The call in flight is
-not in the log yet, so it takes effect exactly once, whether the dead actor ran it or not.
+An actor holds the scenarios of many episodes, each under its own key. The session on the worker
+keeps the log of calls. When an actor crashes or has dropped the episode, the session opens a new
+scenario and replays the log. The call in flight is not in the log yet. So it takes effect exactly
+once, whether the crashed actor ran it or not.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
 
 MAX_EPISODES = 1024
-"""Scenarios an actor keeps. The least recently used goes first: those of a worker that died are
-never closed, and a live session replays its log."""
+"""Maximum scenarios of an actor. The least recently used is dropped: scenarios of a crashed worker
+are never closed, and a live session replays its log."""
 
 CALL_TIMEOUT_S = 90.0
 OPEN_TIMEOUT_S = 120.0
-"""Until an episode is open, the start of a fresh actor and the replay included."""
+"""Timeout to open an episode, including the start of a new actor and the replay."""
 MAX_MOVES = 6
-"""Times in a row that one call may lose its actor before the row counts as failed."""
+"""Maximum consecutive actors that one call may lose before its row fails."""
 
 Call = tuple[str, Mapping[str, Any]]
 
 
 class SandboxActor:
-    """Holds the scenarios of many episodes; ``factory`` makes one from what `open` is given."""
+    """Holds the scenarios of many episodes. ``factory`` makes a scenario from the argument of
+    `open`."""
 
     def __init__(self, factory: Callable[[Any], Scenario]) -> None:
         self._factory = factory
         self._open: OrderedDict[str, Scenario] = OrderedDict()
 
     def open(self, episode: str, spec: Any, log: Sequence[Call]) -> None:
-        """A fresh scenario for ``episode``, after the calls of ``log``. Replaces an older one."""
+        """Make a new scenario for ``episode`` and replay ``log``. Replaces an older scenario."""
         scenario = self._factory(spec)
         for name, arguments in log:
             scenario.call(name, arguments)
@@ -52,7 +53,7 @@ class SandboxActor:
             self._open.popitem(last=False)
 
     def call(self, episode: str, name: str, arguments: Mapping[str, Any]) -> Observation | None:
-        """What the call answers; None when the episode is not open here."""
+        """Run a call; None when the episode is not open here."""
         scenario = self._find(episode)
         return scenario.call(name, arguments) if scenario else None
 
@@ -77,7 +78,7 @@ class SandboxActor:
 
 
 class SandboxPool:
-    """Opens sessions on a pool of `SandboxActor`s, in turns."""
+    """Opens sessions on a pool of `SandboxActor`s, round-robin."""
 
     def __init__(self, actors: Sequence[Any]) -> None:
         self._actors = list(actors)
@@ -90,7 +91,7 @@ class SandboxPool:
 
 
 class PooledSession:
-    """A `Session` on one of the pool's actors, and on another one when that dies."""
+    """A `Session` on an actor of the pool. It moves to another actor after a crash."""
 
     _numbers = itertools.count()
 
@@ -113,7 +114,7 @@ class PooledSession:
             except (RayActorError, TimeoutError) as error:
                 failure = type(error).__name__
             self._move()
-            # An actor that restarts refuses at once: on a busy node for many seconds.
+            # A restarting actor refuses calls at once, on a busy node for many seconds.
             if clock() + pause_s >= deadline:
                 raise SandboxLost(
                     f"no sandbox actor took the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
@@ -134,7 +135,7 @@ class PooledSession:
         return (await self._ask("state"))[0]
 
     async def close(self) -> None:
-        # Not waited for: nobody depends on it, and a dead actor has closed it already.
+        # Not awaited: the result is not needed, and a crashed actor has lost the scenario anyway.
         self._actor.close.remote(self._episode)
 
     @property
@@ -156,7 +157,7 @@ class PooledSession:
                 self._move()
             except TimeoutError:
                 failure = f"no answer within {CALL_TIMEOUT_S:g} s"
-                # It may be stuck for good, with other episodes waiting behind: a fresh process.
+                # The actor may hang, and other episodes wait for it: restart its process.
                 ray.kill(self._actor, no_restart=False)
                 self._move()
             await self.settle()
@@ -167,6 +168,6 @@ class PooledSession:
 
 
 def start_actors(factory: Callable[[Any], Scenario], count: int, *, cpus: float) -> tuple[Any, ...]:
-    """``count`` sandbox actors of ``cpus`` logical CPUs each, restarted when they die."""
+    """Start ``count`` sandbox actors of ``cpus`` logical CPUs each. Ray restarts them."""
     actor = ray.remote(SandboxActor).options(num_cpus=cpus, max_restarts=-1)
     return tuple(actor.remote(factory) for _ in range(count))

@@ -1,9 +1,9 @@
-"""Environments in a limited process: what a call may take is bounded by the kernel.
+"""Environments in a limited process: the kernel bounds the time and memory of a call.
 
-One process of ours has one such process for each kind of environment, warm and shared by all
-attempts. An attempt keeps the log of its operations. When the process is gone, whichever call ended
-it, a fresh one replays the log. A call that breaks the limits takes no effect and is answered with
-an error, in an episode as in a check; in the log its place is taken by what it costs.
+Each process of ours has one limited process for each kind of environment, shared by all attempts.
+An attempt keeps the log of its operations. When the limited process ends, a new one replays the
+log. A call that breaks the limits has no effect and gets an error, in an episode and in a check.
+The log then holds its cost in place of the call.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 
 TRIES = 3
-"""Fresh processes that a request may lose before its row counts as failed."""
+"""Maximum processes that a request may lose before its row fails."""
 
 Op = tuple[Any, ...]
-"""The name of an operation and its arguments, as the process's handler knows them."""
+"""Name and arguments of an operation of the process's handler."""
 
 
 class Host:
-    """The process for one kind of environment, started when it is needed.
+    """The process for one kind of environment, started on demand.
 
     Args:
-        handler: as of `LimitedProcess`; it answers {"attempt": number, "ops": [...], "forget":
-            [number, ...]} with one value an operation.
-        hello: the requests that a fresh process is sent first.
+        handler: as for `LimitedProcess`. It answers {"attempt": number, "ops": [...], "forget":
+            [number, ...]} with one value per operation.
+        hello: the first requests to a new process.
     """
 
     def __init__(self, handler: str, hello: Callable[[], Iterable[Any]]) -> None:
@@ -41,11 +41,8 @@ class Host:
         self._gone: list[int] = []
         self.lock = threading.RLock()
 
-    def process(self, *, newcomer: bool = False) -> LimitedProcess:
-        """A live process that has been greeted; for a ``newcomer`` one that has not grown large.
-        Raises as `LimitedProcess.ask`."""
-        if newcomer and self._process is not None and self._process.heavy:
-            self._process.end()
+    def process(self) -> LimitedProcess:
+        """Return a live process after its first requests. Raises as `LimitedProcess.ask`."""
         if self._process is None or not self._process.alive:
             self._process = LimitedProcess(self._handler)
             self._gone.clear()
@@ -57,10 +54,6 @@ class Host:
         gone, self._gone = self._gone, []
         answers: list[Any] = self.process().ask({"attempt": attempt, "ops": ops, "forget": gone})
         return answers
-
-    @property
-    def pid(self) -> int | None:
-        return self._process.pid if self._process is not None and self._process.alive else None
 
     def forget(self, attempt: int) -> None:
         self._gone.append(attempt)  # with the next request
@@ -75,7 +68,7 @@ _LOCK = threading.Lock()
 
 
 def host_of(key: Hashable, make: Callable[[], Host]) -> Host:
-    """The host of ``key`` in this process, made at the first call. Raises what ``make`` raises."""
+    """Return the host of ``key`` in this process. The first call makes it with ``make``."""
     place = (key, os.getpid())
     with _LOCK:
         if place not in _HOSTS:
@@ -85,22 +78,16 @@ def host_of(key: Hashable, make: Callable[[], Host]) -> Host:
 
 @atexit.register
 def end_processes() -> None:
-    """End the processes that this one has started; what needs one again starts it."""
+    """End all limited processes of this process. They are started again on demand."""
     for host in _HOSTS.values():
         host.end()
 
 
-def processes() -> list[int]:
-    """The ids of those that live."""
-    pids = [host.pid for host in _HOSTS.values()]
-    return [pid for pid in pids if pid is not None]
-
-
 class Attempt:
-    """Environments that live and end together. Deterministic: the log makes them again.
+    """Environments that are created and dropped together. The log reproduces their state.
 
-    A kind of environment says in a subclass which operations make calls, which change something,
-    and what a call that breaks the limits is answered.
+    A subclass for a kind of environment defines which operations are calls, which operations change
+    state, and the answer to a call that breaks the limits.
     """
 
     _numbers = itertools.count(1)
@@ -113,25 +100,26 @@ class Attempt:
         weakref.finalize(self, self._host.forget, self._number)
 
     def is_call(self, op: Op) -> bool:
-        """Whether it makes one call of a tool, and nothing else."""
+        """Whether the operation is exactly one call of a tool."""
         raise NotImplementedError
 
     def changes(self, op: Op) -> bool:
-        """Whether the log needs it."""
+        """Whether the operation changes state, so that the log needs it."""
         raise NotImplementedError
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
-        """What the operation answers that has broken the limits. May `pay`. Raises `SandboxLost`
-        where nothing can."""
+        """Return the answer to an operation that broke the limits. May call `pay`. Raises
+        `SandboxLost` without an answer."""
         raise NotImplementedError
 
     def do(self, ops: Sequence[Op]) -> list[Any]:
-        """What the operations answer. Raises `SandboxLost`, and `UserError` as the handler does."""
+        """Run operations and return their answers. Raises `SandboxLost`, and `UserError` as the
+        handler does."""
         with self._host.lock:
             try:
                 answers = self.ask(ops)
             except LimitBroken as error:
-                # Other attempts may use the memory of the process; a fresh one has no others.
+                # Other attempts may have used the memory. A new process holds this attempt only.
                 if error.time and len(ops) == 1 and self.is_call(ops[0]):
                     return [self.broken(ops[0], error)]
                 self._host.end()
@@ -140,7 +128,7 @@ class Attempt:
             return answers
 
     def carefully(self, op: Op) -> Any:
-        """One operation a request, to know which breaks the limits."""
+        """Run one operation per request, to find the one that breaks the limits."""
         try:
             (answer,) = self.ask([op])
         except LimitBroken as error:
@@ -149,17 +137,17 @@ class Attempt:
         return answer
 
     def pay(self, op: Op) -> None:
-        """Put ``op`` in the place of one that has broken the limits."""
+        """Run and log ``op`` in place of an operation that broke the limits."""
         self.ask([op])
         self._log.append(op)
 
     def ask(self, ops: Sequence[Op]) -> list[Any]:
-        """What the operations answer; nothing is logged. Raises `LimitBroken`, `SandboxLost`."""
+        """Run operations without logging them. Raises `LimitBroken` and `SandboxLost`."""
         failure: Exception | None = None
         for _ in range(TRIES):
             try:
                 self._restore()
-            except (LimitBroken, ProcessLost) as error:  # what has passed once breaks no limit
+            except (LimitBroken, ProcessLost) as error:  # logged operations are within the limits
                 failure = error
                 continue
             try:
@@ -169,10 +157,10 @@ class Attempt:
         raise SandboxLost(f"the process of tools was lost {TRIES} times ({failure})")
 
     def _restore(self) -> None:
-        """Make the environments again where the process is another one than before."""
-        if self._host.process().serial == self._serial:
+        """Replay the log if the process is new."""
+        serial = self._host.process().serial
+        if serial == self._serial:
             return
-        serial = self._host.process(newcomer=True).serial
         for op in self._log:
             self._host.ask(self._number, [op])
         self._serial = serial

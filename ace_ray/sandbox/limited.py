@@ -1,9 +1,8 @@
-"""A process of its own for code that is not trusted, with limits that the kernel holds.
+"""Run untrusted code in a separate process with limits that the kernel enforces.
 
-A `LimitedProcess` answers requests one after another, in JSON. It has none of this process's
-environment, files or threads, ends when this process does, however that happens, and is ended by
-what breaks its limits (`ace_ray.sandbox.limited_child`). Whoever uses it keeps what it takes to
-make its state again.
+A `LimitedProcess` answers requests one after another, in JSON. It does not inherit environment,
+files or threads of this process, and always ends with it. It also ends when a request breaks its
+limits (`ace_ray.sandbox.limited_child`). Its users must be able to rebuild its state.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from ace_ray.sandbox.limited_child import (
 )
 
 ANSWER_S = 60.0
-"""Until an answer, the start of the process included. It is far beyond what the limits leave to a
-working process, so a child that does not answer for longer was stopped or got no CPU."""
+"""Timeout for an answer, including the start of the process. It is far above the limits of a call.
+A process that exceeds it was stopped, or did not get CPU time."""
 _END_S = 10.0
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
-"""Signals by which the kernel ends a process for what its code did."""
+"""Signals of the kernel for errors and exceeded limits of a process."""
 _PACKAGES = str(Path(ace_ray.__file__).parents[1])
 _KEPT = ("LD_LIBRARY_PATH", "TZ")
 _START = (
@@ -46,43 +45,41 @@ _START = (
 
 
 class LimitBroken(Exception):
-    """What the request asked for takes more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
+    """The request needs more than `CALL_CPU_S` or `CALL_MEMORY_BYTES`.
 
-    ``time``: it was the time, which nobody else in the process can have used up.
+    ``time``: it exceeded the time. Unlike memory, time is not shared with other requests.
     """
 
     def __init__(self, *, time: bool = False) -> None:
         self.time = time
-        # One text for all limits: which of them is met first may depend on the machine.
+        # One text for all limits: the machine may decide which one is exceeded first.
         super().__init__(
             f"the call takes more than {CALL_CPU_S} s or {CALL_MEMORY_BYTES >> 20} MiB"
         )
 
 
 class ProcessLost(Exception):
-    """The process ended, or does not answer, for a reason outside of it."""
+    """The process ended or hangs, for a reason outside of it."""
 
 
 class LimitedProcess:
     """One process that runs ``handler`` (``module:name``, see `limited_child.main`).
 
-    For one thread at a time. ``heavy`` says that it has grown so large that it should take no
-    further callers.
+    For one thread at a time.
     """
 
     _serials = itertools.count(1)
 
     def __init__(self, handler: str) -> None:
         self.serial = next(self._serials)
-        self.heavy = False
         self._owner = os.getpid()
         self._socket, theirs = socket.socketpair()
         with theirs:
-            # The package itself may have been found otherwise, as an editable installation is.
+            # An editable installation is not in sys.path, so its folder is added.
             paths = json.dumps([*(os.path.abspath(one) for one in sys.path if one), _PACKAGES])
             fd = str(theirs.fileno())
             self._process = subprocess.Popen(
-                # Nothing of the environment, of the user's packages or of `.pth` files.
+                # Ignore the environment, the user's site packages and `.pth` files.
                 [sys.executable, "-P", "-s", "-S", "-c", _START, fd, handler, paths],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -94,15 +91,11 @@ class LimitedProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it may still answer, and is this process's own and not that of one it forked."""
+        """Whether the process may still answer, and belongs to this process, not to its parent."""
         return self._owner == os.getpid() and self._socket.fileno() >= 0
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def ask(self, request: Any) -> Any:
-        """What the handler answers.
+        """Send a request and return the answer of the handler.
 
         Raises:
             LimitBroken: the request made it break its limits, and the process is gone; or the
@@ -127,7 +120,6 @@ class LimitedProcess:
             raise
         kind, *values = reply
         if kind == ANSWERED:
-            self.heavy = bool(values[1])
             return values[0]
         if kind == MISTAKE:
             what, where, fix = values
@@ -135,7 +127,7 @@ class LimitedProcess:
         raise RuntimeError(f"in the process of tools: {values[0]}")
 
     def end(self) -> None:
-        """End the process now. Does nothing where it has ended, or in a process that was forked."""
+        """End the process now. Does nothing if it has ended, or in a forked process."""
         self._socket.close()
         if self._owner == os.getpid() and self._process.poll() is None:
             self._process.kill()
@@ -154,5 +146,5 @@ class LimitedProcess:
 
 def _environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    # One order of sets in every process; no threads of numpy's.
+    # The same order of sets in every process, and no threads of numpy.
     return {**kept, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}

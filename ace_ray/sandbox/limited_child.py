@@ -1,8 +1,8 @@
-"""What runs inside a limited process: a loop that answers requests, and the limits around them.
+"""The code in a limited process: a loop that answers requests, and the limits of a request.
 
-`ace_ray.sandbox.limited` starts it. A handler answers requests out of code that is not trusted, on
-arguments that are not trusted. After `confine` the process opens no file, no socket and no process
-any more, so a handler imports all that it needs before.
+`ace_ray.sandbox.limited` starts it. A handler runs untrusted code on untrusted arguments. After
+`confine` the process cannot open files, sockets or processes. So a handler imports all modules
+before.
 """
 
 from __future__ import annotations
@@ -26,18 +26,16 @@ from ace_ray.util.subprocesses import confine, set_limit
 
 CALL_CPU_S = 1
 CALL_MEMORY_BYTES = 256 << 20
-"""What one call may take: seconds of processor time, and growth of the address space. The kernel
-counts whole seconds, so a call gets up to one more."""
+"""Limits of one call: seconds of CPU time, and growth of the address space. The kernel counts whole
+seconds, so a call gets up to one second more."""
 PROCESS_MEMORY_BYTES = 1536 << 20
-"""The address space of the whole process."""
-HEAVY_BYTES = 768 << 20
-"""A process that has grown to this should take no further callers."""
+"""Limit on the address space of the process."""
 OUT_OF_MEMORY = 77
-"""Exit code of a process in which a call needed more memory."""
+"""Exit code after a call that exceeded the memory limit."""
 MAX_FRAME_BYTES = 64 << 20
 
 ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
-"""Kinds of answers: (kind, value, heavy), (kind, what, where, fix) and (kind, traceback)."""
+"""Kinds of answers, as (kind, value), (kind, what, where, fix) and (kind, traceback)."""
 
 Handler = Callable[[Any], Any]
 
@@ -52,7 +50,7 @@ class FrameTooLarge(Exception):
 
 
 def send(connection: socket.socket, value: Any) -> None:
-    """Send JSON values. Lone surrogates arrive as they are. Raises `FrameTooLarge`, `OSError`."""
+    """Send a JSON value; lone surrogates are preserved. Raises `FrameTooLarge`, `OSError`."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) > MAX_FRAME_BYTES:
@@ -61,7 +59,7 @@ def send(connection: socket.socket, value: Any) -> None:
 
 
 def receive(connection: socket.socket) -> Any:
-    """What the other side sent. Raises `EOFError` where it is gone, `ValueError`, `OSError`."""
+    """Receive a JSON value. Raises `EOFError` on a closed connection, `ValueError`, `OSError`."""
     (size,) = _HEADER.unpack(_read(connection, _HEADER.size))
     if size > MAX_FRAME_BYTES:
         raise ValueError(f"a message of {size:,} bytes")
@@ -81,8 +79,8 @@ def _read(connection: socket.socket, size: int) -> bytearray:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Within it, the limits of one call hold. The process ends where they are exceeded: the kernel
-    sends SIGXCPU, and `MemoryError` is not survived, since it may leave a state half changed."""
+    """Context with the limits of one call. The process ends when they are exceeded: by SIGXCPU, or
+    after a `MemoryError`, which may leave a half-changed state."""
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     bound = min(_size() + CALL_MEMORY_BYTES, PROCESS_MEMORY_BYTES)
     if hard != resource.RLIM_INFINITY:
@@ -98,7 +96,7 @@ def limited() -> Iterator[None]:
 
 
 def main(fd: int, handler: str) -> None:
-    """Answer requests on the socket ``fd`` until it is closed, which its other side's end does too.
+    """Answer requests on the socket ``fd`` until the other side closes it or ends.
 
     ``handler`` names a function, ``module:name``, that makes a `Handler`.
     """
@@ -126,7 +124,7 @@ def main(fd: int, handler: str) -> None:
 def _reply(answer: Handler, request: Any) -> list[Any]:
     _limit_time()
     try:
-        return [ANSWERED, answer(request), _size() > HEAVY_BYTES]
+        return [ANSWERED, answer(request)]
     except UserError as error:
         return [MISTAKE, error.what, error.where, error.fix]
     except MemoryError:
@@ -144,7 +142,7 @@ def _limit_time() -> None:
 
 
 def _size() -> int:
-    """Bytes of the process's address space; 0 where the system does not say."""
+    """Return the bytes of the process's address space; 0 if the system does not tell."""
     if _statm is None:
         return 0
     return int(os.pread(_statm, 64, 0).split()[0]) * resource.getpagesize()

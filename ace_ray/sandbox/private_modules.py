@@ -1,9 +1,9 @@
-"""Python source of the user's own copy of a package, loaded as private modules.
+"""Load Python source of the user's copy of a package as private modules.
 
-The package itself is never imported and ``sys.modules`` never changed: texts are compiled once a
-process, and import, while they load and ever after, through an importer of their own that knows
-each other, stand-ins for what they do not need, and single names of other modules. They have no
-builtin that opens files or runs text.
+The package itself is not imported, and ``sys.modules`` does not change. Sources are compiled once
+per process. Their imports use a separate importer, which only finds the other sources, stand-ins
+for modules that are not needed, and single names of other modules. Builtins that open files or run
+text are removed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 from ace_ray.errors import UserError
 
 Names = Mapping[str, Sequence[str]]
-"""By the name of a module: what of it may be imported. A whole module would lead on to others
-(``random._os``), and these to files."""
+"""Module -> names that may be imported from it. A whole module would give access to others
+(``random._os``), and through them to files."""
 StandIns = Mapping[str, Callable[[], ModuleType]]
-"""By the name of a module: what makes something smaller in its place."""
+"""Module -> function that makes a smaller module in its place."""
 
 
 def _is_error(item: Any) -> bool:
@@ -43,26 +43,26 @@ BUILTINS = frozenset(
         *(name for name, item in vars(builtins).items() if _is_error(item)),
     )
 )
-"""None of them opens a file, imports, or runs text."""
+"""Builtins that do not open files, import, or run text."""
 
 
 @dataclass(frozen=True)
 class PrivateModules:
-    """The modules of one copy; loads each once.
+    """The modules of one copy. Each is loaded once.
 
     Args:
-        texts: source by the module's own name, as ``module_of`` gives it.
-        place: how an error names the file of a module.
-        module_of: the module that an absolute import names, None for one of somebody else's.
-        names, stand_ins: what else may be imported.
-        prefix: before the modules' names.
-        fix: what to do about a text that does not load.
+        texts: source by the module's name without ``package``.
+        place: returns the name of a module's file, for errors.
+        package: prefix of module names in absolute imports.
+        names, stand_ins: further modules that may be imported.
+        prefix: prefix of the private modules' names.
+        fix: advice for a source that does not load.
         extra: builtins besides `BUILTINS`, by name.
     """
 
     texts: Mapping[str, str]
     place: Callable[[str], str]
-    module_of: Callable[[str], str | None]
+    package: str
     names: Names
     stand_ins: StandIns
     prefix: str
@@ -72,7 +72,7 @@ class PrivateModules:
     _lock: Any = field(default_factory=threading.RLock, init=False)
 
     def load(self, name: str) -> ModuleType:
-        """The module ``name``. Raises `UserError`: it does not load."""
+        """Load the module ``name``, once. Raises `UserError`: it does not load."""
         with self._lock:
             if name not in self._loaded:
                 self._loaded[name] = self._run(name)
@@ -95,7 +95,7 @@ class PrivateModules:
         module.__dict__["__builtins__"] = allowed | dict(self.extra) | {"__import__": importer}
         try:
             code = compile(self.texts[name], place, "exec", dont_inherit=True)
-            exec(code, module.__dict__)  # noqa: S102  # the user's package, no text of a model
+            exec(code, module.__dict__)  # noqa: S102  # the user's package, not a model's text
         except UserError:
             raise
         except Exception as error:
@@ -104,10 +104,10 @@ class PrivateModules:
         return module
 
     def _imported(self, name: str, names: Sequence[str], level: int) -> ModuleType:
-        """What ``from <name> import <names>`` or ``import <name>`` gives in the texts."""
+        """Resolve ``from <name> import <names>`` or ``import <name>`` in a source."""
         if level == 0:
-            if names and (module := self.module_of(name)) in self.texts:
-                assert module is not None
+            module = name.removeprefix(self.package)
+            if names and name.startswith(self.package) and module in self.texts:
                 return self.load(module)
             if name in self.stand_ins:
                 return self.stand_ins[name]()
@@ -118,13 +118,13 @@ class PrivateModules:
 
 @cache
 def named_part(name: str, keys: tuple[str, ...]) -> ModuleType:
-    """These names of the module ``name``. Raises `ImportError`."""
+    """Return a module with only ``keys`` of the module ``name``. Raises `ImportError`."""
     module = importlib.import_module(name)
     return made_module(name, **{key: getattr(module, key) for key in keys})
 
 
 def made_module(name: str, **contents: Any) -> ModuleType:
-    """A module with these contents."""
+    """Make a module with these contents."""
     module = ModuleType(name)
     module.__dict__.update(contents)
     return module

@@ -1,7 +1,7 @@
-"""Declared tools: the only way from what a model asked for to code that runs.
+"""Declared tools: the only way from a model's request to running code.
 
-A scenario lists its tools in a table by name; a name from a model is looked up there and nowhere
-else. Arguments are copied while they are checked, so a tool may keep or change what it gets.
+A scenario lists its tools in a table by name. A name from a model is only looked up there.
+Arguments are copied during the check, so a tool may keep or change them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ MAX_DEPTH = 50
 MAX_VALUES = 10_000
 MAX_CHARS = 1_000_000
 MAX_DIGITS = 100
-"""Bounds on the arguments of one call: nesting, values and characters together, digits of an
-integer. 100 digits times any price is still a float."""
+"""Limits on the arguments of one call: nesting, total values, total characters, and digits of an
+integer. A number of 100 digits times any price still fits a float."""
 
 _TOO_LARGE = 10**MAX_DIGITS
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -26,7 +26,7 @@ _JSON_TYPES |= {list: "array", dict: "object"}
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """``types``: the exact Python types accepted (a bool is no int); empty: any plain value."""
+    """A parameter. ``types``: exact Python types (a bool is not an int); (): any plain value."""
 
     name: str
     required: bool = True
@@ -37,8 +37,8 @@ class Parameter:
 class Tool:
     """One tool: ``function(state, **arguments)``.
 
-    ``name`` is what errors call it. ``raises`` are the exceptions that a reproduced broken original
-    ends with, which are then its answer; anything else that is raised is a defect of ours.
+    ``name`` is its name in errors. ``raises`` are exceptions that count as an answer, for tools
+    that reproduce a broken original. Other exceptions are defects.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Tool:
     parameters: tuple[Parameter, ...] = ()
     raises: tuple[type[Exception], ...] = ()
     receiver: str = ""
-    """The parameter that is bound already, where the original is a method."""
+    """Name of the bound parameter if the original is a method."""
 
     def schema(self) -> dict[str, Any]:
-        """As chat templates take it: OpenAI's form, with the first of each parameter's types."""
+        """Return the schema in OpenAI's format, with the first type of each parameter."""
         kinds = {p.name: p.types[:1] for p in self.parameters}
         fields = {name: {"type": _JSON_TYPES[t[0]]} if t else {} for name, t in kinds.items()}
         required = [parameter.name for parameter in self.parameters if parameter.required]
@@ -58,10 +58,10 @@ class Tool:
 
 
 def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observation:
-    """Run ``tool`` on ``state``; the observation's value is whatever the function returned.
+    """Run ``tool`` on ``state``, and return the function's result as an observation.
 
-    Missing, unknown, mistyped or unbounded arguments are ``bad_arguments``, in Python's words where
-    Python has some; an exception out of ``tool.raises`` is ``failed`` with its text.
+    Missing, unknown, mistyped or too large arguments are ``bad_arguments``, with Python's own text
+    if there is one. An exception in ``tool.raises`` is ``failed`` with its text.
     """
     problem = _names_problem(tool, arguments)
     if problem:
@@ -84,7 +84,7 @@ def call_tool(tool: Tool, state: Any, arguments: Mapping[str, Any]) -> Observati
 
 
 def bounded(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a call's arguments. Raises `ValueError`: they are no plain values, or too much."""
+    """Copy the arguments of a call. Raises `ValueError`: not plain values, or too large."""
     try:
         return _Copier().mapping(arguments)
     except _NotPlain as error:
@@ -121,11 +121,11 @@ def _and(names: list[str]) -> str:
 
 
 class _NotPlain(Exception):
-    """Arguments that are not plain values, or too much of them."""
+    """The arguments are not plain values, or too large."""
 
 
 class _Copier:
-    """Copies plain values, counting what one call may still hold."""
+    """Copies plain values, and counts them against the limits of one call."""
 
     def __init__(self) -> None:
         self.values = MAX_VALUES

@@ -239,7 +239,6 @@ class Early(Stored):
     against: Line | None = None
     alpha: float = 0.05
     margin: float = 0.0
-    target: Line = "benchmark"
     decided: bool = False
     stopped: bool = False
     stale: bool = False

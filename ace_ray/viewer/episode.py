@@ -1,4 +1,4 @@
-"""One row whole, as plain values: what was asked and answered, what ran, and what it is worth."""
+"""One complete row as plain values: prompt, answers, calls, states and verdicts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS = [
     *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "state"),
     *("endpoint", "tools", "gold", "second_reading", *FACTS),
 ]
-"""What `episode_view` reads, besides the columns of verdicts."""
+"""Columns that `episode_view` reads, besides the columns of verdicts."""
 _EPISODE_CHARS = 8 * SHOWN_CHARS
 """Maximum characters of all messages, and of each part of a state."""
 _MOST_PARTS = 100
@@ -31,15 +31,15 @@ _MOST_PARTS = 100
 
 
 MOST_CHANGES = 1_000
-"""Differences that are told of a pair of states."""
+"""Maximum differences listed for a pair of states."""
 
 _ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """``place``: the keys and numbers that lead there. ``kind``: ``added``, ``removed`` or
-    ``changed``; the values are JSON values, None where the place is absent."""
+    """A difference of two states. ``place``: the keys and indices that lead to it. ``kind``:
+    ``added``, ``removed`` or ``changed``. Values are JSON values, None if absent."""
 
     place: tuple[str | int, ...]
     kind: str
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def path(self) -> str:
-        """The place for people: ``a.b[0]``."""
+        """Return the place as text: ``a.b[0]``."""
         parts = (f"[{one}]" if isinstance(one, int) else f".{one}" for one in self.place)
         return "".join(parts).removeprefix(".")
 
@@ -58,7 +58,7 @@ class Change:
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    """At most `MOST_CHANGES` of them. The elements of lists are told apart by their place."""
+    """Return at most `MOST_CHANGES` differences. Elements of lists are matched by index."""
     return list(islice(_changes((), before, after), MOST_CHANGES))
 
 
@@ -81,12 +81,12 @@ def _changes(place: tuple[str | int, ...], before: Any, after: Any) -> Iterator[
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EpisodeView:
-    """One row, each column as far as it is shown (`shortened`).
+    """One row, with each column `shortened`.
 
     ``verdicts``: rule set -> ``{valid, error_type, error, metrics}``. ``states``: the sandbox
-    before and after, None without one. ``tools``: those that were offered through the model's own
-    template, None where its messages say it all. ``gold``: a 1-tuple. ``left``: the rest of what
-    the episode left."""
+    before and after, None without a sandbox. ``tools``: tools offered through the model's template,
+    None if the messages show them. ``gold``: a 1-tuple. ``left``: the stored state of the
+    episode."""
 
     row_id: str
     key: Mapping[str, str]
@@ -110,8 +110,27 @@ class EpisodeView:
         name = f"{one_line(self.key['id'], 80)}, sample {self.facts['sample']}"
         return f"<EpisodeView {name}: {told or self.status}, {len(self.steps)} steps>"
 
+    def told_facts(self) -> list[tuple[str, str]]:
+        """Return names and texts of the known facts."""
+        facts = self.facts
+        tokens = (facts["prompt_tokens"], facts["completion_tokens"])
+        named = {
+            "model": facts["model"] or "",
+            "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
+            "calls of the model": facts["model_calls"],
+            "seconds": f"{facts['duration_s'] or 0:.1f}",
+            "ended by": facts["finish_reason"],
+            "sample": facts["sample"],
+            "seed": facts["seed"],
+            "attempts": facts["attempts"],
+            "worker": facts["worker"],
+            "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
+            "repeat": "yes" if facts["repeat"] else "",
+        }
+        return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+
     def as_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the row as JSON values."""
         started = self.facts.get("started_at")
         return {
             "row_id": self.row_id,
@@ -135,8 +154,8 @@ class EpisodeView:
 
 
 def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeView:
-    """Return what is shown of ``row``, which has `COLUMNS` and the columns of the verdicts of
-    ``benchmark``. Raises `UserError`: no run stores such a row."""
+    """Build the view of ``row``, which has `COLUMNS` and the columns of the verdicts of
+    ``benchmark``. Raises `UserError`: the row is invalid."""
     messages, state = messages_of(row), state_of(row)
     states = benchmark.sandbox_states(state)
     changed = [] if states is None else changes(*states)
@@ -176,14 +195,14 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
 
 
 def _in_parts(state: Any) -> Any:
-    """Shorten each part of a state by itself: a large sandbox must not hide what was said."""
+    """Shorten each part of a state by itself, so that a large sandbox does not hide the steps."""
     if isinstance(state, dict) and len(state) <= _MOST_PARTS:
         return {name: shortened(part, _EPISODE_CHARS) for name, part in state.items()}
     return shortened(state, _EPISODE_CHARS)
 
 
 def _shortened_changes(changed: Sequence[Change]) -> list[Change]:
-    """Give each change an equal share of what is shown of a value."""
+    """Shorten each change to an equal share of the limits of one value."""
     shares = len(changed) or 1
     share = {"chars": SHOWN_CHARS // shares, "values": SHOWN_VALUES // shares}
     return [

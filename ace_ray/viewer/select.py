@@ -1,10 +1,10 @@
-"""Rows of a run by what they are: their keys, their verdicts, what changed against another run."""
+"""Select rows of a run by their keys, their verdicts, or changes against another run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -20,66 +20,44 @@ from ace_ray.types import STATUSES
 from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
 SHORTEST_ID = 6
-"""Characters of a row id that name a row."""
+"""Minimum characters of a row id that identify a row."""
 MOST_HELD = 32 << 20
-"""Characters of rows that are held at a time; one row may have more."""
+"""Maximum characters of rows in memory; a single row may have more."""
 
 
-class RunClasses:
-    """What answers for the benchmarks of a stored run."""
-
-    def __init__(self, uri: str, manifest: Manifest) -> None:
-        self._uri = uri
-        self._by_name = {
-            name: recorded_class(name, manifest.rule_sets_of(name), manifest.groups.get(name, {}))
-            for name in manifest.identity.benchmarks
-        }
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._by_name)
-
-    def of(self, benchmark: str) -> type[Benchmark]:
-        """Raises `UserError`: the run's manifest does not name it."""
-        if benchmark not in self._by_name:
-            raise UserError(
-                f"holds a row of {benchmark!r}, which its manifest does not name",
-                where=self._uri,
-                fix="remove the files in rows/ that are not of this run",
-            )
-        return self._by_name[benchmark]
+def class_of(manifest: Manifest, benchmark: str) -> type[Benchmark]:
+    """Return the class of a benchmark of a stored run."""
+    groups = manifest.groups.get(benchmark, {})
+    return recorded_class(benchmark, manifest.rule_sets_of(benchmark), groups)
 
 
 class StoredRun:
-    """A run in its folder, complete or not, its rows in the order of their keys."""
+    """A stored run, complete or not, with its rows in the order of their keys."""
 
     def __init__(self, store: Store) -> None:
-        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
         self.uri = store.root
         self.manifest: Manifest = read_manifest(store)
         self.ledger: Ledger = stored_rows(store, self.manifest)
+        self._class_of = cache(partial(class_of, self.manifest))
 
     @cached_property
     def rows(self) -> list[ResultRow]:
-        """Raises `UserError`: there are none, or a part cannot be read."""
+        """Rows that count. Raises `UserError`: the run is empty, or a part cannot be read."""
         rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
             raise no_rows(self.ledger, "evaluate it, or wait a little")
         return rows
 
-    @cached_property
-    def _classes(self) -> RunClasses:
-        return RunClasses(self.uri, self.manifest)
-
     def class_of(self, row: ResultRow) -> type[Benchmark]:
-        """Raises `UserError`: the run's manifest does not name the row's benchmark."""
-        return self._classes.of(row.benchmark)
+        """Return the class of the benchmark of ``row``."""
+        return self._class_of(row.benchmark)
 
     def whole(self, rows: Sequence[ResultRow]) -> Iterator[EpisodeView]:
-        """Yield ``rows`` with their texts, without those that have gone meanwhile.
+        """Yield ``rows`` with their texts. Rows that have gone are left out.
 
-        They come in the same order up to `MOST_HELD` characters, and group by group where the
-        stored rows have more: a few kilobytes of a part may be hundreds of megabytes of text."""
+        The order is kept up to `MOST_HELD` characters. Larger results come group by group, since a
+        few kilobytes of a part may hold hundreds of megabytes of text."""
         wanted = {row.row_id: place for place, row in enumerate(rows)}
         ids = np.sort(np.array(list(wanted), dtype="S32"))
         columns = [*COLUMNS, *verdict_names(self.manifest.all_rule_sets)]
@@ -118,10 +96,10 @@ def key_of(row: ResultRow) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of rows; None and "" filter nothing.
+    """A filter of rows; None and "" match every row.
 
-    ``valid`` and ``error_type`` are what the rule set ``rules`` says, "" the first of each
-    benchmark. ``entry``: the id of an entry, or the beginning of a row's.
+    ``valid`` and ``error_type`` refer to the rule set ``rules``, by default the first of each
+    benchmark. ``entry``: the id of an entry, or the beginning of a row id.
     """
 
     entry: str = ""
@@ -135,7 +113,7 @@ class Filter:
     error_type: str = ""
 
     def check(self, run: StoredRun) -> None:
-        """Raise `UserError` where ``run`` can have no such row."""
+        """Raise `UserError` if ``run`` cannot have such a row."""
         known = {name: {getattr(row, name) for row in run.rows} for name in KEYS[:3]}
         known |= {"rules": {*run.manifest.all_rule_sets}, "status": {*STATUSES}}
         for name, values in known.items():
@@ -146,7 +124,8 @@ class Filter:
                     fix=f"name one of {', '.join(sorted(values))}",
                 )
 
-    def takes(self, row: ResultRow, benchmark: type[Benchmark]) -> bool:
+    def takes(self, row: ResultRow, rules: str) -> bool:
+        """Whether ``row`` matches, with its verdict under the rule set ``rules``."""
         for name in (*KEYS[:3], "status"):
             if getattr(self, name) and getattr(self, name) != getattr(row, name):
                 return False
@@ -156,7 +135,7 @@ class Filter:
             return False
         if self.valid is None and not self.error_type:
             return True
-        verdict = row.verdicts.get(self.rules or benchmark.rule_sets[0])
+        verdict = row.verdicts.get(rules)
         if verdict is None or (self.valid is not None and verdict.valid != self.valid):
             return False
         return self.error_type in ("", verdict.error_type)
@@ -167,29 +146,31 @@ def _is_called(row: ResultRow, name: str) -> bool:
 
 
 def select(run: StoredRun, wanted: Filter, other: StoredRun | None = None) -> list[ResultRow]:
-    """The rows of ``run`` that ``wanted`` takes; with ``other`` those that it has too, where the
-    verdicts differ or one of both has none."""
-    rows = [row for row in run.rows if wanted.takes(row, run.class_of(row))]
-    if other is None:
-        return rows
-    theirs = {key_of(row): row for row in other.rows}
-    changed = []
-    for row in rows:
+    """Return the rows of ``run`` that match ``wanted``; with ``other``, only shared rows with
+    different verdicts."""
+    theirs = None if other is None else {key_of(row): row for row in other.rows}
+    found = []
+    for row in run.rows:
         rules = wanted.rules or run.class_of(row).rule_sets[0]
-        before = theirs.get(key_of(row))
-        if before is not None and is_right(before, rules) != is_right(row, rules):
-            changed.append(row)
-    return changed
+        if wanted.takes(row, rules) and (theirs is None or is_changed(row, theirs, rules)):
+            found.append(row)
+    return found
+
+
+def is_changed(row: ResultRow, others: Mapping[tuple[object, ...], ResultRow], rules: str) -> bool:
+    """Whether ``others`` has the row with another verdict under ``rules``."""
+    other = others.get(key_of(row))
+    return other is not None and is_right(other, rules) != is_right(row, rules)
 
 
 def is_right(row: ResultRow, rules: str) -> bool | None:
-    """None without a verdict."""
+    """Whether the row is right under ``rules``; None without a verdict."""
     verdict = row.verdicts.get(rules)
     return None if verdict is None else verdict.valid
 
 
 def outcome(row: ResultRow, rules: str) -> str:
-    """``right``, the error type of a wrong row, or the status of one without a verdict."""
+    """Return ``right``, the error type of a wrong row, or the status of a row without a verdict."""
     verdict = row.verdicts.get(rules)
     if verdict is None:
         return row.status

@@ -1,8 +1,8 @@
-"""``ace-ray view``: runs in a browser of this machine, with an address for every row.
+"""``ace-ray view``: show runs in a browser of this machine, with an address for every row.
 
-Nothing is written. Only GET requests with the token are answered: other users of the machine reach
-the port, too. The policy of the answers forbids all scripts but their own, and a name
-of another host, as a foreign page would need to ask, is refused.
+Nothing is written. Only GET requests with the token are answered, since other users of the machine
+can reach the port. The content policy forbids foreign scripts. Requests with another host name are
+refused, so that foreign pages cannot read answers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ace_ray.reports.html.answers import HOST, PORT, path_of
 from ace_ray.storage.rows import ResultRow
 from ace_ray.viewer.pages import render, row_view
 from ace_ray.viewer.select import key_of
-from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, Query, RunTable
+from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, WRONG, Query, RunTable
 
 PAGE_ROWS = 100
 MOST_CHOICES = 1_000
@@ -57,7 +57,7 @@ _HEADERS = {
 
 
 def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]) -> None:
-    """Answer until the process is interrupted. Raises `UserError`: the port is taken."""
+    """Serve until the process is interrupted. Raises `UserError`: the port is taken."""
     listener, token = listener_at(port), secrets.token_urlsafe(32)
     address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
     say(f"view: {address} (Ctrl-C ends it)")
@@ -71,7 +71,7 @@ def listener_at(port: int | None) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, candidate))
-            listener.listen()  # whoever reads the address may ask at once
+            listener.listen()  # requests may follow as soon as the address is printed
         except OSError:
             listener.close()
             continue
@@ -84,7 +84,7 @@ def listener_at(port: int | None) -> socket.socket:
 
 
 def application(runs: Sequence[RunTable], token: str) -> Starlette:
-    """Build the site over ``runs``, for who has the ``token``."""
+    """Build the site of ``runs``, protected by the ``token``."""
     site = _Site(runs)
     return Starlette(
         routes=[
@@ -104,9 +104,9 @@ def application(runs: Sequence[RunTable], token: str) -> Starlette:
 
 
 class _TokenRequired:
-    """Answer requests with the token, in the URL or in the cookie that the first visit sets.
+    """Middleware: answer requests with the token, in the URL or in a cookie.
 
-    The first answer redirects to the URL without the token, which may be copied and kept."""
+    The first answer sets the cookie, and redirects to the URL without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
@@ -115,7 +115,7 @@ class _TokenRequired:
         answer: ASGIApp = self._app
         if scope["type"] == "http" and not scope["path"].startswith(_ASSETS_FOLDER):
             request = Request(scope)
-            # Cookies are a host's; another view has another port.
+            # Cookies belong to a host. Views on other ports need other names.
             cookie = f"ace_ray_view_{scope['server'][1]}"
             if self._is_right(request.query_params.get(TOKEN, "")):
                 answer = self._admitted(request, cookie)
@@ -128,20 +128,20 @@ class _TokenRequired:
 
     def _admitted(self, request: Request, cookie: str) -> Response:
         asked = [one for one in request.query_params.multi_items() if one[0] != TOKEN]
-        # One slash: two would begin the name of another host.
+        # A single slash: a path that begins with two would name another host.
         there = f"/{request.scope['raw_path'].decode('ascii', 'replace').lstrip('/')}"
         answer = RedirectResponse(f"{there}?{urlencode(asked)}" if asked else there, 303, _HEADERS)
-        # Lax: links of a report lead here.
+        # Lax, so that links in a report send the cookie.
         answer.set_cookie(cookie, self._token, httponly=True, samesite="lax")
         return answer
 
 
 class _NotFound(UserError):
-    """Of an address that names nothing."""
+    """The address does not exist."""
 
 
 class _Site:
-    """The pages. Handlers are plain functions, in threads of Starlette's."""
+    """The pages. Handlers are plain functions, which Starlette runs in threads."""
 
     def __init__(self, runs: Sequence[RunTable]) -> None:
         self._lock = threading.Lock()
@@ -153,7 +153,7 @@ class _Site:
             self._runs[name] = run
 
     def alone(self, handler: Callable[[Request], Response]) -> Callable[[Request], Response]:
-        """One request at a time: a run that grows between two looks has other numbers of rows."""
+        """Handle one request at a time, since a run may grow between two reads."""
 
         @wraps(handler)
         def locked(request: Request) -> Response:
@@ -170,7 +170,7 @@ class _Site:
         return _page("home.html.j2", title="Runs", runs=lines)
 
     def state(self, request: Request) -> Response:
-        """Answer a page of an unfinished run, which asks every few seconds."""
+        """Return the number of rows. Pages of an unfinished run ask for it every few seconds."""
         _, run = self._run(request)
         return JSONResponse({"rows": len(run.rows), "finished": run.finished}, headers=_HEADERS)
 
@@ -213,7 +213,7 @@ class _Site:
         )
 
     def row(self, request: Request) -> Response:
-        """One row, or with another run in the address the same entry in both."""
+        """Show a row; with another run in the address, the same entry in both runs."""
         name, run = self._run(request)
         row = run.by_id.get(request.path_params["row"])
         if row is None:
@@ -247,7 +247,7 @@ class _Site:
         )
 
     def _turn(self, run: RunTable, link: _Links, row: ResultRow, *, pair: bool) -> dict[str, str]:
-        """Links to the rows before and after in the list that led here."""
+        """Return links to the previous and next row of the list."""
         found = [one.row_id for one in run.select(link.query, self._runs.get(link.against))]
         if row.row_id not in found:
             return {"previous": "", "next": "", "place": ""}
@@ -259,7 +259,7 @@ class _Site:
         }
 
     def _run(self, request: Request) -> tuple[str, RunTable]:
-        """The run of an address, as it is now."""
+        """Return the run of an address, refreshed."""
         name = request.path_params["run"]
         if name not in self._runs:
             raise _NotFound("no such run", where=name, fix="see the list of runs")
@@ -267,7 +267,7 @@ class _Site:
         return name, self._runs[name]
 
     def _other(self, name: str, asked: str) -> str:
-        """The run to compare with: the one that is asked for, else the only other one."""
+        """Return the run to compare with: the requested one, else the only other one."""
         others = [one for one in self._runs if one != name]
         if asked in others:
             return asked
@@ -275,7 +275,7 @@ class _Site:
 
 
 class _Links:
-    """Addresses that keep what a list was asked for."""
+    """Builds addresses that keep the query of a list."""
 
     def __init__(self, run: str, query: Query, against: str) -> None:
         self.run, self.query, self.against = run, query, against
@@ -291,7 +291,7 @@ class _Links:
         return f"{beside}?{urlencode(asked)}"
 
     def sorts(self) -> dict[str, str]:
-        """Column -> the list sorted by it, the other way round where it is so already."""
+        """Return for each column the list sorted by it, or reversed if it is already sorted."""
         return {
             name: _address(
                 self.run,
@@ -309,12 +309,17 @@ def _address(run: str, asked: Mapping[str, Any] | None = None, row_id: str = "")
 
 
 def _choices(run: RunTable, query: Query) -> dict[str, list[tuple[str, int]]]:
+    rules = run.rules_of(query.rules)
+
+    def error_type(row: ResultRow) -> str:
+        return row.verdicts[rules].error_type if rules in row.verdicts else ""
+
     return {
-        "benchmark": run.counts("benchmark")[:MOST_CHOICES],
-        "language": run.counts("language")[:MOST_CHOICES],
-        "category": sorted(run.counts("category")[:MOST_CHOICES]),
-        "error_type": run.error_types(run.rules_of(query.rules))[:MOST_CHOICES],
-        "verdict": [(name, 0) for name in (RIGHT, "wrong", NOT_SCORED, "changed")],
+        "benchmark": run.counts(lambda row: row.benchmark)[:MOST_CHOICES],
+        "language": run.counts(lambda row: row.language)[:MOST_CHOICES],
+        "category": sorted(run.counts(lambda row: row.category)[:MOST_CHOICES]),
+        "error_type": run.counts(error_type)[:MOST_CHOICES],
+        "verdict": [(name, 0) for name in (RIGHT, WRONG, NOT_SCORED, "changed")],
     }
 
 

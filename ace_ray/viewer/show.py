@@ -1,4 +1,4 @@
-"""Rows of a run as printed text: a list of them, or one whole."""
+"""Print rows of a run: a list, or complete rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ace_ray.viewer.select import Filter, StoredRun, outcome, select
 Say = Callable[[str], None]
 WIDTH = 72
 KINDS = 8
-"""Most categories, and most verdicts, that a list names."""
+"""Maximum categories and verdicts that a list names."""
 _ID = 12
-"""Characters of a row id that are shown: enough to name it among millions."""
+"""Shown characters of a row id, which are unique among millions of rows."""
 
 
 def show(
@@ -34,10 +34,10 @@ def show(
     limit: int = 0,
     as_json: bool = False,
 ) -> None:
-    """Print the rows of ``run`` that ``wanted`` takes: whole where it names an entry, else a line
-    each, at most ``limit`` of them (0: all). As JSON, one whole row a line, and nothing else.
+    """Print the rows of ``run`` that match ``wanted``, at most ``limit`` of them (0: all).
 
-    Raises `UserError`: there can be no such row, or the entry is unknown.
+    Rows are complete if ``wanted`` names an entry, else a line each. With ``as_json``, each line is
+    a complete row. Raises `UserError`: the filter cannot match, or the entry is unknown.
     """
     wanted.check(run)
     rows = select(run, wanted, other)
@@ -70,7 +70,7 @@ def listed(
     other: StoredRun | None,
     limit: int,
 ) -> Iterator[str]:
-    """A line a row: its id, what the rule sets say, and how its answer begins."""
+    """Yield a line per row: its id, its verdicts, and the beginning of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have another verdict than in {other.uri}" if other else count
     if limit and len(rows) > limit:
@@ -89,7 +89,7 @@ def listed(
 
 
 def _kinds(title: str, names: Iterable[str]) -> Iterator[str]:
-    """What to filter by: how many rows are of each kind, the most first; none where all are."""
+    """Yield the number of rows of each kind, most frequent first; nothing for a single kind."""
     counts = Counter(names)
     if len(counts) > 1:
         most = [f"{cleaned(name)} {rows}" for name, rows in counts.most_common(KINDS)]
@@ -98,7 +98,7 @@ def _kinds(title: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _answer(view: EpisodeView) -> str:
-    """What the last message of the model says, or calls."""
+    """Return the text of the model's last message, or its calls."""
     for step in reversed(view.steps):
         if step.role == "assistant":
             calls = ", ".join(f"{call.name}({call.arguments})" for call in step.calls)
@@ -111,7 +111,7 @@ def whole(view: EpisodeView) -> Iterator[str]:
     key = view.key
     names = [name for name in (key["benchmark"], key["category"], key["language"]) if name]
     yield _line(f"{key['id']}   ({', '.join(names)}; row {view.row_id[:_ID]})")
-    yield _line(_facts(view))
+    yield _line(", ".join(f"{name} {value}" for name, value in view.told_facts()))
     if not view.verdicts:
         yield _line(f"not scored: {view.status}{': ' if view.error else ''}{view.error}")
     for rules, verdict in view.verdicts.items():
@@ -124,7 +124,7 @@ def whole(view: EpisodeView) -> Iterator[str]:
             yield from _indented(", ".join(numbers))
     tools = list(_tools(view.tools))
     for step in view.steps:
-        if step.role == "assistant":  # what was asked comes first, then what it may call
+        if step.role == "assistant":  # tools are shown after the prompt
             yield from tools
             tools = []
         yield from _titled(step.role, _seconds(step.facts))
@@ -168,22 +168,6 @@ def _tools(tools: Sequence[Tool] | None) -> Iterator[str]:
         yield from _block(f"{tool.name}{since}: {tool.description}")
         if tool.schema is not None:
             yield from _indented(json.dumps(tool.schema, ensure_ascii=False))
-
-
-def _facts(view: EpisodeView) -> str:
-    facts = view.facts
-    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
-    parts = [
-        facts["model"] or facts["run_id"],
-        f"sample {facts['sample']}, seed {facts['seed']}",
-        "tokens unknown" if None in tokens else f"{tokens[0]} + {tokens[1]} tokens",
-        f"{facts['model_calls']} calls" if facts["model_calls"] != 1 else "",
-        f"{facts['duration_s'] or 0:.1f} s",
-        f"ended by {facts['finish_reason']}" if facts["finish_reason"] not in ("", "stop") else "",
-        f"attempt {facts['attempts']}" if (facts["attempts"] or 1) > 1 else "",
-        "a repeat" if facts["repeat"] else "",
-    ]
-    return ", ".join(filter(None, parts))
 
 
 def _seconds(facts: dict[str, Any]) -> str:

@@ -1,14 +1,14 @@
-"""The rows of a run for pages that look at it again and again, while it grows.
+"""Rows of a run for pages that are reloaded while the run grows.
 
-The columns of lists are read once per part and kept. Texts stay in the parts: one group of rows is
-read for one row, and one part at a time for a search.
+The columns of lists are read once per part and kept. Texts stay in the parts: a row reads one group
+of rows, and a search reads one part at a time.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -31,22 +31,22 @@ from ace_ray.storage.stored import SUMMARY, Manifest, read_manifest
 from ace_ray.util import log
 from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.viewer.select import RunClasses, entry_order, is_right, key_of, outcome
+from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of, outcome
 
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
-"""Columns of a full-text search, besides the reasons of the verdicts."""
+"""Columns for full-text search, besides the errors of verdicts."""
 SORTS = (
     *("id", "category", "verdict", "prompt_tokens", "completion_tokens"),
     *("model_calls", "duration_s"),
 )
 NOT_SCORED = "not scored"
-RIGHT = "right"
+RIGHT, WRONG = "right", "wrong"
 
 
 def tables_of(stores: Sequence[Store]) -> list[RunTable]:
-    """Open the named runs; of a sweep all runs that have begun.
+    """Open runs; for a sweep, all its runs that have begun.
 
-    Raises `UserError`: a store holds neither a run nor a sweep, or no run has begun."""
+    Raises `UserError`: a store is neither a run nor a sweep, or the sweep has not begun."""
     runs: list[Store] = []
     for named in stores:
         folders = run_folders(named)
@@ -60,8 +60,8 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A filter of rows; "" filters nothing. ``verdict``: `RIGHT`, "wrong",
-    `NOT_SCORED` or "changed" (against the other run), under the rule set ``rules``."""
+    """A filter of rows; "" matches every row. ``verdict``: `RIGHT`, `WRONG`, `NOT_SCORED` or
+    "changed" (against the other run), under the rule set ``rules``."""
 
     benchmark: str = ""
     category: str = ""
@@ -71,56 +71,49 @@ class Query:
     rules: str = ""
     text: str = ""
     sort: str = ""
-    """A column, with a "-" before it from the largest; "": in the order of the entries."""
+    """A column, with a leading "-" for descending order; "": the order of the entries."""
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Query:
         return cls(**{f.name: asked.get(f.name, "") for f in fields(cls)})
 
     def as_dict(self) -> dict[str, str]:
-        """Without what asks for nothing."""
+        """Return the fields that are set."""
         return {f.name: value for f in fields(self) if (value := getattr(self, f.name))}
 
-    def takes(self, row: ResultRow, rules: str) -> bool:
-        """Whether ``row`` is one of these, but for its texts and other runs."""
-        keys = ("benchmark", "category", "language")
-        if any(getattr(self, name) not in ("", getattr(row, name)) for name in keys):
-            return False
-        verdict = row.verdicts.get(rules)
-        said = {None: NOT_SCORED, True: RIGHT, False: "wrong"}[is_right(row, rules)]
-        if self.verdict not in ("", "changed", said):
-            return False
-        wrong = verdict is not None and not verdict.valid
-        return not self.error_type or (wrong and outcome(row, rules) == self.error_type)
+    @property
+    def filter(self) -> Filter:
+        """The part of the query that a row alone decides, except `NOT_SCORED`."""
+        valid = {RIGHT: True, WRONG: False}.get(self.verdict)
+        keys = (self.benchmark, self.category, self.language)
+        return Filter("", *keys, valid=valid, error_type=self.error_type)
 
 
 class RunTable:
-    """A run in its folder, complete or not, read again when it has grown. For one thread at a
-    time."""
+    """A stored run, complete or not, that is read again when it has grown. Not thread-safe."""
 
     def __init__(self, store: Store) -> None:
-        """Raises `UserError`: it is no run, or a part of it cannot be read."""
+        """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
         self.uri = store.root
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
-        self._classes = RunClasses(self.uri, self.manifest)
         self._schema = rows_schema(self.rule_sets)
         self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
         self._parts: dict[str, pa.Table] = {}
         self._names: list[str] | None = None
         self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
-        """The last text that was searched for, and which rows of a part hold it."""
+        """Text of the last search, and a mask of the matching rows of each part."""
         self._say_once = cache(log.caution)
         self._ignored: list[str] = []
         self._places: dict[str, tuple[str, int]] = {}
-        """Row id -> its part and its place there."""
+        """Row id -> name of its part, and its index there."""
         self.finished = False
         self.rows: list[ResultRow] = []
         """Rows that count, in the order of their entries."""
         self.by_id: dict[str, ResultRow] = {}
         self.by_key: dict[tuple[object, ...], ResultRow] = {}
-        """By what other runs call the same row."""
+        """Rows by the key that they share between runs."""
         self.refresh()
 
     @property
@@ -128,8 +121,9 @@ class RunTable:
         return self.manifest.run_id
 
     def refresh(self) -> bool:
-        """Read what is new; whether anything is. Raises `UserError`: the store is away."""
-        # A run that is complete is still merged, now and then.
+        """Read new parts, and return whether there are any. Raises `UserError`: the store does not
+        answer."""
+        # The parts of a complete run may still be merged.
         names = part_names(self._store)
         self.finished = self.finished or self._store.get(SUCCESS) is not None
         if names == self._names:
@@ -153,7 +147,7 @@ class RunTable:
     def _read(
         self, store: Store, name: str, columns: Sequence[str], schema: pa.Schema
     ) -> pa.Table | str:
-        """As `read_part`, of what lists show; a part is read once."""
+        """Read the columns of lists as `read_part` does. Each part is read once."""
         if name not in self._parts:
             table = read_part(store, name, self._narrow, schema)
             if isinstance(table, str):
@@ -165,17 +159,16 @@ class RunTable:
         return asked if asked in self.rule_sets else self.rule_sets[0]
 
     def select(self, query: Query, other: RunTable | None = None) -> list[ResultRow]:
-        """The rows that ``query`` takes, in its order. Raises `UserError`: texts cannot be read."""
+        """Return the rows that match ``query``, in its order. Raises `UserError`: texts cannot be
+        read."""
         rules = self.rules_of(query.rules)
-        rows = [row for row in self.rows if query.takes(row, rules)]
+        wanted = query.filter
+        rows = [row for row in self.rows if wanted.takes(row, rules)]
+        if query.verdict == NOT_SCORED:
+            rows = [row for row in rows if rules not in row.verdicts]
         if query.verdict == "changed":
             theirs = other.by_key if other is not None and rules in other.rule_sets else {}
-            rows = [
-                row
-                for row in rows
-                if (same := theirs.get(key_of(row))) is not None
-                and is_right(same, rules) != is_right(row, rules)
-            ]
+            rows = [row for row in rows if is_changed(row, theirs, rules)]
         if query.text:
             rows = self._holding(query.text, rows)
         name = query.sort.removeprefix("-")
@@ -188,14 +181,10 @@ class RunTable:
 
         return sorted(rows, key=place, reverse=query.sort.startswith("-"))
 
-    def counts(self, name: str) -> list[tuple[str, int]]:
-        """The values of a key with their rows, most first."""
-        return _most_first(Counter(getattr(row, name) for row in self.rows))
-
-    def error_types(self, rules: str) -> list[tuple[str, int]]:
-        """The error types of wrong rows with their rows, most first."""
-        verdicts = (row.verdicts.get(rules) for row in self.rows)
-        return _most_first(Counter(v.error_type for v in verdicts if v is not None and not v.valid))
+    def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
+        """Count rows by a value, most frequent first. Rows with "" are left out."""
+        found = Counter(filter(None, map(value, self.rows)))
+        return sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
 
     def facts(self) -> dict[str, Any]:
         """Return the run's line in the list of runs."""
@@ -210,8 +199,10 @@ class RunTable:
         }
 
     def _notes(self) -> Iterator[str]:
-        """Say what a reader of the headlines has to know."""
-        limits = (self.manifest.restriction(name).words for name in self._classes.names)
+        """Yield notes on the headlines: limits, mixed versions and unreadable parts."""
+        limits = (
+            self.manifest.restriction(name).words for name in self.manifest.identity.benchmarks
+        )
         for words in dict.fromkeys(filter(None, limits)):
             yield f"limited to {words}, a sample only"
         if mixed := versions_line(self.manifest.mixed_versions):
@@ -219,18 +210,18 @@ class RunTable:
         yield from self._ignored
 
     def episode(self, row: ResultRow) -> EpisodeView:
-        """A row whole. Raises `UserError`: it cannot be read."""
+        """Read a complete row. Raises `UserError`: it cannot be read."""
         name, place = self._places[row.row_id]
         columns = [*COLUMNS, *verdict_names(self.rule_sets)]
         found = read_part(self._store, name, columns, self._schema, place)
         if isinstance(found, str):
             raise unreadable(self._store, name, found)
         (whole,) = found.to_pylist()
-        return episode_view(whole, self._classes.of(row.benchmark))
+        return episode_view(whole, class_of(self.manifest, row.benchmark))
 
     def _holding(self, text: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
-        """Keep the ``rows`` that hold ``text``, in any case of its letters. Parts without any of
-        ``rows`` are not read."""
+        """Keep the ``rows`` that contain ``text``, ignoring case. Parts without any of ``rows`` are
+        not read."""
         if self._searched[0] != text:
             self._searched = (text, {})
         found = self._searched[1]
@@ -242,7 +233,7 @@ class RunTable:
         return [row for row, (name, at) in zip(rows, places, strict=True) if found[name][at]]
 
     def _search(self, name: str, text: str) -> np.ndarray:
-        """Which rows of a part hold ``text``."""
+        """Return a mask of the rows of a part that contain ``text``."""
         reasons = [f"{rules}_error" for rules in self.rule_sets]
         table = read_part(self._store, name, [*SEARCHED, *reasons], self._schema)
         if isinstance(table, str):
@@ -256,15 +247,8 @@ class RunTable:
         return holds
 
 
-def _most_first(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(
-        ((name, count) for name, count in counts.items() if name),
-        key=lambda pair: (-pair[1], pair[0]),
-    )
-
-
 def headlines(content: bytes) -> list[str]:
-    """The first score of each benchmark and rule set in a summary; none where it is damaged."""
+    """Return the first score of each benchmark and rule set; [] for a damaged summary."""
     try:
         benchmarks = json_object(content, SUMMARY)["benchmarks"]
         return [

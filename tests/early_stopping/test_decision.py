@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ace_ray.early_stopping.betting import Draws
-from ace_ray.early_stopping.decision import Decision, Outcome, Rule, decide
+from ace_ray.early_stopping.betting import Decision, Draws, Outcome, Rule, decide
 
 RULE = Rule(alpha=0.05, margin=0.01)
 

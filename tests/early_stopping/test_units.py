@@ -12,9 +12,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.benchmarks.results import Estimate, Score, ScoredRow
 from ace_ray.config.schema import EarlyConfig
-from ace_ray.early_stopping.betting import rejected_at
 from ace_ray.early_stopping.draw import WINDOWS, draw
-from ace_ray.early_stopping.target import draws_of, estimate_of
 from ace_ray.early_stopping.units import Row, order_of, value_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
@@ -97,25 +95,9 @@ def test_all_units_together_are_the_headline() -> None:
             )
             for unit in drawn.units
         ]  # fmt: skip
-        draws = draws_of(drawn, [(one, one) for one in worth], "benchmark")
+        draws = drawn.draws([(one, one) for one in worth])
         whole = value_of(type(benchmark), iter(rows), "correct")
-        assert estimate_of(draws) == pytest.approx(whole)
-
-
-@pytest.mark.nightly
-def test_a_population_is_estimated_without_bias_and_ends_with_a_category() -> None:
-    found, values = [], {"a": 0.9, "b": 0.1}
-    for seed in range(400):
-        one = order(Balanced(), seed)
-        worth = [(values[unit.name.split("/")[1]],) * 2 for unit in one.units]
-        draws = draws_of(one, worth, "population")
-        assert draws.scales is not None
-        assert draws.spans is not None
-        assert np.all(draws.scales <= draws.spans + 1e-9)
-        assert len(draws) < len(one.units), "no unit of one category is left for the others"
-        # However many draws there are: what they add beyond their means is 0 on average.
-        found.append(float(np.sum(draws.lows * draws.scales - 0.5)))
-    assert abs(np.mean(found)) < 5 * np.std(found) / 20
+        assert draws.estimate == pytest.approx(whole)
 
 
 def test_windows_hold_their_part_of_the_order() -> None:
@@ -163,37 +145,6 @@ def test_statistics_see_rows_as_they_are_asked_to() -> None:
     assert len(order(Looks()).units) == 45
 
 
-class Uneven(Simple):
-    """One category in which dialogues of four weigh four times as much as single entries."""
-
-    def entries(self) -> list[Entry]:
-        return [
-            Entry(id=f"{n}", category="a", group=f"g{n // 4}" if n < 120 else "", prompt="x")
-            for n in range(240)
-        ]
-
-
-@pytest.mark.nightly
-def test_units_of_other_weight_are_another_stratum_of_the_population() -> None:
-    """Heavy ones run out first: without strata what is left would be taken for the category."""
-    false = 0
-    for seed in range(60):
-        one = order(Uneven(), seed)
-        assert len(set(one.strata)) == 2
-        # Heavy units are worse, light ones better, and all together nobody is.
-        worth = [(-0.3, -0.3) if len(u.items[0].entries) == 4 else (0.3, 0.3) for u in one.units]
-        draws = draws_of(one, worth, "population")
-        false += bool(np.isfinite(rejected_at(draws, 0.0, 0.05)))
-    assert false <= 60 * 0.05 + 4 * np.sqrt(60 * 0.05)
-
-
-def test_a_population_of_which_too_little_is_known_is_refused() -> None:
-    benchmark = Balanced()
-    config = EarlyConfig(target="population", min_rows=50)
-    with pytest.raises(UserError, match="of a population can be said nothing more after"):
-        draw(config, {"simple": benchmark}, benchmark.dataset(), 1)
-
-
 class Weightless(Simple):
     """Of category b, which has most entries, no headline speaks."""
 
@@ -203,21 +154,14 @@ class Weightless(Simple):
         return [Score("Only a", "a", Estimate(value, (0, 1), 1))]
 
 
-def test_what_weighs_nothing_is_no_stratum_of_a_population() -> None:
+def test_entries_without_weight_come_last() -> None:
     """BFCL's relevance counts in no headline."""
     one = order(Weightless())
     weighed = sum(unit.weight > 0 for unit in one.units)
     assert 0 < weighed < len(one.units)
     assert sum(one.rows(2, weighed=True)) == 2 * 10
     assert sum(one.rows(2)) == 2 * 50
-    draws = draws_of(one, [(0.5, 0.5)] * len(one.units), "population")
-    # Single entries and those of a group are two strata.
-    assert 0 < len(draws) < weighed
-    assert draws.scales is not None
-    assert np.isfinite(draws.scales).all()
-    config = EarlyConfig(target="population", min_rows=50)
-    with pytest.raises(UserError, match=r"then none of .*a .*is left"):
-        draw(config, {"simple": Weightless()}, Weightless().dataset(), 1)
+    assert not any(unit.weight > 0 for unit in one.units[weighed:])
 
 
 @pytest.mark.nightly

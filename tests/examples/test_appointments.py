@@ -14,7 +14,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.models.fake import FakeEngine
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "appointments.py"

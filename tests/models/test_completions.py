@@ -208,7 +208,6 @@ def test_what_is_no_answer_to_tools_is_refused(message: dict[str, Any]) -> None:
         ("end_turn", "stop"),
         ("tool_calls", "tool_calls"),
         ("MAX_TOKENS", "length"),
-        ("max_output_tokens", "length"),
     ],
 )
 def test_a_server_s_own_word_for_an_ending(reason: str | None, ending: str) -> None:
@@ -247,7 +246,10 @@ def test_usage_is_known_or_it_is_not() -> None:
     facts = done.endpoint
     assert (facts.has_usage, facts.reasoning_tokens, facts.cached_tokens) == (True, 2, 5)
     assert (facts.model, facts.fingerprint) == ("m-2", "fp")
-    for bad in (None, {}, {"prompt_tokens": 7}, {"prompt_tokens": True, "completion_tokens": 1}):
+    for bad in (
+        *(None, {}, "many", {"prompt_tokens": 7}, {"prompt_tokens": True, "completion_tokens": 1}),
+        {"prompt_tokens": -1, "completion_tokens": 10**30},
+    ):
         done, _ = read({"content": "hi"}, usage=bad)
         assert not done.endpoint.has_usage
         assert done.endpoint.reasoning_tokens is None

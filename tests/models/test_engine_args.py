@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from ace_ray.config.schema import ModelConfig
 from ace_ray.errors import UserError
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser
+from ace_ray.models.engine_args import check_engine_args, check_parsers
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
@@ -21,9 +22,9 @@ def test_arguments_of_both_argument_classes_are_known() -> None:
 @needs_vllm
 def test_parsers_are_known() -> None:
     for name in ("auto", "none", "deepseek_r1", "qwen3"):
-        check_reasoning_parser(name)
+        check_parsers(ModelConfig(source="m", reasoning_parser=name))
     with pytest.raises(UserError, match="known: "):
-        check_reasoning_parser("zzzzzz")
+        check_parsers(ModelConfig(source="m", reasoning_parser="zzzzzz"))
 
 
 def test_without_vllm_the_fix_is_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +41,7 @@ def test_a_vllm_of_another_layout_checks_its_arguments_itself(
 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: Spec)
     check_engine_args({"anything": 1})
-    check_reasoning_parser("anything")
+    check_parsers(ModelConfig(source="m", reasoning_parser="anything"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ace_ray.models.memory import available_bytes, total_bytes
+from ace_ray.models.probe import available_bytes
 
 GIB = 2**30
 Group = Callable[..., None]
@@ -16,7 +16,7 @@ Group = Callable[..., None]
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = SimpleNamespace(total=100 * GIB, available=90 * GIB)
+    now = SimpleNamespace(available=90 * GIB)
     monkeypatch.setattr("psutil.virtual_memory", lambda: now)
 
 
@@ -32,18 +32,10 @@ class Machine:
         (place / "memory.current").write_text(f"{used}\n")
         (place / "memory.stat").write_text(f"anon 1\ninactive_file {files}\nslab 3\n")
 
-    def v1(self, path: str, most: int, used: int, files: int) -> None:
-        place = self.root / "memory" / path
-        place.mkdir(parents=True, exist_ok=True)
-        (place / "memory.limit_in_bytes").write_text(f"{most}\n")
-        (place / "memory.usage_in_bytes").write_text(f"{used}\n")
-        (place / "memory.stat").write_text(f"cache 9\ntotal_inactive_file {files}\n")
-
     @property
-    def seen(self) -> tuple[float, float]:
-        """Available and total, in GiB."""
-        place = self.root, self.own
-        return available_bytes(*place) / GIB, total_bytes(*place) / GIB
+    def seen(self) -> float:
+        """Available, in GiB."""
+        return available_bytes(self.root, self.own) / GIB
 
 
 @pytest.fixture
@@ -52,27 +44,27 @@ def machine(tmp_path: Path, node: None) -> Machine:
 
 
 def test_no_groups(machine: Machine) -> None:
-    assert machine.seen == (90, 100)
+    assert machine.seen == 90
     machine.own.unlink()
-    assert machine.seen == (90, 100)
+    assert machine.seen == 90
 
 
 def test_a_container(machine: Machine) -> None:
     machine.v2("", str(16 * GIB), 6 * GIB)
-    assert machine.seen == (10, 16)
+    assert machine.seen == 10
 
 
 def test_files_that_were_read_may_go(machine: Machine) -> None:
     """A checkpoint that was examined fills the page cache up to the limit."""
     machine.v2("", str(16 * GIB), 16 * GIB, files=12 * GIB)
-    assert machine.seen == (12, 16)
+    assert machine.seen == 12
 
 
 def test_no_limit(machine: Machine) -> None:
     machine.v2("", "max", 6 * GIB)
-    assert machine.seen == (90, 100)
+    assert machine.seen == 90
     machine.v2("", str(2**63 - 4096), 6 * GIB)
-    assert machine.seen == (90, 100)
+    assert machine.seen == 90
 
 
 def test_the_tightest_of_those_it_is_in(machine: Machine) -> None:
@@ -80,27 +72,18 @@ def test_the_tightest_of_those_it_is_in(machine: Machine) -> None:
     machine.v2("pods", str(8 * GIB), 7 * GIB)
     machine.v2("pods/one", str(16 * GIB), 2 * GIB)
     machine.v2("pods/two", str(1 * GIB), 1 * GIB)
-    assert machine.seen == (1, 8)
+    assert machine.seen == 1
     machine.v2("pods/one", "max", 2 * GIB)
-    assert machine.seen == (1, 8)
+    assert machine.seen == 1
 
 
 def test_over_its_limit_nothing_is_left(machine: Machine) -> None:
     machine.v2("", str(GIB), 2 * GIB)
-    assert machine.seen == (0, 1)
-
-
-def test_version_1(machine: Machine) -> None:
-    machine.own.write_text("9:cpu:/x\n4:cpuset,memory:/docker/a\n0::/\n")
-    # In a container its own group is mounted as the root.
-    machine.v1("", 16 * GIB, 9 * GIB, 2 * GIB)
-    assert machine.seen == (9, 16)
-    machine.v1("docker/a", 8 * GIB, 6 * GIB, 0)
-    assert machine.seen == (2, 8)
+    assert machine.seen == 0
 
 
 @pytest.mark.parametrize("content", ["", "lots\n", "\ufffd"])
 def test_what_cannot_be_read_limits_nothing(machine: Machine, content: str) -> None:
     machine.v2("", str(GIB), 0)
     (machine.root / "memory.stat").write_text(content)
-    assert machine.seen == (90, 100)
+    assert machine.seen == 90

@@ -148,7 +148,7 @@ def test_a_key_loses_the_newline_of_its_file(monkeypatch: pytest.MonkeyPatch) ->
         ({"engine": {"tensor_parallel_size": 0}}, "user.engine: 'tensor_parallel_size' is 0"),
         (
             {"model": {"source": "a", "reasoning_parser": "nope"}},
-            "user.model.reasoning_parser: there is no reasoning parser 'nope'",
+            "user.model.reasoning_parser: vLLM has no reasoning parser 'nope'",
         ),
         (
             {"model": {"source": "a", "tool_parser": "hermess"}},

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from ace_ray.config.schema import ModelConfig
 from ace_ray.errors import UserError
 from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
 from ace_ray.models.chat import Chat
-from ace_ray.models.engine_args import check_tool_parser
+from ace_ray.models.engine_args import check_parsers
 from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
 Make = Callable[..., Path]
@@ -90,11 +91,11 @@ class TestTemplates:
 @needs_vllm
 def test_names_are_checked_without_importing_vllm() -> None:
     loaded = "vllm" in sys.modules
-    check_tool_parser("hermes")
+    check_parsers(ModelConfig(source="m", tool_parser="hermes"))
     with pytest.raises(UserError, match=r"^model.tool_parser: .*'hermess'; did you mean 'hermes'"):
-        check_tool_parser("hermess")
+        check_parsers(ModelConfig(source="m", tool_parser="hermess"))
     with pytest.raises(UserError, match=r"known: .*hermes.*pythonic"):
-        check_tool_parser("?")
+        check_parsers(ModelConfig(source="m", tool_parser="?"))
     assert ("vllm" in sys.modules) == loaded
 
 

@@ -22,7 +22,7 @@ from text_variations import TEXT_KINDS
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling
 
 _LONGEST = 2_000  # characters of a message; the prompts repeat it up to 20 times

@@ -44,7 +44,7 @@ from ace_ray.benchmarks.tau2.environment.limited import Attempt, calls_of_histor
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.replay import replayed
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS, Judged, official_parts
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 from ace_ray.util.stats import pass_hat_k
 

@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.config.schema import EarlyConfig, load_config
-from ace_ray.early_stopping.decision import Outcome
+from ace_ray.early_stopping.betting import Outcome
 from ace_ray.early_stopping.draw import draw
 from ace_ray.errors import UserError
 from ace_ray.pipeline.early import Comparison, EarlyLooks, Values, _asked, decide_again, is_decided

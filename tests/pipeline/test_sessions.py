@@ -13,7 +13,7 @@ import ace_ray
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.open_run import OpenRun
-from ace_ray.reports.compared_runs import NotComparable, compared_runs
+from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs
 from ace_ray.storage.lease import Lease
@@ -114,9 +114,9 @@ def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:
     engines = [{"versions": {"vllm": one}} for one in ("0.32.0", "0.33.0")]
     one = with_sessions(write_run(tmp_path / "one", everything({}, of=2), model="o/one"), engines)
     two = write_run(tmp_path / "two", everything({}, of=2), model="o/two")
-    found = compare_runs(compared_runs(load_runs([str(one), str(two)])))
+    found = compare_runs(load_runs([str(one), str(two)]))
     assert "one: rows are of several versions: vllm 0.32.0, 0.33.0" in found.notes
     checkers = [{"versions": {"ace_ray": one}} for one in ("0.1.0", "0.2.0")]
     with_sessions(one, checkers)
     with pytest.raises(NotComparable, match="rules"):
-        compare_runs(compared_runs(load_runs([str(one), str(two)])))
+        compare_runs(load_runs([str(one), str(two)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from rich.console import Console
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.errors import UserError
 from ace_ray.reports.compare import WARNING, compare
-from ace_ray.reports.compared_runs import ComparedRun, NotComparable, compared_runs
+from ace_ray.reports.compared_runs import NotComparable
 from ace_ray.reports.comparison import compare_runs
-from ace_ray.reports.runs import load_runs
+from ace_ray.reports.runs import Run, load_runs
 from tests.report.builders import Row, block, everything, load_run, row, write_run
 from tests.report.pages import Page, is_sound
 
@@ -24,11 +25,11 @@ ROWS = block("en", "special_incomplete", 10, 20)
 WORSE = block("en", "special_incomplete", 0, 20)
 
 
-def compared_in(*folders: Path) -> list[ComparedRun]:
-    return compared_runs(load_runs([str(folder) for folder in folders]))
+def compared_in(*folders: Path) -> list[Run]:
+    return load_runs([str(folder) for folder in folders])
 
 
-def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[ComparedRun]:
+def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Run]:
     """Runs A and B, of which B is made with ``changed``."""
     return compared_in(
         write_run(tmp_path / "a", first, model="o/A"),
@@ -244,7 +245,7 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to compare"):
         compare_runs([])
     with pytest.raises(UserError, match=r"two runs are called 'A'"):
-        compare_runs([runs[0], ComparedRun(runs[1].run, "A")])
+        compare_runs([runs[0], replace(runs[1], label="A")])
     with pytest.raises(UserError, match=r"--baseline: 'x' is not among the runs"):
         compare_runs(runs, baseline="x")
     with pytest.raises(UserError, match=r"--group: no group is called 'Speical'; one of "):
@@ -383,7 +384,7 @@ def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
     """A category's share in the comparison is its accuracy in the summary."""
     runs = compared_in(*sweep[:2])
     comparison = compare_runs(runs, rule_sets=["strict"])
-    summary = runs[1].run.reported("acebench", ACEBench.statistics).summary
+    summary = runs[1].reported("acebench", ACEBench.statistics).summary
     names = {"normal_similar_api": "Similar API", "normal_preference": "Preference"}
     for metric, key in (("accuracy", "accuracy"), ("process", "process_accuracy")):
         found = {

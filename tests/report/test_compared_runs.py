@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.reports.compared_runs import (
-    ComparedRun,
-    compared_runs,
     describe_pairs,
     make_pairs,
 )
@@ -26,12 +25,14 @@ RIGHT = {SMALL: 8, LARGE: 9, "step_1000": 4, "step_2000": 5, "step_3000": 7}
 STEPS = [label for label in RIGHT if label.startswith("step")]
 
 
-def named(*names: str) -> list[ComparedRun]:
+def named(*names: str) -> list[Any]:
     """``a/3`` is step 3 of training a."""
     found = []
     for name in names:
         series, _, step = name.rpartition("/")
-        found.append(ComparedRun(cast(Any, None), name, int(step) if series else None, series))
+        found.append(
+            SimpleNamespace(label=name, step=int(step) if series else None, training=series)
+        )
     return found
 
 
@@ -114,7 +115,7 @@ def test_trainings_that_hold_other_benchmarks(tmp_path: Path) -> None:
         text = (folder / "run.json").read_text().replace('"acebench"', f'"{benchmark}"')
         (folder / "run.json").write_text(text)
         uris.append(str(folder))
-    comparison = compare_runs(compared_runs(load_runs(uris)), rule_sets=["strict"])
+    comparison = compare_runs(load_runs(uris), rule_sets=["strict"])
     assert {line.hypothesis.section for line in comparison.results} == {
         ("strict", "A", "B", "acebench"),
         ("strict", "step_1", "step_2", "toy"),

@@ -19,7 +19,7 @@ HEADLINE = {
     "value": {"estimate": 0.42, "low": 0.3, "high": 0.5},
 }  # fmt: skip
 EARLY = {
-    "against": "s3://b/p/step-10", "alpha": 0.01, "margin": 1.0, "target": "benchmark",
+    "against": "s3://b/p/step-10", "alpha": 0.01, "margin": 1.0,
     "decided": True, "stopped": True, "headlines": {"acebench/official": HEADLINE},
 }  # fmt: skip
 

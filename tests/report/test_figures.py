@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.results import Curves, Estimate, Figure, Paper, ReportedRun, StackedBars
+from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun
 from ace_ray.benchmarks.sizes import family_of, size_of
 from ace_ray.reports.figures import inline_svg
 from ace_ray.reports.runs import load_runs
-from tests.report.builders import block, everything, row, write_run
+from tests.report.builders import everything, write_run
 
 
 def paper(*folders: Path, rules: str = "official") -> Paper:
@@ -20,13 +20,9 @@ def paper(*folders: Path, rules: str = "official") -> Paper:
     return ACEBench.paper([run.reported("acebench", ACEBench.statistics) for run in runs], rules)
 
 
-def texts(figure: Figure) -> set[str]:
+def texts(figure: Curves) -> set[str]:
     tree = ET.fromstring(inline_svg(figure))
     return {"".join(node.itertext()).strip() for node in tree.iter("text")}
-
-
-def bars(*counts: int) -> StackedBars:
-    return StackedBars("figure6", "Errors", ["One", "Two"], [("A", counts), ("B", (1, 1))])
 
 
 def curves(value: float) -> Curves:
@@ -35,18 +31,18 @@ def curves(value: float) -> Curves:
 
 
 def test_labels_legend_and_ticks_are_texts() -> None:
-    assert {"A (n=4)", "B (n=2)", "One", "Two", "75%", "Errors"} <= texts(bars(3, 1))
     assert {"Toy", "Normal", "500M", "7B", "accuracy (%) by parameters"} <= texts(curves(0.5))
 
 
 def test_hostile_and_long_names_are_drawn_as_they_are() -> None:
     name = "</text><script>a & b\u202e"
-    figure = StackedBars("f", "t", ["One"], [(name, [1]), ("x" * 300 + "*", [1])])
+    points = [(1.0, Estimate(0.5, (0.4, 0.6), 10))]
+    figure = Curves("f", "t", {name: {"x" * 300 + "*": points}})
     found = texts(figure)
-    assert "</text><script>a & b⟦U+202E⟧ (n=1)" in found
+    assert "</text><script>a & b⟦U+202E⟧" in found
     (long,) = [text for text in found if "…" in text]
-    assert len(long) < 60
-    assert "* (n=1)" in long
+    assert len(long) <= 60
+    assert long.endswith("*")
 
 
 def test_many_steps_keep_the_last_label() -> None:
@@ -62,46 +58,6 @@ def test_many_sizes_do_not_put_ticks_on_top_of_each_other() -> None:
     figure = Curves("f", "t", {"Normal": {"Toy": [(size, point) for size in sizes]}})
     assert {"1B", "70B"} <= texts(figure)
     assert not {"1.1B", "1.2B"} & texts(figure)
-
-
-def test_normal_errors_by_the_paper_s_kinds(tmp_path: Path) -> None:
-    kinds = [
-        ("value_error:list_string", "param_value"),
-        ("value_error", "param_value"),
-        ("wrong_output_format", "output_format"),
-        ("official_unsafe", "output_format"),
-        ("wrong functions number", "function_name"),
-        ("lack_args", "param_num"),
-        ("type_error", "param_type"),
-        ("simple_function_checker:unclear", "param_value"),
-    ]
-    rows = [
-        row("en", "normal_atom_bool", i, official=False, errors={"official": o, "strict": s})
-        for i, (o, s) in enumerate(kinds)
-    ]
-    rows += block("zh", "normal_similar_api", 1, 2) + block("en", "special_incomplete", 0, 9)
-    folder = write_run(tmp_path / "run", rows)
-    official, strict = (paper(folder, rules=rules).figures[0] for rules in ("official", "strict"))
-    assert isinstance(official, StackedBars)
-    assert isinstance(strict, StackedBars)
-    (bar,) = official.bars
-    assert dict(zip(official.kinds, bar[1], strict=True)) == {
-        "Output Format": 2,
-        "Function Name": 1,
-        "Param Number": 1,
-        "Param Type": 1,
-        "Param Value": 3,
-        "Other": 1,
-    }
-    assert "Other" not in strict.kinds
-    assert sum(strict.bars[0][1]) == 9
-
-
-def test_a_run_without_errors_has_no_bar(tmp_path: Path) -> None:
-    found = paper(write_run(tmp_path / "run", everything({"special_incomplete": 0})))
-    assert list(found.figures) == []
-    assert any(note.startswith("Figure 6 is not drawn") for note in found.notes)
-    assert any(note.startswith("Figure 7 is not drawn") for note in found.notes)
 
 
 def test_scaling_over_sizes_from_the_manifest_or_the_name(tmp_path: Path) -> None:

@@ -59,18 +59,12 @@ def test_rows_are_in_the_order_of_their_entries(table: RunTable) -> None:
     ("asked", "count"),
     [
         ({"category": "special_incomplete"}, 3),
-        ({"language": "zh"}, 3),
-        ({"benchmark": "other"}, 0),
         ({"verdict": "right"}, 9),
-        ({"verdict": "wrong"}, 6),
         ({"verdict": NOT_SCORED}, 1),
         ({"error_type": "error_detection"}, 2),
-        ({"error_type": "detection_failed", "rules": "strict"}, 2),
         ({"error_type": "detection_failed", "rules": "official"}, 0),
         ({"rules": "unknown", "verdict": "right"}, 9),
-        ({"text": "answer 3 "}, 1),
         ({"text": 'question 11 "quoted"'}, 1),
-        ({"text": "\u65e5"}, 16),
         ({"text": "gr\u00fcn", "verdict": "wrong"}, 6),
     ],
 )
@@ -173,4 +167,4 @@ def test_a_sweep_is_its_runs(tmp_path: Path) -> None:
 def test_a_run_without_rows_yet(tmp_path: Path) -> None:
     table = RunTable(open_store(str(write_run(tmp_path / "run", [], missing=3, finished=False))))
     assert len(table.select(Query(verdict="right", text="x", sort="duration_s"))) == 0
-    assert table.counts("category") == []
+    assert table.counts(lambda row: row.category) == []

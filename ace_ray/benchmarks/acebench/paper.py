@@ -1,7 +1,6 @@
 """What reports need of ACEBench: the paper's aggregates, groups, tables and figures.
 
-Both rule sets name errors in their own words; Table 5 and Figure 6 sort them into the paper's
-kinds.
+Both rule sets name errors in their own words; Table 5 sorts them into the paper's kinds.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, NORMAL, agent_task
+from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,
@@ -30,12 +29,10 @@ from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     CategoryResult,
     Curves,
-    Figure,
     Paper,
     ReportedRun,
     Score,
     ScoredRow,
-    StackedBars,
     Table,
     Value,
     own_task,
@@ -52,25 +49,6 @@ _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
     "Error Correction": {"error_correction", "correction_failed"},
 }
-_OTHER = "Other"
-_NORMAL = {
-    "output_format": "Output Format",
-    "wrong_output_format": "Output Format",
-    "official_unsafe": "Output Format",
-    "function_name": "Function Name",
-    "function_mismatch": "Function Name",
-    "wrong functions number": "Function Name",
-    "wrong_function_name": "Function Name",
-    "param_num": "Param Number",
-    "wrong_param": "Param Number",
-    "lack_args": "Param Number",
-    "addition_args": "Param Number",
-    "param_type": "Param Type",
-    "type_error": "Param Type",
-    "param_value": "Param Value",
-    "value_error": "Param Value",
-}
-KINDS = (*dict.fromkeys(_NORMAL.values()), _OTHER)
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
@@ -105,41 +83,6 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
         lines=lines,
         notes=[*legend, *notes_on_runs(shown, runs), *notes],
     )
-
-
-def figure6(runs: Sequence[ReportedRun], rules: str) -> StackedBars | None:
-    """Invalid rows of the normal categories by kind; None when no run has any.
-
-    The unit is the row: in the multi-turn categories the turn.
-    """
-    shown = standard(runs)
-    labels, _ = marked(shown)
-    bars = []
-    for run, label in zip(shown, labels, strict=True):
-        counts = normal_errors(run, rules)
-        if counts.total():
-            bars.append((label, [counts[kind] for kind in KINDS]))
-    if not bars:
-        return None
-    used = [i for i in range(len(KINDS)) if any(counts[i] for _, counts in bars)]
-    return StackedBars(
-        name="figure6",
-        title=f"Error types on Normal data ({rules} rules)",
-        kinds=[KINDS[i] for i in used],
-        bars=[(label, [counts[i] for i in used]) for label, counts in bars],
-    )
-
-
-def normal_errors(run: ReportedRun, rules: str) -> Counter[str]:
-    """Kind -> invalid rows of the normal categories, all languages."""
-    counts: Counter[str] = Counter()
-    for name, block in run.summary["combined"]["categories"].items():
-        if name in NORMAL:
-            for error_type, stats in block[rules]["errors"].items():
-                # The official rules write `value_error:string` and the like.
-                kind = _NORMAL.get(error_type) or _NORMAL.get(error_type.partition(":")[0], _OTHER)
-                counts[kind] += int(stats["count"])
-    return counts
 
 
 _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agent", "overall")}}
@@ -231,20 +174,11 @@ def task(row: ScoredRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
-    figures: list[Figure] = []
-    notes: list[str] = []
-    errors = figure6(runs, rules)
-    if errors is None:
-        notes.append("Figure 6 is not drawn: no run has an invalid row of the Normal data")
-    else:
-        figures.append(errors)
+    """Tables 2 to 8, and Figure 7 (scaling)."""
     scaling, origins = figure7(runs, rules)
-    if scaling is not None:
-        figures.append(scaling)
     tables = [table(runs, rules) for table in _TABLES]
     return Paper(
         [replace(table, title=f"{table.title}, {rules} rules") for table in tables],
-        figures,
-        [*notes, *origins],
+        [] if scaling is None else [scaling],
+        origins,
     )

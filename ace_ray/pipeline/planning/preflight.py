@@ -17,9 +17,9 @@ from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
-from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
+from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
-from ace_ray.models.roles import ServedRole
+from ace_ray.models.roles import ServedRole, check_size
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
 from ace_ray.pipeline.planning import formats
@@ -188,15 +188,10 @@ def check_engine(config: RunConfig) -> list[str]:
     check_engine_args(config.engine)
     check_sampling(config.sampling, config.model, where="sampling")
     if not config.model.plugins:  # only vLLM can tell what they register
-        check_reasoning_parser(config.model.reasoning_parser)
-        if config.model.tool_parser not in (None, "auto"):
-            check_tool_parser(config.model.tool_parser)
+        check_parsers(config.model)
     # These steer the plan itself: no flag, no null, nothing below 1.
     for name in _SIZES:
-        value = config.engine.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            what = f"{name!r} is {value!r}, it should be a whole number of at least 1"
-            raise UserError(what, where="engine", fix="correct the value")
+        check_size(name, config.engine.get(name, 1))
     for name in _NOT_PLANNED:
         if (value := config.engine.get(name)) not in (None, 1):
             what = f"{name!r} is {value!r}, and a worker holds one engine"

@@ -1,7 +1,7 @@
-"""The browsable sample of wrong answers: each beside the gold answer, with what was asked.
+"""The section with a sample of wrong answers: each with its prompt and the gold answer.
 
-Which rows it holds depends on the rows alone: in every run the same entries are looked at first,
-and in a category every error type comes to its turn before one comes twice.
+The sample depends on the rows alone. Every run prefers the same entries. In a category, error types
+take turns.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from ace_ray.benchmarks.results import Table
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.runs import Run
 from ace_ray.reports.text import pretty, shown, shown_json
@@ -21,13 +20,13 @@ from ace_ray.types import digest
 
 HOST = "127.0.0.1"
 PORT = 8642
-"""The address of ``ace-ray view``, unless another port is named or this one is taken."""
+"""Default address of ``ace-ray view``."""
 MOST = 400
-"""Wrong answers in one report, over all runs: what a browser opens at once, also on a phone."""
+"""Maximum wrong answers in a report over all runs. A phone's browser can open as many."""
 TEXT = LONGEST
-"""Characters of an answer, a gold answer, a state or a message."""
+"""Maximum characters of an answer, a gold answer, a state or a message."""
 MESSAGES = 16_000
-"""Characters of all messages of an answer."""
+"""Maximum characters of all messages of an answer."""
 MOST_MESSAGES = 500
 """Maximum messages of an answer; `MESSAGES` does not bound empty ones."""
 _REASON = 1_000
@@ -36,36 +35,23 @@ _Item = TypeVar("_Item")
 
 
 def path_of(run_id: str, row_id: str = "") -> str:
-    """The path under which ``ace-ray view`` shows a run's rows, or one row."""
+    """Return the path at which ``ace-ray view`` shows a run or one of its rows."""
     row = f"row/{quote(row_id, safe='')}" if row_id else ""
     return f"/run/{quote(run_id, safe='')}/{row}"
 
 
 @dataclass(frozen=True, slots=True)
-class CategorySample:
-    """Of the ``wrong`` rows of a category of a run, ``shown`` are in the sample."""
-
-    run: str
-    benchmark: str
-    language: str
-    category: str
-    wrong: int
-    shown: int
-
-
-@dataclass(frozen=True, slots=True)
 class WrongAnswers:
-    """The rows of the sample, run by run in the order in which they were chosen, and what they are
-    a sample of."""
+    """A sample of ``wrong`` wrong rows, by run, in the order of choice."""
 
     by_run: Sequence[tuple[Run, Sequence[ResultRow]]]
-    categories: Sequence[CategorySample]
+    wrong: int
 
 
 def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAnswers:
-    """At most ``per_category`` wrong rows of a run's category and language, ``most`` in all.
+    """Choose at most ``per_category`` wrong rows per run, language and category, ``most`` in all.
 
-    Where there would be more, every category of every run gives its first one before any gives its
+    If ``most`` is reached, categories of all runs take turns: each gives a row before any gives its
     second.
     """
     cells: dict[tuple[str, str, str, str], list[ResultRow]] = {}
@@ -77,7 +63,7 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
     cells = {key: cells[key] for run in runs for key in sorted(cells) if key[0] == run.label}
     ranked = {key: _ordered(rows)[:per_category] for key, rows in cells.items()}
     turns = [(place, key, row) for key, rows in ranked.items() for place, row in enumerate(rows)]
-    kept = sorted(turns, key=lambda turn: turn[0])[:most]  # stable: runs stay in order
+    kept = sorted(turns, key=lambda turn: turn[0])[:most]  # stable: keeps the order of runs
     shown: dict[tuple[str, str, str, str], list[ResultRow]] = {}
     for _, key, row in kept:
         shown.setdefault(key, []).append(row)
@@ -86,12 +72,12 @@ def choose(runs: Sequence[Run], per_category: int, most: int = MOST) -> WrongAns
             (run, [row for key in cells if key[0] == run.label for row in shown.get(key, [])])
             for run in runs
         ],
-        [CategorySample(*key, len(rows), len(shown.get(key, []))) for key, rows in cells.items()],
+        sum(map(len, cells.values())),
     )
 
 
 def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
-    """``rows`` in an order that is the same for every run, kinds of error taking turns."""
+    """Sort ``rows`` in an order that is the same for every run. Error types take turns."""
 
     def error_types(row: ResultRow) -> tuple[str, ...]:
         return tuple(row.verdicts[rules].error_type for rules in sorted(row.verdicts))
@@ -103,7 +89,7 @@ def _ordered(rows: Iterable[ResultRow]) -> list[ResultRow]:
 
 
 def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[_Item]:
-    """The first item of each kind, then the second of each, and so on."""
+    """Return the first item of each kind, then the second of each, and so on."""
     seen: Counter[Hashable] = Counter()
     turns = []
     for item in items:
@@ -113,7 +99,7 @@ def in_turns(items: Iterable[_Item], kind: Callable[[_Item], Hashable]) -> list[
 
 
 def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
-    """The section; ``choices`` are what its filters offer."""
+    """Build the section. ``choices`` are the options of its filters."""
     views = [view for run, rows in sample.by_run for view in _views(run, rows, rule_sets)]
     judged = [judgement for view in views for judgement in view["judgements"]]
     view = {
@@ -129,29 +115,16 @@ def answers(sample: WrongAnswers, rule_sets: Sequence[str]) -> Section:
                 for rules in rule_sets
             },
         },
-        "counts": _counts(sample.categories),
-        "wrong": sum(category.wrong for category in sample.categories),
+        "wrong": sample.wrong,
     }
     return Section("answers", "Wrong answers", "answers.html.j2", view)
-
-
-def _counts(categories: Sequence[CategorySample]) -> Table:
-    return Table(
-        name="wrong",
-        title="Wrong answers by category",
-        header=["Model", "Language", "Category", "Wrong", "Shown", "Left out"],
-        lines=[
-            [one.run, one.language, one.category, one.wrong, one.shown, one.wrong - one.shown]
-            for one in categories
-        ],
-    )
 
 
 def _views(
     run: Run, rows: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the views of ``rows``, without rows that have gone meanwhile. Each text is cut when it
-    is read: all of them may be gigabytes."""
+    """Yield the views of ``rows``; rows that have gone are left out. Texts are cut when they are
+    read, since all texts together may be gigabytes."""
     columns = _COLUMNS + [f"{rules}_error" for rules in run.manifest.all_rule_sets]
     by_id = {row.row_id: row for row in rows}
     made = {
@@ -164,10 +137,10 @@ def _views(
 def _view(
     run: Run, row: ResultRow, texts: Mapping[str, Any], rule_sets: Sequence[str]
 ) -> dict[str, Any]:
-    """``wrong`` names the rule sets under which the answer is wrong, ``types`` each with its error
-    type."""
+    """Return the values for one answer. ``wrong`` lists the rule sets under which it is wrong,
+    ``types`` adds their error types."""
     messages = messages_of(texts)
-    # Of a single call the last message is the answer itself.
+    # In a single-turn row the last message is the answer, which is shown by itself.
     if texts["state"] is None and messages and messages[-1].get("role") == "assistant":
         messages = messages[:-1]
     told = _messages(messages)
@@ -206,7 +179,7 @@ def _view(
 def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the first messages, up to `MESSAGES` characters.
 
-    ``open``: shown at once; instructions and lists of functions are long and alike.
+    ``open`` is false for system messages, which are long and alike in all rows.
     """
     views: list[dict[str, Any]] = []
     room = MESSAGES
@@ -221,7 +194,7 @@ def _messages(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message; in native mode the model's own text with its calls."""
+    """Return the text of a message; in native mode this includes the calls."""
     if "text" in message:
         return pretty(message["text"])
     parts = [message[key] for key in ("content", "tool_calls") if message.get(key)]

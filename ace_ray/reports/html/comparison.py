@@ -1,4 +1,4 @@
-"""The sections on differences between runs: what the tests show, and which answers flipped."""
+"""The sections on differences between runs: test results and flips."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.text import shown
 
 FLIPS = 25
-"""Flips of each direction that are shown of a pair of runs."""
+"""Maximum flips of each direction that are shown for a pair of runs."""
 
 
 def comparison(reported: ReportedComparison | None) -> Section | None:
-    """What the tests show; why there are none where the runs do not compare."""
+    """Build the section with test results, or the reason why the runs do not compare."""
     if reported is None:
         return None
     if reported.comparison is None:
@@ -35,7 +35,7 @@ def _view(compared: Comparison) -> dict[str, Any]:
 
 
 def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
-    """Under one rule set: the differences shown in words, and the results that show none."""
+    """Return sentences under one rule set: results that show a difference, and others."""
     results = [result for result in compared.results if result.hypothesis.rules == rules]
     return {
         "rules": rules,
@@ -45,7 +45,7 @@ def _sentences(compared: Comparison, rules: str) -> dict[str, Any]:
 
 
 def flips(reported: ReportedComparison | None) -> Section | None:
-    """Which answers turned from right to wrong and back, with both of them."""
+    """Build the section with flips, each with both answers."""
     if reported is None or not reported.flips:
         return None
     pairs = [_pair(flipped) for flipped in reported.flips]
@@ -54,7 +54,7 @@ def flips(reported: ReportedComparison | None) -> Section | None:
 
 
 def _pair(flipped: Flips) -> dict[str, Any]:
-    """``left_out`` flips are not shown."""
+    """Return the values for a pair of runs. ``left_out`` counts flips that are not shown."""
     chosen: list[Flip] = []
     for change in WORDS:
         turned = [flip for flip in flipped.flips if flip.change == change]

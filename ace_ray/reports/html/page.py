@@ -1,8 +1,8 @@
-"""The page itself: sections rendered into one file without requests. The only importer of jinja2.
+"""Render sections into a page: one file that sends no requests.
 
-Whatever a model or a manifest says is text: every value is escaped by the environment, invisible
-characters are named, and a policy in the page forbids all scripts but its own and every request.
-The only markup that is taken as such is this package's style and script, and figures drawn by it.
+Values from models and manifests are untrusted text. The environment escapes every value, and
+invisible characters are named. A policy in the page forbids requests and foreign scripts. Only
+style, script and figures of this package are inserted as markup.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ace_ray.reports.figures import inline_svg
 from ace_ray.reports.text import visible
 
 LONGEST = 4_000
-"""Characters of a value, however it came here. Texts of models are cut before (`shown`), with a
-note, and come through the filter `whole`."""
+"""Maximum characters of a value. Texts of models are cut before, with a note (`shown`), and use the
+filter `whole`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: ``template`` renders ``view``, ``anchor`` is its id."""
+    """A section of the page: ``template`` renders ``view``, and ``anchor`` is its id."""
 
     anchor: str
     title: str
@@ -39,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """``facts`` are short lines under the title."""
+    """A page. ``facts`` are short lines under the title."""
 
     title: str
     facts: Sequence[str]
@@ -47,13 +47,13 @@ class Page:
 
 
 def render(page: Page) -> bytes:
-    """The page as UTF-8."""
+    """Return the page as UTF-8."""
     script = _asset("report.js")
     template = environment().get_template("report.html.j2")
     text = template.render(
         page=page, style=Markup(_asset("report.css")), script=Markup(script), policy=_policy(script)
     )
-    # Lone surrogates have been named by now, wherever they came from.
+    # `visible` has replaced lone surrogates, so the text can be encoded.
     return text.encode()
 
 
@@ -95,7 +95,7 @@ def environment(package: str = "ace_ray.reports", folder: str = "html") -> Envir
 
 
 def _finalize(value: Any) -> Any:
-    """Every value on its way into the page, before it is escaped."""
+    """Cut a value and name its invisible characters, before it is escaped."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     if len(value) <= LONGEST:
@@ -104,7 +104,7 @@ def _finalize(value: Any) -> Any:
 
 
 def _kinds(table: Table) -> list[str]:
-    """For each column, whether it is read as ``words`` or compared as ``numbers``."""
+    """Return the CSS class of each column: ``words`` or ``numbers``."""
     return [
         "words" if any(_is_words(line[i]) for line in table.lines) else "numbers"
         for i in range(len(table.header))

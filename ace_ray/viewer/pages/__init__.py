@@ -1,8 +1,7 @@
-"""The pages of ``ace-ray view``: a row as values of its page, and templates filled with them.
+"""Pages of ``ace-ray view``: the values of a page, and its templates.
 
-Long texts are folded, and invisible characters are named. A text is shown up to `SHOWN_CHARS`,
-other values up to `LONGEST` characters; where one is cut, the page says so. Templates escape all of
-them.
+Long texts are folded, and invisible characters are named. Texts are cut after `SHOWN_CHARS`
+characters, other values after `LONGEST`, with a note. Templates escape all values.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
 from ace_ray.viewer.select import outcome
 
 FOLDED = 1_500
-"""Characters of a text above which it is folded."""
+"""Texts with more characters are folded."""
 _START = 160
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A text with its length; ``start`` is its beginning on one line, "" where it is not folded."""
+    """A text with its length. ``start``: its beginning on one line, "" if it is not folded."""
 
     text: Shown
     length: int
@@ -40,30 +39,11 @@ def words(text: str) -> Words:
 
 
 def row_view(view: EpisodeView) -> dict[str, Any]:
-    """Values for the page of a row. ``asked``: the number of the first answer, before which stand
-    the tools that were offered."""
+    """Return the values for the page of a row. ``asked``: index of the first answer; the offered
+    tools are shown before it."""
     roles = [step.role for step in view.steps]
     asked = roles.index("assistant") if "assistant" in roles else len(roles)
-    return {"view": view, "facts": _facts(view), "asked": asked}
-
-
-def _facts(view: EpisodeView) -> list[tuple[str, str]]:
-    facts = view.facts
-    tokens = (facts["prompt_tokens"], facts["completion_tokens"])
-    named = {
-        "model": facts["model"] or "",
-        "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
-        "calls of the model": facts["model_calls"],
-        "seconds": f"{facts['duration_s'] or 0:.1f}",
-        "ended by": facts["finish_reason"],
-        "sample": facts["sample"],
-        "seed": facts["seed"],
-        "attempts": facts["attempts"],
-        "worker": facts["worker"],
-        "started": "" if facts["started_at"] is None else f"{facts['started_at']:%F %T} UTC",
-        "repeat": "yes" if facts["repeat"] else "",
-    }
-    return [(name, str(value)) for name, value in named.items() if value not in ("", None)]
+    return {"view": view, "facts": view.told_facts(), "asked": asked}
 
 
 def render(template: str, view: Mapping[str, Any]) -> str:

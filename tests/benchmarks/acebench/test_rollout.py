@@ -17,7 +17,7 @@ from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from tests.benchmarks.acebench.summary_row import SummaryRow
 

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import PromptTooLong, UserError
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}

@@ -9,7 +9,7 @@ from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 
 Turn = Any

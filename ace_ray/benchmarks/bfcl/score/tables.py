@@ -13,7 +13,6 @@ from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
     Curves,
     Estimate,
-    Figure,
     Paper,
     ReportedRun,
     Score,
@@ -147,7 +146,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
         tables.append(forms)
     else:
         notes.append("no table of format sensitivity: no run has its rows")
-    figures: list[Figure] = []
+    figures: list[Curves] = []
     if sizes := _sizes(runs, rules):
         figures.append(sizes)
     else:

@@ -106,9 +106,7 @@ def _load(sources: ToolSources, name: str) -> ModuleType:
             _LOADED[key] = PrivateModules(
                 sources.texts,
                 place=lambda module: f"{sources.where}: {TOOL_FOLDER}/{module}.py",
-                module_of=lambda wanted: (
-                    wanted.removeprefix(_PREFIX) if wanted.startswith(_PREFIX) else None
-                ),
+                package=_PREFIX,
                 names=NAMES,
                 stand_ins=STAND_INS,
                 prefix="bfcl_tools",

@@ -100,9 +100,7 @@ def private_modules(
     return PrivateModules(
         texts,
         place=lambda module: f"{where}: {source_file(module)}",
-        module_of=lambda wanted: (
-            wanted.removeprefix(_PREFIX) if wanted.startswith(_PREFIX) else None
-        ),
+        package=_PREFIX,
         names=_NAMES,
         stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
         prefix="tau2_tools",

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
 from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
 

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_env
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.sandbox.local import LocalSession
+from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, digest
 from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Script
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +19,7 @@ from ace_ray.benchmarks.tau2.environment.sources import (
     updated,
 )
 from ace_ray.errors import UserError
-from ace_ray.sandbox.attempts import processes
+from tests.sandbox.limited_processes import limited_processes
 
 BOOKED = "EHGLP3"
 Call = tuple[str, str, Mapping[str, Any]]
@@ -188,8 +187,8 @@ def test_a_process_that_is_killed_is_replayed(airline: ToolSources) -> None:
     environment = TauEnvironment(airline, solo=False, initial_state=None)
     told(environment, "assistant", "cancel_reservation", {"reservation_id": BOOKED})
     state = environment.state()
-    for pid in processes():
-        os.kill(pid, signal.SIGKILL)
+    for child in limited_processes():
+        child.send_signal(signal.SIGKILL)
     assert environment.state() == state
     again = told(environment, "assistant", "get_reservation_details", {"reservation_id": BOOKED})
     assert '"status": "cancelled"' in again[0]
