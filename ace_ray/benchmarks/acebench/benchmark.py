@@ -17,6 +17,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
+from ace_ray.benchmarks.acebench.gold import gold_of, replays
 from ace_ray.benchmarks.acebench.options import (
     CHOICES,
     UPSTREAM_MESSAGES,
@@ -38,6 +39,7 @@ from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -275,15 +277,20 @@ class ACEBench(Benchmark):
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
-        from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
+        from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_URL, pull
 
         pull(url=url or OFFICIAL_URL, sha256=sha256, say=say)
 
+    def gold(self, entry: Entry) -> Gold:
+        return gold_of(entry)
+
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.goldcheck import check_gold
-
-        return check_gold(locate(data), say)
+        sound = super().check_data(data, say)
+        agents = load(locate(data), categories=groups.AGENT)
+        for line in replays(agents, load_app_specs(locate(data))):
+            say(line)
+        return sound
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         endings = Endings()

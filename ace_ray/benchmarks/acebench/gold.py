@@ -1,21 +1,48 @@
 """Gold answers and end states as a perfect model would reach them, and mangled copies that must not
 pass.
+
+The ideal paths of agent rows are replayed in the sandbox. The published milestones were not all
+run: some delete another message than the gold state lacks, leave a login out, or cannot be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES
-from ace_ray.types import Entry, digest
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.check import check_agent
+from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES, Path, paths
+from ace_ray.benchmarks.acebench.environment.environment import Environment, open_environment
+from ace_ray.benchmarks.gold_check import Gold
+from ace_ray.benchmarks.outputs import single_answer
+from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 
 Calls = dict[str, dict[str, Any]]
 """One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ..."""
 
 _NUMBER = re.compile(r"_\d+$")
 LIMITS = "Due to the limitations of the function, I cannot solve this problem."
+
+
+def gold_of(entry: Entry) -> Gold:
+    """The gold answer of an entry, and a mangled one. The official rules reject some gold answers
+    and accept many mangled ones, so only the strict rules have to be right.
+
+    In an agent row the gold state stands in for the episode's end, the first path for its calls.
+    """
+    if entry.category not in AGENT:
+        right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
+        return Gold(right, mangled, required=("strict",))
+    milestones = entry.gold["mile_stone"]
+    path = milestones[0] if isinstance(milestones[0], list) else milestones
+    right, mangled = (
+        Episode(state={"after": state, "process": path})
+        for state in (gold_state(entry), mangled_state(entry))
+    )
+    return Gold(right, mangled, required=("strict",))
 
 
 def render_gold(entry: Entry) -> str:
@@ -143,3 +170,44 @@ def mangled_state(entry: Entry) -> State:
     attributes = state[number][name]
     state[number] = {name: {**attributes, attribute: altered(attributes[attribute])}}
     return state
+
+
+def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
+    """One line per language and category of how many ideal paths end as they should, and one per
+    path that misses the gold state."""
+    for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
+        found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
+        official, strict = (
+            sum(verdicts[rule].valid for _, _, verdicts, _ in found) for rule in RULE_SETS
+        )
+        yield (
+            f"{language} {category}: of {len(found)} ideal paths replayed in the sandbox "
+            f"{official} end in a state that the official rules accept, {strict} in the gold state"
+        )
+        for entry, number, verdicts, refused in found:
+            if not verdicts["strict"].valid:
+                why = "; ".join([*refused[:1], verdicts["strict"].error.partition(";")[0]])
+                yield f"  {language} {entry.id}, path {number}: {why}"
+
+
+def replay(
+    entry: Entry, app_specs: Mapping[str, Any]
+) -> Iterator[tuple[int, Mapping[str, Verdict], Sequence[str]]]:
+    """Every path of an agent row in a fresh sandbox: its number, the verdicts on its end state, and
+    the steps that were refused. Raises `UserError`."""
+    for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):
+        environment = open_environment(app_specs, entry)
+        refused = list(_refused(environment, path))
+        yield number, check_agent(entry, environment.state(), []), refused
+
+
+def _refused(environment: Environment, path: Path) -> Iterator[str]:
+    for step, call in enumerate(path, start=1):
+        if not call.name:
+            yield f"step {step} cannot be read"
+            continue
+        answer = environment.call(call.name, call.args)
+        denied = isinstance(answer.value, dict) and answer.value.get("status") is False
+        if answer.error or denied:
+            said = answer.value.get("message", answer.value) if denied else answer.value
+            yield f"step {step}, {call.name}, is refused: {said}"

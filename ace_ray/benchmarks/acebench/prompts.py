@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
-from ace_ray.benchmarks.acebench.categories import GENERATION
 from ace_ray.benchmarks.acebench.texts import NORMAL_VARIANTS, OWN
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
@@ -46,8 +45,6 @@ class Prompts:
 
     def messages(self, entry: Entry) -> list[dict[str, str]]:
         """System and user message for an entry of a generation category."""
-        if entry.category not in GENERATION:
-            raise ValueError(f"{entry.category} has no generation prompt")
         language = entry.language.upper()
         kind = _kind(entry.category)
         row = entry.data
@@ -69,7 +66,7 @@ class Prompts:
 def own(variant: str = "standard") -> Prompts:
     """Our own wording. Variants other than "standard" shorten the prompt of the normal categories
     (preference and special keep theirs), after the paper's appendix D.4."""
-    return Prompts("own", variant, {**OWN, **_variant_texts(variant)})
+    return Prompts("own", variant, {**OWN, **NORMAL_VARIANTS.get(variant, {})})
 
 
 def official(data_folder: Path, variant: str = "standard") -> Prompts:
@@ -81,7 +78,7 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
 
     Raises `UserError` naming the file and the text that is missing or malformed.
     """
-    shorter = _variant_texts(variant)
+    shorter = NORMAL_VARIANTS.get(variant, {})
     path = data_folder / OFFICIAL_FILE
     upstream = read_texts(path)
     for name in OWN:
@@ -112,12 +109,6 @@ def _kind(category: str) -> str:
     if "special" in category:
         return "SPECIAL"
     return "PREFERENCE" if "preference" in category else "NORMAL"
-
-
-def _variant_texts(variant: str) -> Mapping[str, str]:
-    if variant not in VARIANTS:
-        raise UserError(f"unknown prompt variant {variant!r}", fix="use " + ", ".join(VARIANTS))
-    return NORMAL_VARIANTS.get(variant, {})
 
 
 def read_texts(path: Path) -> dict[str, Any]:

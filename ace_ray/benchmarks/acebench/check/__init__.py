@@ -2,7 +2,7 @@
 
 - ``official``: what the benchmark's own evaluator says, quirks included (`official`,
   `agent_official`);
-- ``strict``: the paper's definition (`strict_normal`, `strict_special`, `agent_strict`).
+- ``strict``: the paper's definition (`strict`, `agent_strict`).
 
 Neither executes anything of an output, and no output makes them raise, hang or grow.
 """
@@ -16,8 +16,8 @@ from ace_ray.benchmarks.acebench.check import agent_official, agent_strict
 from ace_ray.benchmarks.acebench.check.decode import decode
 from ace_ray.benchmarks.acebench.check.official import judge_normal as official_normal
 from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
-from ace_ray.benchmarks.acebench.check.strict_normal import judge as strict_normal
-from ace_ray.benchmarks.acebench.check.strict_special import judge as strict_special
+from ace_ray.benchmarks.acebench.check.strict import judge_normal as strict_normal
+from ace_ray.benchmarks.acebench.check.strict import judge_special as strict_special
 from ace_ray.types import Entry, Verdict
 
 __all__ = ["check", "check_agent", "holds_calls"]
@@ -60,8 +60,8 @@ def check_agent(
     ``result`` is the final state as upstream records it, ``[{class: attributes}, ...]``, and
     ``process`` the texts that were sent to execution; the official rules look at nothing else.
     ``end`` is the true end state, ``result`` where it is not known, and ``steps`` the transcript
-    (see `agent_paths.made`); the strict rules take them first. ``valid`` is end-to-end; metrics are
-    ``end_to_end`` and ``process_accuracy``. Raises `ValueError` for another category.
+    (see `agent_strict.made`); the strict rules take them first. ``valid`` is end-to-end; metrics
+    are ``end_to_end`` and ``process_accuracy``. Raises `ValueError` for another category.
     """
     if entry.category not in AGENT:
         raise ValueError(f"{entry.category} is not an agent category")

@@ -1,7 +1,4 @@
-"""What all apps share: how one is declared, opened and answered for.
-
-BaseApi is the phone's switches. Neither switch has a precondition or can fail.
-"""
+"""Declare apps: their tools, answer texts and initial state."""
 
 from __future__ import annotations
 
@@ -121,22 +118,3 @@ def refused(message: str) -> dict[str, Any]:
 
 def done(message: str) -> dict[str, Any]:
     return {"status": True, "message": message}
-
-
-def turn_on_wifi(phone: Phone) -> dict[str, Any]:
-    phone.wifi = True
-    return done(phone.texts.of("turn_on_wifi", "on"))
-
-
-def login_device(phone: Phone) -> dict[str, Any]:
-    phone.logged_in = True
-    return done(phone.texts.of("login_device", "logged_in"))
-
-
-BASE = App(
-    name="BaseApi",
-    texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
-    saved=("wifi", "logged_in"),
-    open=lambda initial: initial.phone,
-    tools=declare("BaseApi", turn_on_wifi, login_device),
-)

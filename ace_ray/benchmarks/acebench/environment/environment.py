@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.environment.app import (
     AS_PYTHON,
-    BASE,
     App,
     InitialState,
     Phone,
@@ -20,8 +20,7 @@ from ace_ray.benchmarks.acebench.environment.app import (
 )
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
-from ace_ray.benchmarks.acebench.environment.message import MESSAGE
-from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
+from ace_ray.benchmarks.acebench.environment.phone import BASE, MESSAGE, REMINDER
 from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
@@ -48,61 +47,37 @@ def load_app_specs(folder: Path) -> dict[str, Any]:
     """
     path = folder / APP_SPECS_FILE
     app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
-    for problem in _problems(app_specs):
-        raise UserError(problem, where=str(path), fix=_FIX)
+    for loop, language, name in product(LOOPS, LANGUAGES, APPS):
+        try:
+            classes = app_specs[loop][language]
+            if name in classes or name not in OURS:
+                _opened(classes, name, language, {}, _phone(classes, {}))
+        except AS_PYTHON as error:
+            what = f"{loop} {language} {name} cannot be opened ({type(error).__name__}: {error})"
+            raise UserError(what, where=str(path), fix=_FIX) from None
     return app_specs
 
 
 def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
-    """Raise `UserError` naming the entry when its environment cannot be opened."""
-    try:
-        _check(app_specs, entry)
-    except UserError as error:
-        raise UserError(error.what, where=f"{entry.language} {entry.id}", fix=error.fix) from None
-
-
-def _check(app_specs: Mapping[str, Any], entry: Entry) -> None:
-    """Raise `UserError` unless the entry's classes and switches make an environment."""
-    loop, involved_classes = _loop(entry), entry.data["involved_classes"]
-    classes = app_specs.get(loop, {}).get(entry.language)
-    if classes is None:
-        raise UserError(f"there are no apps for {loop} in {entry.language}")
-    for number, name in enumerate(involved_classes):
+    """Raise `UserError` naming the entry when its classes or switches make no environment."""
+    where = f"{entry.language} {entry.id}"
+    classes = app_specs[_loop(entry)][entry.language]
+    for name in entry.data["involved_classes"]:
         if name not in APPS or name not in classes:
             names = ", ".join(key for key in APPS if key in classes)
-            raise UserError(f"involves an unknown class {name!r}", fix=f"known are {names}")
-        if name in involved_classes[:number]:
-            raise UserError(f"involves {name} twice")
+            what = f"involves an unknown class {name!r}"
+            raise UserError(what, where=where, fix=f"known are {names}")
     config = entry.data["initial_config"].get("BaseApi", {})
     if not isinstance(config, dict):
-        raise UserError("initial_config.BaseApi is not an object")
+        raise UserError("initial_config.BaseApi is not an object", where=where)
     for name in ("wifi", "logged_in"):
         if not isinstance(config.get(name, True), bool):
-            raise UserError(f"initial_config.BaseApi.{name} is neither true nor false")
+            what = f"initial_config.BaseApi.{name} is neither true nor false"
+            raise UserError(what, where=where)
     users = config.get("logged_in_users", [])
     if not isinstance(users, list) or any(not isinstance(user, str) for user in users):
-        raise UserError("initial_config.BaseApi.logged_in_users is not a list of names")
-    if "FoodPlatform" in involved_classes:
-        for user in users:
-            if user not in classes["FoodPlatform"]["state"]["users"]:
-                raise UserError(f"initial_config.BaseApi.logged_in_users: unknown user {user!r}")
-
-
-def _problems(app_specs: Any) -> Iterator[str]:
-    for loop in LOOPS:
-        for language in LANGUAGES:
-            try:
-                classes = app_specs[loop][language]
-                names = [name for name in APPS if name in classes or name not in OURS]
-            except (LookupError, TypeError):
-                yield f"has no apps for {loop} in {language}"
-                continue
-            for name in names:
-                try:
-                    _opened(classes, name, language, {}, _phone(classes, {}))
-                except AS_PYTHON as error:
-                    why = f"{type(error).__name__}: {error}"
-                    yield f"{loop} {language} {name} cannot be opened ({why})"
+        what = "initial_config.BaseApi.logged_in_users is not a list of names"
+        raise UserError(what, where=where)
 
 
 MAX_SHOWN = 100
@@ -155,9 +130,8 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
 
     Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
     device logged in (the file's ``load_scenario``), as in official row zh multi_turn_12, which has
-    the key misspelt. Raises `UserError` for classes or switches that cannot be.
+    the key misspelt. The entry has passed `check_entry`.
     """
-    _check(app_specs, entry)
     classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
     phone = _phone(classes, config)

@@ -1,8 +1,9 @@
-"""The strict verdict on the 12 normal categories: exact calls, in the paper's sense.
+"""Return the strict verdicts on normal and special rows.
 
-ACEBench paper, section on evaluation by syntax tree: the function name, the number of parameters,
-their types and their values must all agree with the gold answer, and the output must be the list of
-calls and nothing else. The first of these that fails names the error:
+**Normal rows**: exact calls, in the paper's sense. ACEBench paper, section on evaluation by syntax
+tree: the function name, the number of parameters, their types and their values must all agree with
+the gold answer, and the output must be the list of calls and nothing else. The first of these that
+fails names the error:
 
 - ``output_format``: the stripped output is not exactly one ``[F(k=v), ...]`` of calls with keyword
   arguments and literal Python values (``true`` and ``null`` are not);
@@ -16,6 +17,25 @@ calls and nothing else. The first of these that fails names the error:
 
 Parallel calls may come in any order, each gold call needs a call of its own. Where no assignment
 fits, the error is that of the first unmatched gold call in the assignment that comes closest.
+
+**Special rows**: the prompt's sentence, exactly. The prompts ask for one sentence each (upstream
+``prompt_en.py`` and ``prompt_zh.py``):
+
+- incomplete: ``Missing necessary parameters (a, b) for the api (Name)``;
+- error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
+- irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
+
+The message must contain that sentence, letter by letter but for the full stop, in English and in
+Chinese rows. Text around it does not count. Several sentences are taken together; what they name
+must be what is wrong: the missing parameters of each function as a set, or the (parameter, value)
+pairs as a set. The message must not contain one of the other two sentences, nor a call. A thought
+between think tags is not part of the message.
+
+Errors:
+
+- ``detection_failed``: the sentence is not there, or a function is called;
+- ``correction_failed``: the sentence names something else, or another sentence stands beside it;
+- ``false_positive`` (irrelevant): anything but the sentence alone.
 """
 
 from __future__ import annotations
@@ -36,53 +56,33 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
     chain of moves that frees a column for it. Deterministic: ties go to the leftmost column.
     """
     size = len(costs)
-    row_price, column_price = [0] * size, [0] * size
-    owner: list[int | None] = [None] * size  # the row that holds each column
+    entry = size  # a column beyond the last, held by the row that enters
+    row_price, column_price = [0] * size, [0] * (size + 1)
+    owner = [-1] * (size + 1)  # the row that holds each column
     for row in range(size):
-        slack: list[int | None] = [None] * size
-        came_from: list[int | None] = [None] * size
-        reached: list[int] = []
-        here, column = row, None
-        while True:
-            for other in range(size):
-                if other in reached:
-                    continue
+        owner[entry] = row
+        slack, came_from = [float("inf")] * size, [entry] * size
+        column, reached = entry, []
+        while owner[column] >= 0:
+            here = owner[column]
+            reached.append(column)
+            left = [other for other in range(size) if other not in reached]
+            for other in left:
                 gap = costs[here][other] - row_price[here] - column_price[other]
-                least = slack[other]
-                if least is None or gap < least:
+                if gap < slack[other]:
                     slack[other], came_from[other] = gap, column
-            step, nearest = min(
-                (gap, other)
-                for other, gap in enumerate(slack)
-                if gap is not None and other not in reached
-            )
-            row_price[row] += step
-            for other in range(size):
-                if other in reached:
-                    holder = owner[other]
-                    assert holder is not None
-                    row_price[holder] += step
-                    column_price[other] -= step
-                else:
-                    gap_left = slack[other]
-                    assert gap_left is not None
-                    slack[other] = gap_left - step
-            reached.append(nearest)
+            step, nearest = min((slack[other], other) for other in left)
+            for other in reached:
+                row_price[owner[other]] += int(step)
+                column_price[other] -= int(step)
+            for other in left:
+                slack[other] -= step
             column = nearest
-            holder = owner[nearest]
-            if holder is None:
-                break
-            here = holder
         # Walk back: each column on the chain goes to the row that held the one before it.
-        while column is not None:
-            before = came_from[column]
-            owner[column] = row if before is None else owner[before]
-            column = before
-    columns = [0] * size
-    for column, holder in enumerate(owner):
-        if holder is not None:
-            columns[holder] = column
-    return columns
+        while column != entry:
+            owner[column] = owner[came_from[column]]
+            column = came_from[column]
+    return [owner.index(row) for row in range(size)]
 
 
 _NUMBER = re.compile(r"(?<=.)_[0-9]+$")
@@ -92,7 +92,7 @@ _FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
 _Fault = tuple[str, str]
 
 
-def judge(entry: Entry, calls: list[Call] | str) -> Verdict:
+def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """The verdict on strictly decoded calls, or on the reason why there are none.
 
     Any alternative of the gold answer may fit; otherwise the error is the first alternative's.
@@ -212,3 +212,92 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# A value may hold parentheses; the bounds keep the search linear in the text.
+_MISSING = re.compile(
+    r"Missing necessary parameters \(([^()]{1,2000})\) for the api \(([^()]{1,300})\)"
+)
+_WRONG = re.compile(
+    r"There is incorrect value \((.{1,300}?)\) for the parameters \(([^()]{1,300})\)"
+    r" in the conversation history"
+)
+_LIMITS = re.compile(r"Due to the limitations of the function, I cannot solve this problem")
+_SENTENCES = {
+    "special_incomplete": _MISSING,
+    "special_error_param": _WRONG,
+    "special_irrelevant": _LIMITS,
+}
+_COMMAS = re.compile("[,，]")  # the Chinese prompt shows the wide one
+_QUOTES = " '\"`"
+# `name(key=`, `name()` or `[name(`.
+_CALL = re.compile(
+    r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
+    r"|\[\s{0,9}[^\W\d][\w.]{0,200}\("
+)
+_JSON_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']""")
+
+
+def judge_special(entry: Entry, output: str | None) -> Verdict:
+    """Return the verdict on a row of a special category."""
+    text = _without_thoughts(output or "")
+    irrelevant = entry.category == "special_irrelevant"
+    undetected = "false_positive" if irrelevant else "detection_failed"
+    uncorrected = "false_positive" if irrelevant else "correction_failed"
+    sentence = _SENTENCES[entry.category]
+    if not sentence.search(text):
+        return Verdict(False, undetected, "the sentence that the prompt asks for is not there")
+    if _calls(entry, sentence.sub(" ", text)):
+        return Verdict(False, undetected, "a function is called")
+    if any(other.search(text) for other in _SENTENCES.values() if other is not sentence):
+        return Verdict(False, uncorrected, "the sentence of another case is there too")
+    if not irrelevant and not _names(entry, sentence.findall(text)):
+        return Verdict(False, uncorrected, "not exactly what is wrong is named")
+    return Verdict(True)
+
+
+def _without_thoughts(text: str) -> str:
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def _calls(entry: Entry, text: str) -> bool:
+    """Return whether a function is called, in Python's syntax or, one of the row's, in JSON."""
+    functions = entry.data.get("function")
+    names = [
+        function.get("name")
+        for function in (functions if isinstance(functions, list) else [functions])
+        if isinstance(function, dict)
+    ]
+    return bool(_CALL.search(text)) or any(name in names for name in _JSON_NAME.findall(text))
+
+
+def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
+    gold = entry.gold
+    if entry.category == "special_incomplete":
+        missing: dict[str, set[str]] = {}
+        for params, api in named:
+            missing.setdefault(_bare(api), set()).update(_split(params))
+        return missing == {api: set(params) for api, params in gold.items()}
+    pairs: set[tuple[str, str]] = set()
+    for values, params in named:
+        pairs |= _pairs(values, params, gold)
+    return pairs == {(param, str(value)) for param, values in gold.items() for value in values}
+
+
+def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
+    """Return the (parameter, value) pairs of one sentence. The only value of a gold parameter may
+    hold commas."""
+    names, parts = _split(params), _split(values)
+    if len(names) == 1:
+        whole = _bare(values)
+        parts = [whole] if whole in map(str, gold.get(names[0], ())) else parts
+        return {(names[0], part) for part in parts}
+    return set(zip(names, parts, strict=True)) if len(names) == len(parts) else {("", values)}
+
+
+def _split(text: str) -> list[str]:
+    return [_bare(part) for part in _COMMAS.split(text) if _bare(part)]
+
+
+def _bare(text: str) -> str:
+    return text.strip(_QUOTES)
