@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES
@@ -32,15 +31,6 @@ _RESULT_FILE = re.compile(r"data_(.+)_result\.json")
 _LANGUAGE_FOLDER = re.compile(r"result_(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file of an official result folder, which says language and category by where it lies."""
-
-    path: Path
-    language: str
-    category: str
-
-
 def entries_of(data: Path) -> Entries:
     """Those of a data folder."""
     return Entries(
@@ -64,11 +54,13 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
-    outputs = (placed for source in _sources(path) for placed in _official(source, entries))
+    files, language = _files(path), _language_of(path)
+    outputs = (one for c in files for one in _official(files[c], language, c, entries))
     return each_once(outputs, path)
 
 
-def _sources(folder: Path) -> list[Source]:
+def _files(folder: Path) -> dict[str, Path]:
+    """The files of an official result folder by category, in the order of the categories."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
         raise UserError(
@@ -78,8 +70,7 @@ def _sources(folder: Path) -> list[Source]:
         )
     for category, file in files.items():
         require_known("category", category, CATEGORIES, str(file))
-    language = _language_of(folder)
-    return [Source(files[c], language, c) for c in CATEGORIES if c in files]
+    return {category: files[category] for category in CATEGORIES if category in files}
 
 
 def _language_of(folder: Path) -> str:
@@ -93,10 +84,10 @@ def _language_of(folder: Path) -> str:
     )
 
 
-def _official(source: Source, entries: Entries) -> Iterator[Placed]:
-    for where, row in read_rows(source.path):
+def _official(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
+    for where, row in read_rows(path):
         entry_id = text_of(row, "id", where)
-        entry = entries.find(entry_id, where, language=source.language, category=source.category)
+        entry = entries.find(entry_id, where, language=language, category=category)
         # official files hold one sample per id; a "sample" in them would be a further key
         yield where, Output(entry, 0, _episode(entry, row, "result", where))
 
