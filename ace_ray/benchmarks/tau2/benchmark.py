@@ -21,10 +21,6 @@ from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
-from ace_ray.benchmarks.tau2.data.loader import load, policy, splits
-from ace_ray.benchmarks.tau2.data.tasks import UserScenario
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage, all_files
-from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, read_texts
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
     TauEnvironment,
@@ -33,13 +29,16 @@ from ace_ray.benchmarks.tau2.environment.limited import (
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
+from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import read_results, results_json
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
+from ace_ray.benchmarks.tau2.tasks import UserScenario, load, policy, splits
 from ace_ray.benchmarks.tau2.transcript import transcript
+from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
+from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
@@ -73,7 +72,7 @@ class Tau2(Benchmark):
 
     def __init__(self, options: TauOptions) -> None:
         super().__init__(options)
-        check(options)
+        check_names(options.domains, CATEGORIES, what="domain", where=f"{_WHERE}.domains")
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
@@ -96,7 +95,7 @@ class Tau2(Benchmark):
         return [
             entry
             for one in self._categories
-            for entry in load(self._package, one, split_of(self._options, one.name))
+            for entry in load(self._package, one, self._options.split)
         ]
 
     def ready(self, *, named: bool) -> None:
@@ -127,7 +126,7 @@ class Tau2(Benchmark):
         return {
             "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
-            "split": {one.name: split_of(options, one.name) for one in self._categories},
+            "split": options.split,
             "policy": options.policy,
             "protocol": protocol,
         }
@@ -322,7 +321,7 @@ class Tau2(Benchmark):
             if domain not in self._sources:
                 one = tool_sources(self._package, domain)
                 self._sources[domain] = replace(one, named=self._named)
-            return load(self._package, CATEGORIES[name], split_of(self._options, name))
+            return load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
         def of_other_splits(_: str, name: str) -> list[Entry]:
@@ -413,9 +412,8 @@ class Tau2(Benchmark):
             yield "the telecom policy is the workflow's"
         if (options.max_steps, options.max_errors) != (MAX_STEPS, MAX_ERRORS):
             yield "the limits of an episode are others"
-        others = {split_of(options, one.name) for one in self._categories} - {"base"}
-        if others:
-            yield f"the split is {', '.join(sorted(others))}"
+        if options.split != "base":
+            yield f"the split is {options.split}"
         if any(one.name not in LEADERBOARD for one in self._categories):
             yield "categories besides airline, retail and telecom are not ranked there"
         if any(one.solo for one in self._categories):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
-from ace_ray.benchmarks.tau2.data.tasks import Message
-from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
+from ace_ray.benchmarks.tau2.tasks import Message
+from ace_ray.benchmarks.tau2.upstream_package import STOP
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode
 

@@ -8,9 +8,7 @@ from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.config.schema import Section
-from ace_ray.config.suggestions import check_names
 
-_WHERE = "benchmarks.tau2"
 MAX_STEPS = 200
 MAX_ERRORS = 10
 """Upstream's defaults (``config.py``)."""
@@ -29,11 +27,7 @@ class Options(Section):
         min_length=1,
         description=f"among {', '.join(CATEGORIES)}",
     )
-    split: str | dict[str, str] = Field(
-        "base",
-        description="of the tasks, such as base, train, test; or one for each domain: "
-        "{airline: test}, base for the others",
-    )
+    split: str = Field("base", description="of the tasks, such as base, train, test")
     mode: Literal["native", "prompt"] = Field(
         "native",
         description="native: tools go through the models' own templates, calls are read by "
@@ -61,17 +55,3 @@ class Options(Section):
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
-
-
-def check(options: Options) -> None:
-    """Raise `UserError` for a domain that is not known."""
-    by_domain = options.split if isinstance(options.split, dict) else ()
-    for key, names in (("domains", options.domains), ("split", by_domain)):
-        check_names(names, CATEGORIES, what="domain", where=f"{_WHERE}.{key}")
-
-
-def split_of(options: Options, category: str) -> str:
-    """The split of a category's tasks."""
-    if isinstance(options.split, str):
-        return options.split
-    return options.split.get(category, "base")

@@ -16,8 +16,8 @@ from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import first_problem, read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
-from ace_ray.benchmarks.tau2.data.tasks import Message, Part
-from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
+from ace_ray.benchmarks.tau2.tasks import Message, Part
+from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode

@@ -24,7 +24,7 @@ from ace_ray.benchmarks.tau2.answers import (
     answer_of,
     results_text,
 )
-from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
+from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Completion, Sampling, ToolCall

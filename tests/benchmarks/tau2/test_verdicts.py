@@ -10,9 +10,9 @@ import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.replay import Replayed
 from ace_ray.benchmarks.tau2.verdicts import (
     Judged,
+    Replayed,
     is_told,
     official_parts,
     strict_parts,

@@ -7,9 +7,11 @@ user named the copy in the command.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +19,16 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from ace_ray.benchmarks.tau2.data.loader import databases
-from ace_ray.benchmarks.tau2.data.upstream_package import (
+from ace_ray.benchmarks.tau2.tasks import databases
+from ace_ray.benchmarks.tau2.upstream_package import (
     VERSION,
     UpstreamPackage,
+    read_text,
     source_file,
     tool_modules,
 )
-from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
-from ace_ray.benchmarks.tau2.environment.arithmetic import value_of
 from ace_ray.errors import UserError
+from ace_ray.parsing import Refused, operate
 from ace_ray.sandbox.private_modules import PrivateModules, made_module
 from ace_ray.types import digest
 
@@ -111,9 +113,55 @@ def private_modules(
     )
 
 
+MAX_CHARS = 1_000
+"""Maximum characters of an expression."""
+
+
 def _calculated(expression: str, _globals: Any = None, _locals: Any = None) -> Any:
     """Stands for ``eval``, which upstream's ``calculate`` calls and nothing else does."""
     return value_of(expression)
+
+
+def value_of(text: Any) -> Any:
+    """The value of arithmetic that a model writes, as Python would have it; never evaluated by it.
+
+    Upstream sends the text through ``eval`` once it holds nothing but digits, ``+-*/().`` and
+    spaces. What can come of such a text are numbers, tuples without elements, and errors.
+
+    Raises what Python raises for it, in its words, and `ValueError` for what would take too long.
+    """
+    if not isinstance(text, str):
+        raise TypeError("eval() arg 1 must be a string, bytes or code object")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"the expression has more than {MAX_CHARS:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "'int' object is not callable; perhaps ..."
+            tree = ast.parse(text.lstrip(" \t"), "<string>", "eval")
+        return _value(tree.body)
+    except Refused as error:
+        raise ValueError(str(error)) from None
+    except (MemoryError, RecursionError):
+        raise ValueError("the expression is nested too deeply") from None
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        operand = _value(node.operand)
+        return -operand if isinstance(node.op, ast.USub) else +operand
+    if isinstance(node, ast.BinOp):
+        left = _value(node.left)
+        return operate(type(node.op), left, _value(node.right))
+    if isinstance(node, ast.Call):
+        called = _value(node.func)
+        for argument in node.args:
+            _value(argument)
+        raise TypeError(f"{type(called).__name__!r} object is not callable")
+    if isinstance(node, ast.Tuple) and not node.elts:
+        return ()
+    raise SyntaxError("invalid syntax")
 
 
 def dict_hash(value: Mapping[str, Any]) -> str:
