@@ -194,7 +194,9 @@ class Comparison:
     def gold(self, name: str, entries: Sequence[Entry], what: str) -> None:
         """The gold calls with all that has to be said, and an agent that does nothing."""
         for entry in entries:
-            self.judge(f"gold path, {what}", entry, gold_episode(self.benchmark, entry))
+            self.judge(
+                f"gold path, {what}", entry, gold_episode(self.benchmark.scenario(entry), entry)
+            )
             self.judge(f"silent agent, {what}", entry, silent_episode(entry))
 
     def judge(self, what: str, entry: Entry, episode: Episode, about: str = "") -> None:

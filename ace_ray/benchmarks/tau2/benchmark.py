@@ -301,7 +301,7 @@ class Tau2(Benchmark):
         # A silent agent passes tasks that ask for no change. A task of mock expects a change, and
         # has no gold call that makes it.
         return Gold(
-            gold_episode(self, entry),
+            gold_episode(self.scenario(entry), entry),
             silent_episode(entry),
             may_fail=not (entry.gold or {}).get("actions"),
             mangled_may_pass=True,

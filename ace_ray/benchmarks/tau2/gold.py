@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.benchmarks.tau2.tasks import Message
@@ -13,13 +13,10 @@ from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode
 
 
-class HasScenarios(Protocol):
-    def scenario(self, entry: Entry) -> Scenario: ...
+def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
+    """An episode in which the gold calls were made by whom they are of, and all was said.
 
-
-def gold_episode(benchmark: HasScenarios, entry: Entry) -> Episode:
-    """An episode in which the gold calls were made by whom they are of, and all was said."""
-    scenario = benchmark.scenario(entry)
+    ``scenario`` is a fresh one of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
     trajectory = list(history(entry))

@@ -76,9 +76,7 @@ def check_domain(sources: ToolSources) -> None:
     """Find out whether a domain's classes and databases can be had, in a process of their own.
     Raises `UserError`: they cannot, or must not run here."""
     schemas(sources)
-    host = Host(
-        _HANDLER, lambda: [{"domain": {**_told(sources), "data": sources.database_texts()}}]
-    )
+    host = Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
