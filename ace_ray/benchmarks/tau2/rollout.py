@@ -148,13 +148,13 @@ class Rollout:
     def _remember(self, message: Mapping[str, Any]) -> None:
         """Take a message of a task's history."""
         if message["role"] == "tool":
-            self._returned(
-                message.get("requestor", "assistant"),
-                message.get("id", ""),
-                _name(self.trajectory, message.get("id", "")),
-                message.get("content") or "",
-                bool(message.get("error")),
-            )
+            speaker, call_id = message.get("requestor", "assistant"), message.get("id", "")
+            name, content = _name(self.trajectory, call_id), message.get("content") or ""
+            self._result(speaker, call_id, content, bool(message.get("error")))
+            result = {"role": "tool", "name": name, "tool_call_id": call_id, "content": content}
+            if not self.settings.native:
+                result = {"role": "user", "content": results_text([(name, content)])}
+            self._view(speaker).append(result)
             return
         answer = _answer_of_history(message)
         if message["role"] == "assistant":
@@ -279,13 +279,17 @@ class Rollout:
             self.errors += failed
             shown.append(str(observation.value))
             self._result(speaker, call["id"], shown[-1], failed)
-        view = self.context.episode.messages if speaker == "assistant" else self._user_view
+        view = self._view(speaker)
         if self.settings.native:
             view += tool_results(view[-1], shown)
         else:
             names = [call["name"] for call in calls]
             text = results_text(list(zip(names, shown, strict=True)))
             view.append({"role": "user", "content": text})
+
+    def _view(self, speaker: str) -> list[Message]:
+        """The chat that a side is sent."""
+        return self.context.episode.messages if speaker == "assistant" else self._user_view
 
     def _result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
         self.trajectory.append(
@@ -297,17 +301,6 @@ class Rollout:
                 "error": failed,
             }
         )
-
-    def _returned(
-        self, speaker: Speaker, call_id: str, name: str, content: str, failed: bool
-    ) -> None:
-        """Take the result of a call of a task's history."""
-        self._result(speaker, call_id, content, failed)
-        view = self.context.episode.messages if speaker == "assistant" else self._user_view
-        if self.settings.native:
-            view.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
-        else:
-            view.append({"role": "user", "content": results_text([(name, content)])})
 
 
 def _is_readable(call: ToolCall) -> bool:
