@@ -46,7 +46,7 @@ from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
 from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, ResultRow, result_json
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
-from ace_ray.benchmarks.stabletoolbench.summary import RATES, summarize
+from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import (
     categories,
     further_tables,
@@ -56,6 +56,7 @@ from ace_ray.benchmarks.stabletoolbench.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
@@ -85,6 +86,7 @@ class StableToolBench(Benchmark):
 
     def __init__(self, options: StableToolBenchOptions) -> None:
         super().__init__(options)
+        check_names(options.groups, GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
             scheme, separator, _ = (getattr(options, key) or "").partition("://")
             if separator:  # the rest is not shown: it may hold a password
@@ -131,7 +133,7 @@ class StableToolBench(Benchmark):
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-        wanted = load(self._folder, groups=options.groups, tools=tools, where=f"{_WHERE}.groups")
+        wanted = load(self._folder, groups=options.groups, tools=tools)
         if options.tool_scope == "all":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
             self._pool = _pool(every)
@@ -304,7 +306,7 @@ class StableToolBench(Benchmark):
         """Return the queries by group; only the groups that outputs answer are read."""
 
         def of(_: str, group: str) -> list[Entry]:
-            return load(self._folder, groups=[group], where="the answers").entries
+            return load(self._folder, groups=[group]).entries
 
         searched = present(self._folder)
         return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
@@ -321,10 +323,7 @@ class StableToolBench(Benchmark):
         import_queries(path, say=say)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        asked = {"sopr": "judge" in self._roles, "fac": self._options.fac}
-        asked |= dict.fromkeys(RATES, bool(self._reference))
-        judged = [name for name in asked if asked[name]]
-        summary = summarize(rows, max_unscored=max_unscored, asked=judged)
+        summary = summarize(rows, max_unscored=max_unscored)
         return {
             "method": self._options.method,
             "mode": self._options.mode,

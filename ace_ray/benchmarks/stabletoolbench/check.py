@@ -34,7 +34,6 @@ CALLS = "calls_"
 FROM = "from_"
 CACHED = "cached_"
 FAILED = "failed_"
-SCHEMA_REFUSED = "schema_refused"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
@@ -53,9 +52,8 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
     ``api_recall``; ``api_precision`` (of the APIs reached, those that are relevant; absent for
     none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
     ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
-    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any
-    ``schema_refused`` (the simulator was asked without its schema) and ``failed_<kind>`` (no answer
-    of an API, see `Answered.failure`); ``calls_<n>`` is 1 for n calls.
+    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any ``failed_<kind>``
+    (no answer of an API, see `Answered.failure`); ``calls_<n>`` is 1 for n calls.
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), calls
@@ -76,8 +74,6 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
-    if count := sum(bool(call.get(SCHEMA_REFUSED)) for call in made):
-        shares[SCHEMA_REFUSED] = count / len(made)
     kinds = Counter(call["failure"] for call in made if call.get("failure"))
     shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")

@@ -12,7 +12,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.config.schema import Section
-from ace_ray.errors import UserError
 
 Form = Literal["native", "react"]
 
@@ -22,7 +21,7 @@ MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 MAX_CALLS = 64
 """Calls of one reply that are looked at; the rest is counted and dropped."""
 
-_METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
+_METHOD = r"^(?:CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9]))$"
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,6 @@ class Settings:
     """``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is
     DFSDT with 2 children a node. ``max_steps`` is the depth of a chain in nodes (a thought, an
     action and its input are one each), ``max_queries`` the model calls of a tree search.
-    Raises `UserError` on a bad value.
     """
 
     method: str = "CoT@1"
@@ -39,24 +37,16 @@ class Settings:
     max_queries: int = MAX_QUERIES
     texts: Texts = OWN
 
-    def __post_init__(self) -> None:
-        if not _METHOD.fullmatch(self.method):
-            raise UserError(
-                f"unknown method {self.method!r:.60}",
-                where="benchmarks.stabletoolbench.method",
-                fix="write CoT@<tries> or DFS_woFilter_w<children>, such as CoT@1",
-            )
-
     @property
     def tries(self) -> int:
         """Chains of ``CoT``; 0 for a tree."""
-        match = _METHOD.fullmatch(self.method)
+        match = re.match(_METHOD, self.method)
         return int(match[1] or 0) if match else 0
 
     @property
     def width(self) -> int:
         """Children a node of the tree; 0 for chains."""
-        match = _METHOD.fullmatch(self.method)
+        match = re.match(_METHOD, self.method)
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
@@ -99,7 +89,9 @@ class Options(Section):
         "query",
         description="what an agent is offered: the query's own APIs, or those of all queries",
     )
-    method: str = Field("CoT@1", description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)")
+    method: str = Field(
+        "CoT@1", pattern=_METHOD, description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
+    )
     mode: Literal["native", "react"] = Field(
         "native", description="native: the model's own tool calling; react: Thought, Action, Input"
     )
@@ -108,7 +100,7 @@ class Options(Section):
     apis: list[str] = Field(
         default=["cache", "simulator"],
         min_length=1,
-        description="who answers API calls, in order: some of cache, real, simulator",
+        description="who answers API calls, some of cache, real, simulator; asked in this order",
     )
     cache: Literal["read", "readwrite"] = Field(
         "readwrite", description="readwrite: new answers are recorded"

@@ -29,7 +29,6 @@ from ace_ray.benchmarks.stabletoolbench.shapes import (
     relevant_of,
     text_of,
 )
-from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 from ace_ray.util.local_files import folder_of
@@ -71,20 +70,18 @@ def load(
     *,
     groups: Sequence[str] = GROUPS,
     tools: ToolFolder | None = None,
-    where: str = "groups",
 ) -> Loaded:
     """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
-    Files of other groups are not needed. ``where`` names what asks for the groups, such as the
-    config's key. ``tools`` adds what a tool directory says of the APIs. Raises
-    `UserError` naming the file and the query at fault; a query without APIs is at fault, too.
+    Files of other groups are not needed. ``tools`` adds what a tool directory says of the APIs.
+    Raises `UserError` naming the file and the query at fault; a query without APIs is at fault,
+    too.
     """
-    check_names(groups, GROUPS, what="group", where=where)
     warnings: list[str] = []
     entries = [
         entry
         for group in groups
-        for entry in _load_group(queries_folder(folder), group, tools, warnings, where)
+        for entry in _load_group(queries_folder(folder), group, tools, warnings)
     ]
     return Loaded(entries, warnings, tools.lacking if tools is not None else [])
 
@@ -125,14 +122,13 @@ def _load_group(
     group: str,
     tools: ToolFolder | None,
     warnings: list[str],
-    wanted_by: str,
 ) -> list[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
         raise UserError(
             f"the group {group} is missing: no such file",
             where=str(query_file),
-            fix=f"get the file, or leave the group out of {wanted_by}",
+            fix="get the file, or leave the group out",
         )
     rows = _queries(query_file)
     wanted = _ids(ids_file) if ids_file.is_file() else list(rows)

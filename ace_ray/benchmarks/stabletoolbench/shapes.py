@@ -123,7 +123,7 @@ class ToolFolder:
                 fix="name the folder that holds <Category>/<tool>.json",
             )
         self._tools: dict[tuple[str, str], dict[str, Any] | None] = {}
-        self._lacking: dict[str, None] = {}
+        self._lacking: dict[str, None] = {}  # in the order in which they were asked for
 
     @property
     def lacking(self) -> list[str]:

@@ -15,7 +15,7 @@ Keys beside those of `benchmarks.statistics` (``docs/results.md`` explains them)
     CELL             {"value", "interval", "n"}; value null where nothing was judged
     MEAN             {"value", "interval", "n", "missing": [group]}; value null without every group,
                      and then "partial": {"value", "interval"} is the mean of those there, or null
-    SOURCES          {"calls", "counts": {source: n}, "cached": {origin: n}, "schema_refused",
+    SOURCES          {"calls", "counts": {source: n}, "cached": {origin: n},
                      "failures": {kind: n}}
 
 ``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
@@ -37,7 +37,6 @@ from ace_ray.benchmarks.stabletoolbench.check import (
     FAILED,
     FROM,
     ORIGINS,
-    SCHEMA_REFUSED,
     SOURCES,
     VOTE,
 )
@@ -70,13 +69,11 @@ def summarize(
     rows: Iterable[ScoredRow],
     *,
     max_unscored: float = 0.0,
-    asked: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """One pass over ``rows``, each (id, sample) once.
 
     A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but
-    enters no mean. ``asked`` is what the judge was asked for, of `OF_SKIPPED`; by default what rows
-    carry.
+    enters no mean.
     """
     by_name: dict[str, Group] = defaultdict(Group)
 
@@ -88,8 +85,9 @@ def summarize(
     summary = statistics(noted(), RULE_SETS, LEVELS, max_unscored)
     del summary["groups"], summary["languages"]
     every = list(by_name.values())
+    asked = _asked(every)
     for group in every:
-        group.asked = _carried(every) if asked is None else asked
+        group.asked = asked
     usable = {}
     for name, stats in summary["categories"].items():
         _add_group(stats, by_name[name])
@@ -172,7 +170,7 @@ class Group:
         calls = sum(int(name.removeprefix(CALLS)) for name in metrics if name.startswith(CALLS))
         self.calls += calls
         for name, value in metrics.items():
-            if name.startswith((FROM, CACHED, FAILED, SCHEMA_REFUSED)):
+            if name.startswith((FROM, CACHED, FAILED)):
                 self.counts[name] += round(value * calls)
 
     def _of_all(self, name: str, rules: str = "official") -> Cell:
@@ -246,8 +244,9 @@ def _spread(votes: Sequence[float]) -> float | None:
     return pstdev(votes) if votes else None
 
 
-def _carried(groups: Sequence[Group]) -> set[str]:
-    """Of `OF_SKIPPED` what some row carries; SoPR where none was scored."""
+def _asked(groups: Sequence[Group]) -> set[str]:
+    """What the judge was asked for, of `OF_SKIPPED`: what some row carries; SoPR where no row was
+    scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
@@ -255,14 +254,12 @@ def _carried(groups: Sequence[Group]) -> set[str]:
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
     """Calls by where their answers came from; ``cached`` by who made those of the cache,
-    ``schema_refused`` those that a simulator was asked without its schema, ``failures`` those that
-    no API answered, by `Answered.failure`."""
+    ``failures`` those that no API answered, by `Answered.failure`."""
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),
         "counts": {name: counts[f"{FROM}{name}"] for name in SOURCES},
         "cached": {name: counts[f"{CACHED}{name}"] for name in ORIGINS},
-        "schema_refused": counts[SCHEMA_REFUSED],
         "failures": {
             name.removeprefix(FAILED): counts[name]
             for name in sorted(counts)

@@ -81,11 +81,6 @@ def notes(summary: Stats) -> list[str]:
         )
     if cached := _listed(sources["cached"]):
         sentences.append(f"API answers out of the cache, by who made them: {cached}")
-    if free := sources["schema_refused"]:
-        sentences.append(
-            f"{free} API calls were simulated without a schema for the answer (each call in a "
-            "row's state says why)"
-        )
     if kinds := _listed(sources["failures"]):
         failed = sum(sources["failures"].values())
         sentences.append(f"{failed} API calls failed without an answer of an API: {kinds}")

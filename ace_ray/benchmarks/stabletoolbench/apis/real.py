@@ -84,24 +84,17 @@ class RealApis:
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
         error = error_of_status(reply.status)
+        text = reply.body.decode("utf-8", "replace")
+        if self._key:
+            for spell in (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1]):
+                text = text.replace(spell(self._key), "***")
         try:
-            value = self._without_key(load(reply.body.decode("utf-8", "replace"), MAX_BYTES))
+            value = load(text, MAX_BYTES)
         except Unusable:
             return error or FAILED, ""
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
         return error or value["error"], value.get("response", "")
-
-    def _without_key(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {self._without_key(key): self._without_key(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._without_key(item) for item in value]
-        if isinstance(value, str) and self._key:
-            spellings = (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1])
-            for spelled in spellings:
-                value = value.replace(spelled(self._key), "***")
-        return value
 
 
 def check_real(config: RealConfig, where: str) -> None:

@@ -20,11 +20,9 @@ from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import assigned_text, python_source
 from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
 from ace_ray.benchmarks.stabletoolbench.apis.values import (
-    MAX_DEPTH,
     Unusable,
     first_object,
     load,
-    nesting,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
@@ -190,7 +188,7 @@ def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
     that is no JSON still counts where it begins an error and a response in quotes; the response is
     then the rest of the text.
     """
-    if len(text) > MAX_CHARS or nesting(text) > MAX_DEPTH:
+    if len(text) > MAX_CHARS:
         return None
     text = text.strip()
     fenced = _FENCED.search(text)

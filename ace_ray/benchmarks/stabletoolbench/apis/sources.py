@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,7 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 BACKENDS = ("cache", "real", "simulator")
+"""In the order in which they are asked."""
 NO_ANSWER = "The API server has no answer to this request."
 ApisOf = Callable[[], Iterable[str]]
 """The APIs of the run (`cache.api_key`)."""
@@ -51,7 +52,9 @@ class ApiSources:
     """
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
-        self._options, self.backends = options, check_backends(options.apis, f"{_WHERE}.apis")
+        self._options = options
+        check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
+        self.backends = tuple(name for name in BACKENDS if name in options.apis)
         # Read here and not where they are used: workers have no copy of the checkout.
         self._systems: dict[Form, SystemText] = {
             form: system_text(form, str(checkout) if checkout else None)
@@ -149,19 +152,6 @@ class ApiSources:
         form = form_of(str(model.identity.get("model", "")))
         system = self._systems.get(form) or system_text(form, None)
         return Simulator(model, form, system)
-
-
-def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return ``backends`` as they are asked: the cache, the real API, then a simulator.
-
-    Raises `UserError`: an unknown name, one that is named twice or out of that order.
-    """
-    check_names(backends, BACKENDS, what="backend", where=where)
-    places = [BACKENDS.index(name) for name in backends]
-    if places != sorted(set(places)):
-        fix = f"write some of {', '.join(BACKENDS)}, in this order"
-        raise UserError(f"{', '.join(backends)} is not in order", where=where, fix=fix)
-    return tuple(backends)
 
 
 def model_of(role: Role) -> str:

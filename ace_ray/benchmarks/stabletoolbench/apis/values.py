@@ -1,21 +1,18 @@
-"""JSON of others within bounds.
-
-Everything here is linear in the length of the text.
-"""
+"""JSON of others within bounds of length and depth."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from ace_ray.util.safe_loading import check_depth
+
 MAX_DEPTH = 64
 MAX_ARGUMENTS = 32_768
 """Longest JSON text of a call's arguments, in characters."""
-_NO_BRACKETS = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^\[\]{}"]++', re.DOTALL)
 
 
 class Unusable(ValueError):
@@ -30,26 +27,12 @@ def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
     """
     if len(text) > max_chars:
         raise Unusable(f"longer than {max_chars:,} characters")
-    if nesting(text) > MAX_DEPTH:
-        raise Unusable(f"nested more than {MAX_DEPTH} deep")
     try:
-        return _decoder(floats).decode(text)
+        value = _decoder(floats).decode(text)
+        check_depth(value, MAX_DEPTH)
+        return value
     except (ValueError, RecursionError) as error:
         raise Unusable(str(error) or type(error).__name__) from None
-
-
-def nesting(text: str) -> int:
-    """How deep the brackets of a JSON text go, those in strings aside; never less than that, and 0
-    for a text with few. Brackets that nothing closes count as levels."""
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
-        return 0
-    brackets = _NO_BRACKETS.sub("", text).replace("{", "[").replace("}", "]")
-    for level in range(MAX_DEPTH + 1):
-        inner = brackets.replace("[]", "")
-        if len(inner) == len(brackets):
-            return level + inner.count("[")
-        brackets = inner
-    return MAX_DEPTH + 1
 
 
 def first_object(text: str) -> dict[str, Any] | None:
@@ -61,6 +44,7 @@ def first_object(text: str) -> dict[str, Any] | None:
             return None
         try:
             value, _ = _decoder(False).raw_decode(text, begin)
+            check_depth(value, MAX_DEPTH)
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):

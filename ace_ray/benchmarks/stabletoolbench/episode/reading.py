@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.values import nesting
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
 from ace_ray.types import ToolCall
@@ -55,8 +53,9 @@ def _between(text: str, begin: str, end: str | None) -> str:
     return text[start:] if end is None else text[start : text.find(end)]
 
 
+ANSWERED, GAVE_UP = 3, 4
+"""Upstream's status codes of Finish; 1 is a function that does not exist."""
 BAD_FINISH = 2
-_MAX_DEPTH = 64
 _TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
 
 
@@ -89,7 +88,7 @@ def read_finish(arguments: str, texts: Texts) -> Finished:
 
 
 def _finish_values(arguments: str) -> dict[str, Any]:
-    if len(arguments) <= MAX_TEXT and nesting(arguments) <= _MAX_DEPTH:
+    if len(arguments) <= MAX_TEXT:
         try:
             value = json.loads(arguments, strict=False)
             return value if isinstance(value, dict) else {}
