@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,18 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     SAMPLING,
+    STATUSES,
     protocol,
     retried,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
-from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
 from ace_ray.util.local_files import folder_of
-from ace_ray.util.stats import Z95, wilson
+from ace_ray.util.stats import wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said_"
@@ -166,8 +165,7 @@ def _sentence(measured: Mapping[str, Any]) -> str:
     low, high = measured["accuracy_interval"]
     kappa = "Cohen's kappa is not defined: chance alone would agree"
     if measured["kappa"] is not None:
-        least, most = measured["kappa_interval"]
-        kappa = f"Cohen's kappa {measured['kappa']:.2f} [{least:.2f}, {most:.2f}]"
+        kappa = f"Cohen's kappa {measured['kappa']:.2f}"
     return (
         f"the judge agrees with people on {100 * measured['accuracy']:.1f} % "
         f"[{100 * low:.1f}, {100 * high:.1f}] of {measured['n']} answers; {kappa}; "
@@ -233,43 +231,22 @@ def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str
 
     Returns:
         ``n`` compared pairs and ``judge_errors``; ``accuracy`` with ``accuracy_interval`` (Wilson);
-        ``kappa`` with ``kappa_interval`` (large-sample standard error of Fleiss, Cohen and Everitt
-        1969), None where chance alone would agree always; ``confusion``, ``{label: {verdict: n}}``.
-        All None for no pairs.
+        ``kappa`` (Cohen's), None where chance alone would agree always; ``confusion``,
+        ``{label: {verdict: n}}``. All None for no pairs.
     """
     pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
     n = len(pairs)
     confusion = {a: {b: pairs.count((a, b)) for b in STATUSES} for a in STATUSES}
     right = sum(confusion[s][s] for s in STATUSES)
-    kappa, interval = _kappa([[confusion[a][b] for b in STATUSES] for a in STATUSES], n)
+    said = {s: sum(confusion[a][s] for a in STATUSES) for s in STATUSES}
+    # Agreements to be expected by chance, times n.
+    chance = sum(sum(confusion[s].values()) * said[s] for s in STATUSES) / n if n else 0.0
     share = wilson(right, n)
     return {
         "n": n,
         "judge_errors": len(verdicts) - n,
         "accuracy": right / n if n else None,
         "accuracy_interval": None if share is None else list(share),
-        "kappa": kappa,
-        "kappa_interval": interval,
+        "kappa": (right - chance) / (n - chance) if chance < n else None,
         "confusion": confusion,
     }
-
-
-def _kappa(counts: Sequence[Sequence[int]], n: int) -> tuple[float | None, list[float] | None]:
-    if not n:
-        return None, None
-    size = range(len(counts))
-    p = [[count / n for count in row] for row in counts]
-    rows = [sum(p[i]) for i in size]
-    columns = [sum(p[i][j] for i in size) for j in size]
-    observed = sum(p[i][i] for i in size)
-    chance = sum(rows[i] * columns[i] for i in size)
-    if chance >= 1 - 1e-12:
-        return None, None
-    kappa = (observed - chance) / (1 - chance)
-    agreed = sum(p[i][i] * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2 for i in size)
-    apart = (1 - kappa) ** 2 * sum(
-        p[i][j] * (columns[i] + rows[j]) ** 2 for i in size for j in size if i != j
-    )
-    variance = agreed + apart - (kappa - chance * (1 - kappa)) ** 2
-    half = Z95 * sqrt(max(0.0, variance) / n) / (1 - chance)
-    return kappa, [max(-1.0, kappa - half), min(1.0, kappa + half)]

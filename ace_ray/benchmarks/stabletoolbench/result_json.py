@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
 from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,

@@ -1,22 +1,7 @@
 """The summary of a run: SoPR, FAC and SoWR by group, and what needs no judge.
 
-Keys beside those of `benchmarks.statistics` (``docs/results.md`` explains them)::
-
-    totals           further {"api_calls", "calls_per_query"}
-    judge_errors     rows without a verdict because of the judge; among ``infra_error``
-    categories       {group: further {"judge_errors", "fac": CELL, "shares": {metric: CELL},
-                     "sowr": {"win", "lose", "tie": CELL, "missing": rows}, "sources": SOURCES,
-                     "calls_per_query"}}
-    averages         the plain mean of all six groups: {"fac", "win", "lose", "tie", metric: MEAN}
-    sources          SOURCES over all groups
-
-    STATS            of a group further {"sopr": CELL, "answered_only": CELL, "votes": [SoPR by
-                     vote], "spread"}; of all groups {"sopr": MEAN, "answered_only": MEAN, "spread"}
-    CELL             {"value", "interval", "n"}; value null where nothing was judged
-    MEAN             {"value", "interval", "n", "missing": [group]}; value null without every group,
-                     and then "partial": {"value", "interval"} is the mean of those there, or null
-    SOURCES          {"calls", "counts": {source: n}, "cached": {origin: n},
-                     "failures": {kind: n}}
+docs/results.md explains the keys. A value is null where nothing was judged; a mean over the groups
+is null unless it has every group, and has ``partial``, the mean of the groups there are.
 
 ``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
 them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in

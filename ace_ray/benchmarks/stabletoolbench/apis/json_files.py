@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import read_inside
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     RECORDED,
     names_key,
     open_database,
     other_key,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
 from ace_ray.parsing import NotCalls, expression, literal

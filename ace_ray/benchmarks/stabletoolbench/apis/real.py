@@ -15,8 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from pydantic import Field
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError

@@ -18,8 +18,9 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import assigned_text, python_source
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
-from ace_ray.benchmarks.stabletoolbench.apis.values import (
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    BAD_ARGUMENTS,
+    Answered,
     Unusable,
     first_object,
     load,

@@ -8,7 +8,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ace_ray.benchmarks.context import EpisodeContext, Service
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    BAD_ARGUMENTS,
+    Answered,
+    Unusable,
+    arguments_of,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     AnswerCache,
     CacheClient,
@@ -25,7 +30,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     form_of,
     system_text,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import cache_root

@@ -13,9 +13,9 @@ from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
     observation,
+    shown_arguments,
     status_code,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import shown_arguments
 from ace_ray.benchmarks.stabletoolbench.episode.reading import (
     ANSWERED,
     GAVE_UP,

@@ -124,21 +124,17 @@ class Search:
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What happened, as JSON values.
+    """What happened, as JSON values (docs/results.md).
 
-    ``tries`` holds ``{"nodes"}`` per attempt (a tree search has one): all nodes in order, each
-    ``{type, parent, depth, description, pruned, terminal}`` with ``observation``, ``code``,
-    ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer`` where they have them;
-    ``parent`` is an index, the root (index 0) has none.
-    ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
-    which upstream's judges are shown; None when the agent did not finish. A tree search without an
-    answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
-    and ``final`` only says so (``valid`` is false).
-    ``messages`` is the chat of the chain that counts, of the last one where none does, in OpenAI's
-    form; ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
-    "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
-    does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
-    deadline.
+    Attributes:
+        final: ``{"return_type", "answer", "raw"}``, None when the agent did not finish. ``raw`` is
+            the text of Finish's arguments, which upstream's judges are shown. A tree search without
+            an answer ends in one of its give-ups, if there is one; a chain's give-up is no answer
+            to upstream (``valid`` is false).
+        ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
+        tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
+        calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.
+        messages: the chat of the chain that counts, of the last one where none does.
     """
 
     method: str

@@ -1,9 +1,17 @@
-"""One question to the judge: asked until the reply names one verdict, then `JudgeError`."""
+"""One question to the judge: asked until the reply names one verdict, then `JudgeError`.
+
+A reply counts when everything in it that states a verdict states the same one: a JSON object with
+the field, however deep in it, and be it cut behind the field; a labelled word (``Answer Status:
+Solved``, ``answer_status: Solved``), or a last line of the word alone. Prose that merely mentions a
+verdict states none, and a word that is asked or stands among alternatives is no statement.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -128,3 +136,156 @@ async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+STATUSES = ("Solved", "Unsure", "Unsolved")
+MAX_REPLY = 20_000
+_MAX_OBJECTS = 50
+
+
+def _schema(verdict: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Of a reply to our own questions: first why, then the verdict."""
+    reason = {"type": "string", "maxLength": 240}
+    return {
+        "type": "object",
+        "properties": {"reason": reason, verdict: values},
+        "required": ["reason", verdict],
+        "additionalProperties": False,
+    }
+
+
+STATUS_SCHEMA = _schema("answer_status", {"type": "string", "enum": list(STATUSES)})
+COMPLETE_SCHEMA = _schema("answer_status", {"type": "string", "enum": ["Solved", "Unsolved"]})
+INDEX_SCHEMA = _schema("index", {"type": "integer", "enum": [0, 1]})
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
+_WORD = r"un-?solved|unsolved|unsure|solved"
+_ASKED_FIELDS = ("answer_status", "answer status")
+_OTHER_FIELDS = ("status", "verdict")
+"""What the judge quotes may have these too: a value that is no verdict says nothing."""
+_ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
+_IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
+_LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
+_FIELD = re.compile(rf"\banswer_?status{_IS_ONE}", re.IGNORECASE)
+_QUOTED = re.compile(
+    r"(?:^|[{,])\s{0,9}([\"'])answer[_ ]status\1\s{0,9}:\s{0,9}"
+    rf"(?:\1\s{{0,3}}({_WORD})\s{{0,3}}\1(?=[^\S\n]{{0,9}}(?:[,}}\n]|\Z)){_ONE})?",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The asked field as in JSON, with its value if that is whole and a status."""
+_OPENING = re.compile(r"\{\s{0,99}([\"'])")
+_ALONE = re.compile(rf"[\W_]*({_WORD})(?:[^\w?]|_)*", re.IGNORECASE)
+_INDEX = re.compile(
+    r"\b(?:index|better(?:\s{0,3}answer)?|choice|choose|select(?:ed)?|verdict)\b(?:\s{0,3}\bis\b)?"
+    r"[\W_]{1,20}(?:answer)?[\W_]{0,4}([01])\b(?![\W_]{0,8}(?:or\b|and\b|for\b|[01]\b)|\.\d)",
+    re.IGNORECASE,
+)
+_INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNORECASE)
+
+
+def read_status(reply: str) -> str | None:
+    """One of `STATUSES`, None for a reply that states none or several."""
+    reply = _bounded(reply)
+    objects, beside = _objects(reply)
+    statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
+    statuses |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
+    statuses |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
+    statuses |= {_status(value) for value in _asked_fields(beside)}
+    if alone := _ALONE.fullmatch(_last_line(reply)):
+        statuses.add(_status(alone[1]))
+    return (statuses.pop() or None) if len(statuses) == 1 else None
+
+
+def read_complete(reply: str) -> str | None:
+    """``Solved`` or ``Unsolved`` as `read_status` finds it: for our own question on completeness,
+    which knows no Unsure."""
+    status = read_status(reply)
+    return None if status == "Unsure" else status
+
+
+def read_fac(reply: str) -> str | None:
+    """``Solved`` or ``Unsolved`` by upstream's rule, for upstream's question
+    (``fac_eval.py::get_response``): "unsolved" anywhere decides before "solved" does. A reply with
+    neither is None; upstream scores it as unsolved."""
+    text = reply[:MAX_REPLY].lower()
+    if "unsolved" in text:
+        return "Unsolved"
+    return "Solved" if "solved" in text else None
+
+
+def read_index(reply: str) -> int | None:
+    """0 or 1, the better one of two answers; None for a reply that states neither or both."""
+    reply = _bounded(reply)
+    indexes = set()
+    for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
+        text = str(value).strip() if isinstance(value, str | int) else ""
+        if text not in ("0", "1"):
+            return None
+        indexes.add(int(text))
+    if not indexes:
+        indexes = {int(match[1]) for match in _INDEX.finditer(reply)}
+        if alone := _INDEX_ALONE.fullmatch(_last_line(reply)):
+            indexes.add(int(alone[1]))
+    return indexes.pop() if len(indexes) == 1 else None
+
+
+def _bounded(reply: str) -> str:
+    if len(reply) <= MAX_REPLY:
+        return reply
+    half = MAX_REPLY // 2
+    return f"{reply[:half]}\n{reply[-half:]}"
+
+
+def _status(word: Any) -> str:
+    """The word as in `STATUSES`, "" if it is none of them."""
+    plain = word.strip().lower().replace("-", "") if isinstance(word, str) else ""
+    return next((status for status in STATUSES if status.lower() == plain), "")
+
+
+def _last_line(reply: str) -> str:
+    lines = [line for line in reply.splitlines() if re.search(r"\w", line)]
+    return lines[-1][:500] if lines else ""
+
+
+def _objects(text: str) -> tuple[list[Any], str]:
+    """The JSON objects in ``text``, as tuples of their pairs, and the text beside them."""
+    objects, beside, at, behind = [], "", 0, 0
+    for _ in range(_MAX_OBJECTS):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        objects.append(value)
+        beside += f"{text[behind:at]}\n"
+        at = behind = end
+    return objects, beside + text[behind:]
+
+
+def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
+    """What ``objects`` have under these names, at any depth; ``arguments`` may be JSON text."""
+    left = list(objects)
+    while left:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, tuple):
+            for name, value in item:
+                if name.strip().lower() in names:
+                    yield value
+                quoted = name == "arguments" and isinstance(value, str)
+                left += _objects(value)[0] if quoted else [value]
+
+
+def _asked_fields(text: str) -> Iterator[Any]:
+    """What the asked field is said to be beside whole JSON: as a label, or in an object that is cut
+    or badly quoted. What such an object quotes states nothing."""
+    for match in _FIELD.finditer(text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not re.search(r'[{"]', line.lstrip(" {")):
+            yield match[1]
+    if opening := _OPENING.search(text):
+        yield from (match[2] for match in _QUOTED.finditer(text) if match[1] == opening[1])

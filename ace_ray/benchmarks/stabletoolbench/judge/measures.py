@@ -27,14 +27,16 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     has_finish,
     tool_messages,
 )
-from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, seed_of, together
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
-from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    ask,
     read_complete,
     read_fac,
     read_index,
     read_status,
+    seed_of,
+    together,
 )
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
 """What a vote is worth."""

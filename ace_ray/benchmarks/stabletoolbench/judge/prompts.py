@@ -26,7 +26,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.benchmarks.stabletoolbench.converted import chain
-from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     COMPLETE_SCHEMA,
     INDEX_SCHEMA,
     STATUS_SCHEMA,

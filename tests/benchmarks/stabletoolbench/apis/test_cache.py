@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    MAX_DEPTH,
+    Unusable,
+    arguments_of,
+    load,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     FILE,
     AnswerCache,
@@ -18,12 +24,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     recorded_sha256,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers
-from ace_ray.benchmarks.stabletoolbench.apis.values import (
-    MAX_DEPTH,
-    Unusable,
-    arguments_of,
-    load,
-)
 from ace_ray.errors import RowError, UserError
 
 API = names_key("Data", "clique", "player")
