@@ -9,7 +9,8 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, paper, prompts
-from ace_ray.benchmarks.acebench.check import check, check_agent, holds_calls
+from ace_ray.benchmarks.acebench.check import check, holds_calls
+from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT
-from ace_ray.benchmarks.acebench.check import check_agent
+from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES, Path, paths
 from ace_ray.benchmarks.acebench.environment.environment import Environment, open_environment
 from ace_ray.benchmarks.gold_check import Gold

@@ -20,7 +20,6 @@ from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
     TauEnvironment,
@@ -29,12 +28,18 @@ from ace_ray.benchmarks.tau2.environment.limited import (
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS
+from ace_ray.benchmarks.tau2.options import (
+    CATEGORIES,
+    DOMAINS,
+    LEADERBOARD,
+    MAX_ERRORS,
+    MAX_STEPS,
+    Category,
+)
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import read_results, results_json
-from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
+from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
 from ace_ray.benchmarks.tau2.tasks import UserScenario, load, policy, splits
-from ace_ray.benchmarks.tau2.transcript import transcript
 from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ace_ray.benchmarks.tau2.categories import CATEGORIES
+from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import STOP
 from ace_ray.sandbox.protocol import Scenario

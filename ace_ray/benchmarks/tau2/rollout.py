@@ -1,5 +1,5 @@
 """The loop of an episode (upstream ``orchestrator/orchestrator.py``): who is asked next, what runs,
-when it is over."""
+when it is over; and the transcript of a stored one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ace_ray.benchmarks.tau2.answers import (
     results_text,
 )
 from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
+from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Completion, Sampling, ToolCall
@@ -342,3 +343,41 @@ def _name(trajectory: Sequence[Message], call_id: str) -> str:
     """The tool that a call of this id has called."""
     calls = [call for message in trajectory for call in message.get("tool_calls", ())]
     return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")
+
+
+def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+    """The trajectory after the candidate's system message; the messages of a row without one.
+    Reasoning and what a model wrote besides come from the candidate's own messages."""
+    trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
+    if not isinstance(trajectory, list):
+        return of_messages(messages)
+    seen = of_messages(messages)
+    steps = [step for step in seen[:1] if step.role == "system"]
+    said = iter([step for step in seen if step.role == "assistant"])
+    for message in trajectory:
+        if not isinstance(message, Mapping):
+            continue
+        role, text = text_of(message.get("role")), text_of(message.get("content"))
+        if role == "tool":
+            _answer(steps, text, bool(message.get("error")))
+            continue
+        step = Step(role, text)
+        if role == "assistant" and (own := next(said, None)) is not None:
+            step.reasoning, step.written, step.facts = own.reasoning, own.written, own.facts
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, Mapping):
+                step.calls.append(Call(text_of(call.get("name")), text_of(call.get("arguments"))))
+        steps.append(step)
+    return steps
+
+
+def _answer(steps: list[Step], text: str, failed: bool) -> None:
+    """Put a result beside the first call without one of the last step."""
+    error = "failed" if failed else ""
+    if steps:
+        for place, call in enumerate(steps[-1].calls):
+            if call.observation is None:
+                steps[-1].calls[place] = Call(call.name, call.arguments, text, error)
+                return
+    steps.append(Step("tool", text))

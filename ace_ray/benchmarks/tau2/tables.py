@@ -7,7 +7,7 @@ from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.results import Estimate, Score
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD
+from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import mean_of_present
 

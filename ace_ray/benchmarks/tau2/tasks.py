@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ace_ray.benchmarks.dataset import is_texts, json_value, shaped
-from ace_ray.benchmarks.tau2.categories import Category
+from ace_ray.benchmarks.tau2.options import Category
 from ace_ray.benchmarks.tau2.upstream_package import (
     DATABASES,
     UPSTREAM,

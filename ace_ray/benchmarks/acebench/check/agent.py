@@ -1,9 +1,10 @@
-"""The official verdict on an agent row (upstream ``eval_main.py`` and ``checker.py``, 56dd66c).
+"""Verdicts on an agent row: `official` here, the strict one in `agent_strict`.
 
-End to end, a recorded state is compared with the gold state class by class, and loosely: attributes
-that it lacks and keys that an attribute has beside the gold's are not noticed, ``1``, ``1.0`` and
-``True`` are equal, and a gold class that no entry of the state is named like gets the verdict of
-the class before it ("valid" at first). The process is compared as text. Quirks are kept.
+The official rules restate upstream ``eval_main.py`` and ``checker.py`` (56dd66c). End to end, a
+recorded state is compared with the gold state class by class, and loosely: attributes that it lacks
+and keys that an attribute has beside the gold's are not noticed, ``1``, ``1.0`` and ``True`` are
+equal, and a gold class that no entry of the state is named like gets the verdict of the class
+before it ("valid" at first). The process is compared as text. Quirks are kept.
 
 Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash`` where the
 official evaluator raises, which ends its whole run.
@@ -14,13 +15,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.types import Verdict
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.check import agent_strict
+from ace_ray.types import Entry, Verdict
 
 CRASH = "official_crash"
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 
 
-def judge(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
+def check_agent(
+    entry: Entry, result: Any, process: Any, *, end: Any = None, steps: Any = None
+) -> dict[str, Verdict]:
+    """The verdicts of both rule sets on an episode of an agent category; JSON values, any shape.
+
+    ``result`` is the final state as upstream records it, ``[{class: attributes}, ...]``, and
+    ``process`` the texts that were sent to execution; the official rules look at nothing else.
+    ``end`` is the true end state, ``result`` where it is not known, and ``steps`` the transcript
+    (see `agent_strict.made`); the strict rules take them first. ``valid`` is end-to-end; metrics
+    are ``end_to_end`` and ``process_accuracy``. Raises `ValueError` for another category.
+    """
+    if entry.category not in AGENT:
+        raise ValueError(f"{entry.category} is not an agent category")
+    return {
+        "official": official(entry.gold, result, process),
+        "strict": agent_strict.judge(entry, result, process, end=end, steps=steps),
+    }
+
+
+def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
     """The verdict on a final state and the texts that were sent to execution.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
