@@ -10,7 +10,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, paper, prompts
 from ace_ray.benchmarks.acebench.check import check, holds_calls
-from ace_ray.benchmarks.acebench.check.agent import check_agent
+from ace_ray.benchmarks.acebench.check.agent import check_agent, with_ending
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -35,7 +35,7 @@ from ace_ray.benchmarks.acebench.rollout import (
     texts_without_calls,
     transcript,
 )
-from ace_ray.benchmarks.acebench.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.summary import Endings, summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
 from operator import add
@@ -29,9 +29,10 @@ from ace_ray.benchmarks.acebench.categories import (
     SINGLE_TURN,
     SPECIAL,
 )
+from ace_ray.benchmarks.acebench.check.agent import ENDINGS
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
 # The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
@@ -288,19 +289,6 @@ def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[s
         }
         | {"errors": errors(every, rule)}
         for rule in RULE_SETS
-    }
-
-
-ENDINGS = ("finished", "max_messages", "context", "deadline")
-
-
-def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """``verdicts`` with the metric ``ended_<how>`` where the episode says how it ended."""
-    if ended not in ENDINGS:
-        return dict(verdicts)
-    return {
-        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
-        for rules, verdict in verdicts.items()
     }
 
 

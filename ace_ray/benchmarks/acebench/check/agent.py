@@ -13,6 +13,7 @@ official evaluator raises, which ends its whole run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT
@@ -121,3 +122,16 @@ def _matched(path: list[str], process: Any) -> int:
 
 def _crash(error: Exception) -> str:
     return f"the official evaluator raises {type(error).__name__}"
+
+
+ENDINGS = ("finished", "max_messages", "context", "deadline")
+
+
+def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
+    """``verdicts`` with the metric ``ended_<how>`` where the episode says how it ended."""
+    if ended not in ENDINGS:
+        return dict(verdicts)
+    return {
+        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
+        for rules, verdict in verdicts.items()
+    }
