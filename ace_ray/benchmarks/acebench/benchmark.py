@@ -65,7 +65,7 @@ OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8
 
 
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
-"""Upstream draws the user's lines at temperature 0.001, which is greedy too."""
+"""Greedy, like upstream's temperature of 0.001."""
 
 
 class ACEBench(Benchmark):
@@ -99,7 +99,7 @@ class ACEBench(Benchmark):
 
     @cached_property
     def _agents(self) -> prompts.AgentTexts | None:
-        """The texts of agent episodes, if there are any."""
+        """The texts of agent episodes, None without an agent category."""
         if not set(self._categories) & set(groups.AGENT):
             return None
         if self._wording == "own":
@@ -112,7 +112,7 @@ class ACEBench(Benchmark):
         return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Read where the run is planned: workers have no copy of the data.
+        # Read on the driver: workers have no copy of the data folder.
         return super().__getstate__() | {"_agents": self._agents, "_app_specs": self._app_specs}
 
     def entries(self) -> Sequence[Entry]:
@@ -323,7 +323,7 @@ class ACEBench(Benchmark):
         )
 
     def _differences(self) -> Iterator[str]:
-        """What sets this run apart from those of the leaderboard."""
+        """Yield the reasons why this run does not compare with the leaderboard."""
         languages = tuple(sorted(self._options.languages))
         if set(self._categories) != set(groups.CATEGORIES):
             yield "not all categories"

@@ -20,11 +20,11 @@ __all__ = ["check", "holds_calls"]
 
 
 def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
-    """The verdicts of both rule sets on ``output``, the model's whole answer to ``entry``.
+    """Return the verdicts of both rule sets on ``output``, the whole answer of the model.
 
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
-    answer row. Each row of a multi-turn dialogue is judged alone. ``None`` stands for a missing
-    answer. Raises `ValueError` for a category that is not answered with one model call.
+    answer row. Each row of a multi-turn dialogue is judged alone. None is a missing answer. Raises
+    `ValueError` for a category that is not answered with one model call.
     """
     if entry.category in SPECIAL:
         return {
@@ -41,8 +41,8 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 
 def holds_calls(entry: Entry, output: str) -> bool:
-    """Return whether either rule set reads a call in ``output``, or would have to run something to
-    know."""
+    """Return whether either rule set reads a call in ``output``, or would have to run code to know.
+    """
     decoded = decode(output, whole=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -1,10 +1,13 @@
 """Verdicts on an agent row: `official` here, the strict one in `agent_strict`.
 
-The official rules restate upstream ``eval_main.py`` and ``checker.py`` (56dd66c). End to end, a
-recorded state is compared with the gold state class by class, and loosely: attributes that it lacks
-and keys that an attribute has beside the gold's are not noticed, ``1``, ``1.0`` and ``True`` are
-equal, and a gold class that no entry of the state is named like gets the verdict of the class
-before it ("valid" at first). The process is compared as text. Quirks are kept.
+The official rules restate upstream ``eval_main.py`` and ``checker.py`` (56dd66c), quirks included.
+The recorded state is compared with the gold state class by class, and loosely:
+
+- missing attributes, and keys that the gold state does not have, are not noticed;
+- ``1``, ``1.0`` and ``True`` are equal;
+- a gold class that is not in the state gets the verdict of the class before it, at first "valid".
+
+The process is compared as text.
 
 Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash`` where the
 official evaluator raises, which ends its whole run.
@@ -27,13 +30,16 @@ _RAISES = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 def check_agent(
     entry: Entry, result: Any, process: Any, *, end: Any = None, steps: Any = None
 ) -> dict[str, Verdict]:
-    """The verdicts of both rule sets on an episode of an agent category; JSON values, any shape.
+    """Return the verdicts of both rule sets on an episode. Arguments are JSON values of any shape.
 
-    ``result`` is the final state as upstream records it, ``[{class: attributes}, ...]``, and
-    ``process`` the texts that were sent to execution; the official rules look at nothing else.
-    ``end`` is the true end state, ``result`` where it is not known, and ``steps`` the transcript
-    (see `agent_strict.made`); the strict rules take them first. ``valid`` is end-to-end; metrics
-    are ``end_to_end`` and ``process_accuracy``. Raises `ValueError` for another category.
+    Args:
+        result: the final state as upstream records it, ``[{class: attributes}, ...]``.
+        process: the texts that were sent to execution. The official rules use these two only.
+        end: the true end state, which the strict rules use; None for ``result``.
+        steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
+
+    ``valid`` is end-to-end; metrics are ``end_to_end`` and ``process_accuracy``. Raises
+    `ValueError` for another category.
     """
     if entry.category not in AGENT:
         raise ValueError(f"{entry.category} is not an agent category")
@@ -44,12 +50,11 @@ def check_agent(
 
 
 def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
-    """The verdict on a final state and the texts that were sent to execution.
+    """Return the verdict on a final state and the texts that were sent to execution. Never raises.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
     list of such lists); ``result`` and ``process`` are JSON values, ideally like them. Metrics:
-    ``end_to_end`` (0 or 1) and ``process_accuracy``, as it enters the category's mean. Never
-    raises.
+    ``end_to_end`` (0 or 1) and ``process_accuracy``, as it enters the category's mean.
     """
     kind, error = _end_to_end(gold["ground_truth"], result)
     valid = not kind
@@ -65,7 +70,7 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
 
 
 def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
-    """(error type, error), both "" when the state is accepted."""
+    """Return (error type, error), both "" when the state is accepted."""
     kind = "wrong number of class"
     try:
         if len(gold) != len(result):
@@ -101,14 +106,14 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 
 
 def _process(milestones: list[Any], process: Any) -> float:
-    """The share of milestones found in order; of alternatives the best, rounded to 3 digits."""
+    """Return the share of milestones found in order; the best of alternatives, to 3 digits."""
     if isinstance(milestones[0], list):
         return max(round(_matched(path, process) / len(path), 3) for path in milestones)
     return _matched(milestones, process) / len(milestones)
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Milestones found one after the other; one that is absent uses up the whole process."""
+    """Count the milestones found one after the other. An absent one uses up the whole process."""
     count = position = 0
     for step in path:
         while position < len(process):
@@ -128,7 +133,7 @@ ENDINGS = ("finished", "max_messages", "context", "deadline")
 
 
 def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """``verdicts`` with the metric ``ended_<how>`` where the episode says how it ended."""
+    """Add the metric ``ended_<how>`` to ``verdicts`` if the episode says how it ended."""
     if ended not in ENDINGS:
         return dict(verdicts)
     return {
