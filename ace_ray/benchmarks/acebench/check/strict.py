@@ -1,22 +1,20 @@
 """Return the strict verdicts on normal and special rows.
 
-**Normal rows**: exact calls, in the paper's sense. ACEBench paper, section on evaluation by syntax
-tree: the function name, the number of parameters, their types and their values must all agree with
-the gold answer, and the output must be the list of calls and nothing else. The first of these that
-fails names the error:
+**Normal rows**: exact calls. By the paper's section on evaluation by syntax tree, the function name
+and the number, types and values of the parameters must agree with the gold answer. The output must
+be the list of calls and nothing else. The first rule that fails names the error:
 
-- ``output_format``: the stripped output is not exactly one ``[F(k=v), ...]`` of calls with keyword
-  arguments and literal Python values (``true`` and ``null`` are not);
-- ``function_name``: the names called, as a multiset, are not the gold answer's;
-- ``param_num``: not the same parameter names;
-- ``param_type``: another JSON type than the gold value's, within containers too: ``True`` is not
-  ``1``. Integers and floats are one type, as in JSON Schema, but where the schema says ``integer``
-  and the gold value is one, a number with a fraction is of another type: ``75.0`` is 75, ``75.5``
-  is no integer;
-- ``param_value``: not equal.
+- ``output_format``: the stripped output is exactly one ``[F(k=v), ...]``. Calls have keyword
+  arguments and literal Python values (``true`` and ``null`` are not literals).
+- ``function_name``: the called names equal the gold answer's, as a multiset.
+- ``param_num``: the parameter names are the same.
+- ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
+  ``1``. Integers and floats are one type, as in JSON Schema. Where the schema says ``integer`` and
+  gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
+- ``param_value``: the values are equal.
 
-Parallel calls may come in any order, each gold call needs a call of its own. Where no assignment
-fits, the error is that of the first unmatched gold call in the assignment that comes closest.
+Parallel calls may come in any order; each gold call needs a call of its own. If no assignment fits,
+the closest assignment is taken, and its first unmatched gold call names the error.
 
 **Special rows**: the prompt's sentence, exactly. The prompts ask for one sentence each (upstream
 ``prompt_en.py`` and ``prompt_zh.py``):
@@ -25,16 +23,16 @@ fits, the error is that of the first unmatched gold call in the assignment that 
 - error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
 - irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
 
-The message must contain that sentence, letter by letter but for the full stop, in English and in
-Chinese rows. Text around it does not count. Several sentences are taken together; what they name
-must be what is wrong: the missing parameters of each function as a set, or the (parameter, value)
-pairs as a set. The message must not contain one of the other two sentences, nor a call. A thought
-between think tags is not part of the message.
+The message must contain that sentence letter by letter (the full stop may be missing), in English
+and in Chinese rows. Text around the sentence does not count. Several sentences are taken together.
+They must name the missing parameters of each function, or the (parameter, value) pairs, as a set.
+The message must contain neither another of the three sentences nor a call. A thought between think
+tags is not part of the message.
 
 Errors:
 
-- ``detection_failed``: the sentence is not there, or a function is called;
-- ``correction_failed``: the sentence names something else, or another sentence stands beside it;
+- ``detection_failed``: the sentence is missing, or a function is called.
+- ``correction_failed``: the sentence names other things, or another sentence is in the message.
 - ``false_positive`` (irrelevant): anything but the sentence alone.
 """
 
@@ -50,10 +48,10 @@ from ace_ray.types import Entry, Verdict
 
 
 def assign(costs: Sequence[Sequence[int]]) -> list[int]:
-    """For each row of a square matrix its column, so that the sum of the costs is least.
+    """Return a column for each row of a square matrix, so that the sum of the costs is least.
 
-    The Hungarian method with potentials, O(n^3): rows enter one by one, and each finds the cheapest
-    chain of moves that frees a column for it. Deterministic: ties go to the leftmost column.
+    The Hungarian method with potentials, O(n^3). Rows enter one by one; each takes the cheapest
+    chain of moves that frees a column for it. Ties go to the leftmost column.
     """
     size = len(costs)
     entry = size  # a column beyond the last, held by the row that enters
@@ -86,16 +84,16 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
 
 
 _NUMBER = re.compile(r"(?<=.)_[0-9]+$")
-# How far a call is from its gold call. Any fault outweighs all differences between faults.
+# Cost of a fault in the assignment. One fault outweighs all differences between faults.
 _FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
 
 _Fault = tuple[str, str]
 
 
 def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
-    """The verdict on strictly decoded calls, or on the reason why there are none.
+    """Return the verdict on strictly decoded calls; a text says why there are no calls.
 
-    Any alternative of the gold answer may fit; otherwise the error is the first alternative's.
+    Any alternative of the gold answer may fit. If none does, the first one names the error.
     """
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
@@ -112,8 +110,8 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
 
 
 def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
-    """The gold calls. Repeated functions are keyed ``name_1``, ``name_2``, ... in the data; a key
-    that is a candidate's own name (``perception_check_1``) keeps its number."""
+    """Return the gold calls. Repeated functions have the keys ``name_1``, ``name_2``, ... in the
+    data. A key that is the name of a candidate (``perception_check_1``) keeps its number."""
     calls = []
     for key, args in gold.items():
         name = key
@@ -148,7 +146,7 @@ def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _F
 def _group_faults(
     name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
 ) -> dict[int, _Fault]:
-    """Faults of one function's gold calls by their position, under the best assignment."""
+    """Return the faults of one function's gold calls by position, under the best assignment."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
     faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
@@ -161,8 +159,7 @@ def _group_faults(
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """The schemas of a function's parameters by name; none where the description has another
-    shape."""
+    """Return the schemas of a function's parameters by name; empty for an odd description."""
     function = _described(candidates, name) or {}
     return _inner(function.get("parameters"), "properties")
 
@@ -196,7 +193,7 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
     kind = type(gold)
     if type(value) is not kind:
         return False
-    # Where sizes or keys differ it is the values that differ, so only common parts count here.
+    # Different sizes or keys are a fault of the value; here only common parts are compared.
     if kind is dict:
         inner = _inner(schema, "properties")
         return all(
@@ -214,7 +211,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-# A value may hold parentheses; the bounds keep the search linear in the text.
+# A value may hold parentheses. The bounds keep the search linear in the text.
 _MISSING = re.compile(
     r"Missing necessary parameters \(([^()]{1,2000})\) for the api \(([^()]{1,300})\)"
 )
@@ -285,8 +282,7 @@ def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
 
 
 def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
-    """Return the (parameter, value) pairs of one sentence. The only value of a gold parameter may
-    hold commas."""
+    """Return the (parameter, value) pairs of one sentence. A single value may hold commas."""
     names, parts = _split(params), _split(values)
     if len(names) == 1:
         whole = _bare(values)

@@ -1,8 +1,9 @@
-"""Put the official repository into the cache, from a checkout or from its archive on the network.
+"""Import the official repository into the cache, from a checkout or from its archive on the
+network.
 
-An import lands whole or not at all: it is written beside its place and renamed into it. The commit
-of the archive is pinned, and so are the contents: what an import takes is hashed before it lands in
-the cache. The archive file itself has no lasting hash, since the host packs it anew at will.
+An import is written beside its place and renamed into it, so it is whole or absent. The commit of
+the archive and the hash of its contents are pinned. The hash of the archive file is not: the host
+may pack it anew.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ace_ray.util.local_files import folder_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
-"""What `files_hash` gives for an import of that commit."""
+"""`files_hash` of an import of that commit."""
 
 PROMPTS, APP_SPECS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
 
@@ -149,7 +150,7 @@ def _reread(path: Path, name: str) -> bytes:
 
 
 def _json_bytes(value: Any, where: Path) -> bytes:
-    """One spelling for equal values, so that the version does not depend on who wrote the file."""
+    """Write equal values alike, so that the version does not depend on the writer of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
         strict_json(text)  # integer and text keys may coincide in JSON
@@ -167,9 +168,9 @@ def pull(
 ) -> Path:
     """Download, check and import; return the imported version's folder.
 
-    ``sha256`` is the archive's hash and is checked when given. The contents must be those of the
-    pinned commit, except from another ``url`` with a ``sha256`` that pins them as well. Proxies are
-    taken from the environment. Raises `UserError`; whatever fails leaves nothing behind.
+    ``sha256`` is the archive's hash and is checked when given. The contents must equal the pinned
+    commit's, except from another ``url`` with a ``sha256``. Proxies are taken from the environment.
+    Raises `UserError`; a failure leaves nothing behind.
     """
     if not url.startswith(("https://", "http://")):
         raise UserError(
@@ -219,7 +220,7 @@ def _download(url: str) -> bytes:
                 if time.monotonic() > deadline:
                     what = f"the download took over {TOTAL_TIMEOUT_S:.0f} s"
                     raise UserError(what, where=url, fix=_OFFLINE)
-                # read1: whatever has come, so that a slow drip meets the deadline too
+                # read1 returns what has arrived, so that a slow sender meets the deadline too.
                 chunk = response.read1(_CHUNK_BYTES)
                 if not chunk:
                     break
@@ -240,15 +241,15 @@ def _download(url: str) -> bytes:
 
 
 def _unpack(archive: bytes, into: Path, where: str) -> None:
-    """Unpack a tar.gz: plain files inside of the folder ``into``. Raises `UserError`.
+    """Unpack the plain files of a tar.gz into the folder ``into``. Raises `UserError`.
 
     Links, devices, names that lead outside and too many bytes are refused. The caller deletes
-    ``into``, with what was unpacked before.
+    ``into``.
     """
     what = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
     too_large = UserError(what, where=where, fix="this is not ACEBench")
     try:
-        # Bounded before tarfile sees it, which reads extended headers of any size into memory.
+        # tarfile reads extended headers of any size into memory, so the archive is bounded first.
         with gzip.GzipFile(fileobj=io.BytesIO(archive)) as source:
             content = source.read(UNPACKED_LIMIT_BYTES + 1)
         left = UNPACKED_LIMIT_BYTES - len(content)
@@ -276,6 +277,6 @@ def _unpack(archive: bytes, into: Path, where: str) -> None:
 
 
 def _top(tree: Path) -> Path:
-    """The checkout in an unpacked archive, which usually has one folder around it."""
+    """Return the checkout in an unpacked archive, which usually has one folder around it."""
     inside = list(tree.iterdir())
     return inside[0] if len(inside) == 1 and inside[0].is_dir() else tree
