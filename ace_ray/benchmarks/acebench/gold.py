@@ -1,8 +1,7 @@
-"""Gold answers and end states as a perfect model would reach them, and mangled copies that must not
-pass.
+"""Gold answers and end states of a perfect model, and mangled copies that must not pass.
 
-The ideal paths of agent rows are replayed in the sandbox. The published milestones were not all
-run: some delete another message than the gold state lacks, leave a login out, or cannot be read.
+The ideal paths of agent rows are replayed in the sandbox. Some published milestones miss the gold
+state: they delete another message, leave out a login, or cannot be read.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ LIMITS = "Due to the limitations of the function, I cannot solve this problem."
 
 
 def gold_of(entry: Entry) -> Gold:
-    """The gold answer of an entry, and a mangled one. The official rules reject some gold answers
-    and accept many mangled ones, so only the strict rules have to be right.
+    """Return the gold answer of an entry, and a mangled one.
 
-    In an agent row the gold state stands in for the episode's end, the first path for its calls.
+    The official rules reject some gold answers and accept many mangled ones, so only the strict
+    rules are required. An agent row's episode has the gold state and the calls of the first path.
     """
     if entry.category not in AGENT:
         right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
@@ -46,16 +45,17 @@ def gold_of(entry: Entry) -> Gold:
 
 
 def render_gold(entry: Entry) -> str:
-    """The output of a perfect model on a generation entry; of alternatives, the first."""
+    """Return the output of a perfect model on a generation entry: the first alternative."""
     if not entry.category.startswith("special_"):
         return _calls_text(entry, alternatives(entry)[0])
     return _message(entry, entry.gold)
 
 
 def render_mangled(entry: Entry) -> str:
-    """The gold with one value altered (a name, if it has no values): the same for the same entry.
+    """Return the gold output with one value altered, or a name if there are no values.
 
-    For special entries a parameter's name is altered; a refusal gets a call beside it.
+    The result is the same for the same entry. In special entries a parameter's name is altered; a
+    refusal gets a call beside it.
     """
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
@@ -67,12 +67,12 @@ def render_mangled(entry: Entry) -> str:
 
 
 def alternatives(entry: Entry) -> list[Calls]:
-    """The answers that a normal entry accepts."""
+    """Return the answers that a normal entry accepts."""
     return entry.gold if isinstance(entry.gold, list) else [entry.gold]
 
 
 def function_name(entry: Entry, key: str) -> str:
-    """The function that a gold key means: itself if there is one, else without its number."""
+    """Return the function of a gold key: the key if it is a function, else without its number."""
     names = {function["name"] for function in entry.data["function"]}
     return key if key in names else _NUMBER.sub("", key)
 
@@ -112,7 +112,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Copies with one argument altered, from one that the entry picks; at last a renamed call."""
+    """Yield copies with one argument altered, the first one picked by the entry; then renamed
+    calls."""
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:
@@ -122,7 +123,7 @@ def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
 
 
 def altered(value: Any) -> Any:
-    """Another value: of containers the first element is altered, of numbers 1 is added."""
+    """Return another value: alter the first element of a container, add 1 to a number."""
     match value:
         case bool():
             return not value
@@ -144,7 +145,7 @@ State = list[dict[str, dict[str, Any]]]
 
 
 def gold_state(entry: Entry) -> State:
-    """The end state of an episode that did everything right, under the classes' real names."""
+    """Return the gold end state under the classes' real names."""
     return [
         {REAL_NAMES.get(name, name): attributes for name, attributes in one.items()}
         for one in entry.gold["ground_truth"]
@@ -152,10 +153,10 @@ def gold_state(entry: Entry) -> State:
 
 
 def mangled_state(entry: Entry) -> State:
-    """The gold state with one attribute altered: the same for the same entry.
+    """Return the gold state with one attribute altered, the same for the same entry.
 
-    Not in a class that the gold state misspells if another has attributes too: the official rules
-    never compare such a class.
+    A class that the gold state misspells is taken only if no other has attributes: the official
+    rules never compare such a class.
     """
     state = gold_state(entry)
     places = [
@@ -173,8 +174,8 @@ def mangled_state(entry: Entry) -> State:
 
 
 def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
-    """One line per language and category of how many ideal paths end as they should, and one per
-    path that misses the gold state."""
+    """Yield one line per language and category on the ideal paths, and one per path that misses the
+    gold state."""
     for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
         found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
         official, strict = (
@@ -193,8 +194,9 @@ def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[
 def replay(
     entry: Entry, app_specs: Mapping[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, Verdict], Sequence[str]]]:
-    """Every path of an agent row in a fresh sandbox: its number, the verdicts on its end state, and
-    the steps that were refused. Raises `UserError`."""
+    """Replay every path of an agent row in a fresh sandbox. Raises `UserError`.
+
+    Yield its number, the verdicts on its end state, and the refused steps."""
     for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):
         environment = open_environment(app_specs, entry)
         refused = list(_refused(environment, path))

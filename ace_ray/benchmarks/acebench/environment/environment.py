@@ -1,4 +1,4 @@
-"""The apps of an agent entry, open and ready to be called, from the checked app specifications."""
+"""Open the apps of an agent entry from the app specifications, and call their tools."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, 
 LOOPS = ("multi_turn", "multi_step")
 APP_SPECS_FILE = Path("upstream", "worlds.json")
 OURS = frozenset({"Finance"})
-"""Classes that the official app specifications do not have."""
+"""Classes of the mini set, which the official app specifications lack."""
 
 _FIX = "run `ace-ray data import acebench PATH` again"
 
 
 def load_app_specs(folder: Path) -> dict[str, Any]:
-    """``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
+    """Read ``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
     Raises `UserError` naming the file and the class that is missing or cannot be opened.
     """
@@ -81,13 +81,14 @@ def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
 
 
 MAX_SHOWN = 100
-"""Answers that are kept as they are, so that they show what later calls change."""
+"""Maximum answers kept by reference, so that they show changes by later calls."""
 
 
 class Environment:
     """A `Scenario` over the apps of one entry.
 
-    ``apps`` are the involved classes in order with their open state, ``tools`` what a name calls.
+    ``apps`` holds the involved classes in order with their open state, ``tools`` a state and a tool
+    by name.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class Environment:
         self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one tool. ``value`` is what the official execution puts into its list of results."""
+        """Run one tool. ``value`` is the official execution's result."""
         if name not in self._tools:
             return unknown_tool(name)
         state, tool = self._tools[name]
@@ -109,15 +110,15 @@ class Environment:
         return Observation(as_message(observation.value))
 
     def shown(self, last: int) -> list[Any]:
-        """What the last answers show now, at most `MAX_SHOWN`. The official execution writes the
-        answers of a batch down at its end, and some hold records of the state itself."""
+        """Return the current content of the last answers, at most `MAX_SHOWN`. The official
+        execution writes the answers of a batch at its end, and some hold records of the state."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 
     def state(self) -> list[dict[str, dict[str, Any]]]:
-        """``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON has it.
+        """Return ``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON.
 
-        The attributes are those that the official harness records."""
+        Only attributes that the official harness records are included."""
         live = [
             {app.name: {name: vars(state)[name] for name in app.saved}} for app, state in self._apps
         ]
@@ -126,11 +127,12 @@ class Environment:
 
 
 def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
-    """A fresh environment that shares nothing with ``app_specs`` or with another one.
+    """Return a fresh environment of an entry that has passed `check_entry`.
 
-    Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
-    device logged in (the file's ``load_scenario``), as in official row zh multi_turn_12, which has
-    the key misspelt. The entry has passed `check_entry`.
+    It shares no state with ``app_specs`` or another environment. Only the switches under
+    ``initial_config["BaseApi"]`` count. By default Wi-Fi is off and the device logged in (the
+    file's ``load_scenario``). Official row zh multi_turn_12 has the key misspelt, so the defaults
+    apply.
     """
     classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
@@ -149,11 +151,11 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
 
 
 def as_message(result: Any) -> Any:
-    """A tool's result as the official execution shows it.
+    """Return a tool's result as the official execution shows it.
 
-    An object goes through JSON, so its integer keys become texts; anything else becomes Python's
-    text of it; a text that happens to be JSON becomes its value ("500.0" a number, but a list of
-    objects stays text, its quotes being single).
+    An object goes through JSON, so its integer keys become texts. Other values become Python's text
+    of them. A text that is valid JSON becomes its value: "500.0" a number. A list of objects stays
+    text, because its quotes are single.
     """
     if isinstance(result, str):
         text = result
@@ -185,7 +187,7 @@ def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
 def _opened(
     classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
 ) -> Any:
-    """The state that an app starts with."""
+    """Return the initial state of an app."""
     app, described = APPS[name], classes[name]
     state: dict[str, Any] = copy.deepcopy(described["state"])
     for attribute in described["int_key_attrs"]:
