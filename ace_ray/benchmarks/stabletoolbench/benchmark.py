@@ -64,8 +64,6 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
-MAX_TOOL_CHARS = 1_000_000
-"""Longest list of functions that a prompt may hold: about 250,000 tokens."""
 JUDGE_S = 240.0
 """Seconds that all of judging an answer may take beyond the episode's deadline; within its grace
 (``DEADLINE_GRACE_S``)."""
@@ -137,7 +135,6 @@ class StableToolBench(Benchmark):
         if options.tool_scope == "all":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
             self._pool = _pool(every)
-            self._require_fits(wanted.entries)
         self._warnings = list(dict.fromkeys(wanted.warnings))
         self._lacking = wanted.lacking
         return wanted.entries
@@ -163,8 +160,8 @@ class StableToolBench(Benchmark):
                 "fac": options.fac,
                 "reference_sha256": digest(self._reference) if self._reference else None,
             }
-            if options.fac:
-                identity["episodes"]["judge"]["fac_sampling"] = _fac_sampling(self._roles["judge"])
+            if options.fac and not _has_own_sampling(self._roles["judge"]):
+                identity["episodes"]["judge"]["fac_sampling"] = asking.FAC_SAMPLING.as_json()
         return identity
 
     def resolved(self) -> dict[str, Any]:
@@ -216,15 +213,6 @@ class StableToolBench(Benchmark):
         entries = self.dataset()
         for entry in entries[:1] if self._pool else entries:  # all are offered the same
             yield from map(api_key, self._apis(entry))
-
-    def _require_fits(self, entries: Sequence[Entry]) -> None:
-        chars = len(json.dumps(self.tools(entries[0]) or self.prompt(entries[0])))
-        if chars > MAX_TOOL_CHARS:
-            raise UserError(
-                f"the functions of all {len(self._pool or ()):,} APIs have {chars:,} characters",
-                where=f"{_WHERE}.tool_scope",
-                fix=f"no context holds more than {MAX_TOOL_CHARS:,}: write query",
-            )
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
@@ -402,15 +390,6 @@ def _pool(entries: Sequence[Entry]) -> list[Doc]:
 
 def _has_own_sampling(role: Role) -> bool:
     return role != "same" and role.sampling is not None
-
-
-def _fac_sampling(role: Role) -> dict[str, Any]:
-    """What the config says of the judge's own sampling, else upstream's for FAC (JSON values)."""
-    own = None if role == "same" else role.sampling
-    if own is None:
-        return asking.FAC_SAMPLING.as_json()
-    # What is left to the judge's model is in the identity of the role.
-    return own.sampling().as_json() if own.is_complete else own.model_dump(mode="json")
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:

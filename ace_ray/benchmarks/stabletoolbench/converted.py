@@ -74,7 +74,7 @@ def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if node.get("role") != "tool" or not message:
             continue
         if isinstance(message, str):
-            message = _object(message)
+            message = object_of(message)
         if isinstance(message, Mapping):
             messages.append(message)
     return messages
@@ -95,7 +95,7 @@ def final_text(raw: Any) -> str:
     """
     if not isinstance(raw, str):
         return ""
-    arguments = _object(raw)
+    arguments = object_of(raw)
     if arguments is not None:
         answer = arguments.get("final_answer")
         if answer is None or isinstance(answer, str):
@@ -114,7 +114,7 @@ def gave_up(raw: Any) -> bool:
     return isinstance(raw, str) and GIVE_UP in raw
 
 
-def _object(text: str) -> Mapping[str, Any] | None:
+def object_of(text: str) -> Mapping[str, Any] | None:
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):  # too many digits are a ValueError too

@@ -40,6 +40,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     json_object,
     linked,
     node,
+    object_of,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
@@ -175,7 +176,7 @@ def _nodes(answer: Mapping[str, Any]) -> list[Node]:
             nodes.append(node("assistant", _text(message)))
         elif one.get("role") == "tool":
             if isinstance(message, str):
-                message = _parsed(message)
+                message = object_of(message)
             if isinstance(message, Mapping):
                 texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
                 nodes.append(called(*texts))
@@ -249,13 +250,6 @@ def _error(response: str) -> str:
     except (ValueError, RecursionError):
         return ""
     return error if isinstance(error, str) else ""
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _text(value: Any) -> str:

@@ -41,7 +41,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 
 def holds_calls(entry: Entry, output: str) -> bool:
-    """Return whether either rule set reads a call in ``output``, or would have to run code to know."""
+    """Return whether a rule set reads a call in ``output``, or would have to run code to know."""
     decoded = decode(output, whole=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
@@ -171,10 +171,6 @@ def simulator_sampling(role: Role) -> Sampling:
     return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
 
 
-class Real(Protocol):
-    async def answer(self, api: Api, arguments: Any) -> Answered: ...
-
-
 class ApiCaller:
     """Answers API calls for all episodes of one process.
 
@@ -186,7 +182,7 @@ class ApiCaller:
         self,
         *,
         cache: CacheClient | None = None,
-        real: Real | None = None,
+        real: RealApis | None = None,
         simulator: Simulator | None = None,
     ) -> None:
         self._cache, self._real, self._simulator = cache, real, simulator
