@@ -1,4 +1,4 @@
-"""The summary of a run: SoPR, FAC and SoWR by group, and what needs no judge.
+"""The summary of a run: SoPR, FAC and SoWR by group, and metrics without a judge.
 
 docs/results.md explains the keys. A value is null where nothing was judged; a mean over the groups
 is null unless it has every group, and has ``partial``, the mean of the groups there are.
@@ -43,7 +43,7 @@ SHARES = (
 """Judge-free metrics of rows, averaged over the rows that have them."""
 RATES = ("win", "lose", "tie")
 OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
-"""What needs a judge, and what a skipped query is worth in it: it has no answer."""
+"""Metrics that need a judge, and the value of a skipped query, which has no answer."""
 JUDGE_ERROR = "JudgeError"
 
 Cell = dict[str, Any]
@@ -114,28 +114,28 @@ class Group:
         self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
 
     def sopr(self, rules: str) -> Cell:
-        """Of all queries of the group but those that failed (``infra_error``, ``quarantined``):
-        one that was skipped has no answer, so it counts as Unsolved."""
+        """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
+        skipped query has no answer, so it counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
-        """The same over the queries that have an answer file: upstream's denominator."""
+        """Return SoPR over the queries with an answer: upstream's denominator."""
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """FAC and SoWR of all queries, as `sopr`; what needs no judge of the rows that have it."""
+        """Return FAC or SoWR over all queries, as `sopr`; other metrics over rows that have them."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
-        """Whether a row carries it."""
+        """Return whether a row has the metric."""
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
-        """Rows that were compared with nothing, since the reference has no answer to the query."""
+        """Count the rows without a comparison: the reference has no answer to the query."""
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:
-        """The group's SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
+        """Return the SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
         if rules != "official":
             return []
         rows = self._sums["official/sopr"][1]
@@ -159,7 +159,7 @@ class Group:
                 self.counts[name] += round(value * calls)
 
     def _of_all(self, name: str, rules: str = "official") -> Cell:
-        # A reference that answers no query of the group compares with none of them.
+        # Without an answer of the reference in this group there is no comparison at all.
         apart = name in RATES and self.sowr_missing() and not self.has(name)
         if name not in self.asked or apart:
             return self._mean(f"{rules}/{name}")
@@ -208,7 +208,7 @@ def _share(name: str) -> Callable[[Group], Cell]:
 
 
 def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[str, Any]:
-    """Upstream's "average": every group counts the same, however many queries it has."""
+    """Return upstream's "average": the mean of groups, whatever their number of queries."""
     cells = {name: cell(group) for name, group in groups.items()}
     there = [one for one in cells.values() if one["value"] is not None]
     missing = [name for name in GROUPS if cells.get(name, {}).get("value") is None]
@@ -225,21 +225,19 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
 
 
 def _spread(votes: Sequence[float]) -> float | None:
-    """The population standard deviation of the scores by vote, as upstream prints it."""
+    """Return the population standard deviation of the scores by vote, as upstream."""
     return pstdev(votes) if votes else None
 
 
 def _asked(groups: Sequence[Group]) -> set[str]:
-    """What the judge was asked for, of `OF_SKIPPED`: what some row carries; SoPR where no row was
-    scored."""
+    """Return the metrics of `OF_SKIPPED` that a row has; SoPR if no row was scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
 
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
-    """Calls by where their answers came from; ``cached`` by who made those of the cache,
-    ``failures`` those that no API answered, by `Answered.failure`."""
+    """Count calls by the source of their answers, cached ones by their maker, failed ones by kind."""
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),

@@ -1,9 +1,9 @@
 """One question to the judge: asked until the reply names one verdict, then `JudgeError`.
 
-A reply counts when everything in it that states a verdict states the same one: a JSON object with
-the field, however deep in it, and be it cut behind the field; a labelled word (``Answer Status:
-Solved``, ``answer_status: Solved``), or a last line of the word alone. Prose that merely mentions a
-verdict states none, and a word that is asked or stands among alternatives is no statement.
+A reply counts if all statements in it name the same verdict. A statement is a JSON object with the
+field, at any depth, even if the object is cut behind the field; a labelled word (``Answer Status:
+Solved``, ``answer_status: Solved``); or a last line with the word alone. Prose that mentions a
+verdict is not a statement, nor is a word in a question or among alternatives.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ FAC_SAMPLING = Sampling(temperature=0.0, max_tokens=512)
 """Upstream's ``fac_eval.py``."""
 ATTEMPTS = 4
 RETRY_TEMPERATURE = 0.7
-"""At least this from the second attempt on: greedy decoding would say the same again."""
+"""Least temperature from the second attempt on: greedy decoding would repeat the reply."""
 CUTS = (24_000, 8_000, 2_500, 1_000)
-"""Characters of an execution trace, and of each other text a quarter, that a prompt may hold; the
-next one where the judge's context is too small for the last."""
+"""Maximum characters of an execution trace in a prompt; each other text may have a quarter. The
+next cut is tried if the prompt does not fit the judge's context."""
 MAX_REASON = 500
 
 Answer = TypeVar("Answer")
 
 
 class JudgeError(RowError):
-    """The judge gave no verdict: the row is not scored, and is tried again on resume."""
+    """The judge gave no verdict. The row is not scored, and is tried again on resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the judge said to one question and what that took."""
+    """The judge's reply to one question, and its cost."""
 
     reason: str
     attempts: int
     prompt_tokens: int
     completion_tokens: int
     schema_refused: str = ""
-    """As of `Completion`."""
+    """See `Completion`."""
 
     def as_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -63,19 +63,18 @@ async def ask(
     *key: object,
     schema: Mapping[str, Any] | None = None,
 ) -> tuple[Answer, Reply]:
-    """The first reply that ``read`` understands, and how it came about.
+    """Return the first verdict that ``read`` finds in a reply, and the reply.
 
     Args:
-        model: the judge; `RoleModel.sampling` is in effect but for the seed, and the temperature of
-            later attempts.
-        prompt: the text for a limit of characters, one of `CUTS`.
-        read: None for a reply that names no verdict, or several.
-        key: JSON values that tell this question from all others of the row, the measure first; with
-            the model's seed and the number of the attempt they make the seed.
-        schema: that replies are held to; they are read by ``read`` all the same.
+        model: the judge. Its sampling applies, but for the seed and the temperature of retries.
+        prompt: makes the text for a limit of characters, one of `CUTS`.
+        read: returns None for a reply without a verdict, or with several.
+        key: JSON values that identify the question within the row, the measure first. The seed is
+            made of them, the model's seed and the number of the attempt.
+        schema: JSON schema that replies are held to. ``read`` reads them in any case.
 
     Raises:
-        JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
+        JudgeError: no reply had a verdict, the model failed, or no cut of the prompt fits.
     """
     cuts, reply = list(CUTS), ""
     tokens = [0, 0]
@@ -109,12 +108,12 @@ async def ask(
 
 
 def protocol() -> dict[str, Any]:
-    """What of the way of asking can move a verdict, beside prompts and sampling (JSON values)."""
+    """Return the settings that can move a verdict, beside prompts and sampling (JSON values)."""
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 
 def retried(model: RoleModel, attempt: int) -> RoleModel:
-    """``model`` in the ``attempt``-th try of a row, from 1: the same seeds would only make it fail
+    """Return ``model`` with the seed of a row's ``attempt`` (from 1): the same seed would fail
     again."""
     if attempt == 1:
         return model
@@ -123,12 +122,12 @@ def retried(model: RoleModel, attempt: int) -> RoleModel:
 
 
 def seed_of(*key: object) -> int:
-    """31 bits from JSON values, the same wherever and in whatever order questions are asked."""
+    """Return a seed of 31 bits from JSON values, whatever the order of questions."""
     return int(digest(*key)[:8], 16) >> 1
 
 
 async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
-    """All results in order; when one fails the others are ended before it is raised."""
+    """Return all results in order. If one fails, the others are cancelled before it is raised."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
@@ -144,7 +143,7 @@ _MAX_OBJECTS = 50
 
 
 def _schema(verdict: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Of a reply to our own questions: first why, then the verdict."""
+    """Return the schema of a reply to our own questions: first the reason, then the verdict."""
     reason = {"type": "string", "maxLength": 240}
     return {
         "type": "object",
@@ -162,7 +161,7 @@ _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
 _WORD = r"un-?solved|unsolved|unsure|solved"
 _ASKED_FIELDS = ("answer_status", "answer status")
 _OTHER_FIELDS = ("status", "verdict")
-"""What the judge quotes may have these too: a value that is no verdict says nothing."""
+"""Quoted material may have these fields too, so a value that is not a verdict is ignored."""
 _ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
 _IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
 _LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
@@ -184,7 +183,7 @@ _INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNOREC
 
 
 def read_status(reply: str) -> str | None:
-    """One of `STATUSES`, None for a reply that states none or several."""
+    """Return one of `STATUSES`, None for a reply that states none or several."""
     reply = _bounded(reply)
     objects, beside = _objects(reply)
     statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
@@ -214,7 +213,7 @@ def read_fac(reply: str) -> str | None:
 
 
 def read_index(reply: str) -> int | None:
-    """0 or 1, the better one of two answers; None for a reply that states neither or both."""
+    """Return the better one of two answers, 0 or 1; None for a reply with neither or both."""
     reply = _bounded(reply)
     indexes = set()
     for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
@@ -237,7 +236,7 @@ def _bounded(reply: str) -> str:
 
 
 def _status(word: Any) -> str:
-    """The word as in `STATUSES`, "" if it is none of them."""
+    """Return the word as in `STATUSES`, "" if it is not one of them."""
     plain = word.strip().lower().replace("-", "") if isinstance(word, str) else ""
     return next((status for status in STATUSES if status.lower() == plain), "")
 
@@ -248,7 +247,7 @@ def _last_line(reply: str) -> str:
 
 
 def _objects(text: str) -> tuple[list[Any], str]:
-    """The JSON objects in ``text``, as tuples of their pairs, and the text beside them."""
+    """Return the JSON objects in ``text``, as tuples of pairs, and the text beside them."""
     objects, beside, at, behind = [], "", 0, 0
     for _ in range(_MAX_OBJECTS):
         at = text.find("{", at)
@@ -266,7 +265,7 @@ def _objects(text: str) -> tuple[list[Any], str]:
 
 
 def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
-    """What ``objects`` have under these names, at any depth; ``arguments`` may be JSON text."""
+    """Yield the values under these names at any depth; ``arguments`` may be JSON text."""
     left = list(objects)
     while left:
         item = left.pop()
@@ -281,8 +280,8 @@ def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
 
 
 def _asked_fields(text: str) -> Iterator[Any]:
-    """What the asked field is said to be beside whole JSON: as a label, or in an object that is cut
-    or badly quoted. What such an object quotes states nothing."""
+    """Yield the asked field's values beside whole JSON: as a label, or in an object that is cut or
+    badly quoted. A quotation inside of such an object does not count."""
     for match in _FIELD.finditer(text):
         line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         if not re.search(r'[{"]', line.lstrip(" {")):
