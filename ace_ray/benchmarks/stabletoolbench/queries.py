@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_bounded, read_inside
+from ace_ray.benchmarks.dataset import (
+    files_hash,
+    json_value,
+    keep,
+    read_bounded,
+    read_inside,
+    shaped,
+)
 from ace_ray.benchmarks.stabletoolbench.names import BENCHMARK, GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
-from ace_ray.benchmarks.stabletoolbench.shapes import (
-    Doc,
-    ToolFolder,
-    docs_of,
-    query_id,
-    relevant_of,
-    text_of,
-)
+from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 from ace_ray.util.local_files import folder_of
@@ -146,12 +146,12 @@ def _load_group(
         if row_id not in chosen:
             continue
         where = f"{query_file}, query {row_id}"
-        docs = docs_of(where, row)
-        if not docs:
+        query = shaped(Query, row, where)
+        if not query.api_list:
             raise UserError(
                 "the query has no APIs, so it cannot be evaluated", where=where, fix="take it out"
             )
-        entries.append(_entry(where, group, row_id, row, docs, tools, warnings))
+        entries.append(_entry(where, group, row_id, query, tools, warnings))
     return entries
 
 
@@ -159,19 +159,19 @@ def _entry(
     where: str,
     group: str,
     row_id: str,
-    row: dict[str, Any],
-    docs: list[Doc],
+    query: Query,
     tools: ToolFolder | None,
     warnings: list[str],
 ) -> Entry:
-    relevant = relevant_of(where, row)
+    docs = [api.doc() for api in query.api_list]
+    relevant = [list(pair) for pair in dict.fromkeys(map(tuple, query.relevant))]
     offered = {(doc["tool"], doc["api"]) for doc in docs}
     for tool, api in relevant:
         if (tool, api) not in offered:
             warnings.append(f"{where}: the relevant API {tool} / {api} is not in its api_list")
     if tools is not None:
         docs = [tools.enrich(doc) for doc in docs]
-    data = {"query": text_of(where, row, "query"), "apis": docs}
+    data = {"query": query.query, "apis": docs}
     return Entry(BENCHMARK, group, "en", row_id, data, {"relevant": relevant}, row_id)
 
 
@@ -182,9 +182,7 @@ def _queries(path: Path) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         where = f"{path}, query {number} of the list"
-        if not isinstance(row, dict):
-            raise UserError(f"is {row!r:.40}, not an object", where=where)
-        row_id = query_id(where, row)
+        row_id = str(shaped(Identified, row, where).query_id)
         if row_id in rows:
             raise UserError(f"the query_id {row_id} appears twice", where=str(path))
         rows[row_id] = row

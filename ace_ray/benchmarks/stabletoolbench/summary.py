@@ -123,7 +123,7 @@ class Group:
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """Return FAC or SoWR over all queries, as `sopr`; other metrics over rows that have them."""
+        """Return FAC or SoWR over all queries, as `sopr`; other metrics over their rows."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
@@ -237,7 +237,7 @@ def _asked(groups: Sequence[Group]) -> set[str]:
 
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
-    """Count calls by the source of their answers, cached ones by their maker, failed ones by kind."""
+    """Count calls by source of the answer, cached ones by maker, failed ones by kind."""
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),
