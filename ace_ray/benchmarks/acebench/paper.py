@@ -1,7 +1,6 @@
-"""What reports need of ACEBench: the paper's aggregates, groups, tables and figures.
+"""Aggregates, groups, tables and figures of the paper, for reports.
 
-Both rule sets name errors in their own words; Table 5 and Figure 6 sort them into the paper's
-kinds.
+The rule sets have their own error types; Table 5 and Figure 6 sort them into the paper's kinds.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from ace_ray.benchmarks.statistics import pooled
 from ace_ray.types import RULE_SETS
 
 _DETECTED_IN = ("special_incomplete", "special_error_param")
-"""What Table 5 counts. The paper does not say so, but only then do its rows agree with Table 3:
+"""Categories of Table 5. The paper does not name them, but only so its rows agree with Table 3:
 Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant."""
 _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
@@ -74,7 +73,7 @@ KINDS = (*dict.fromkeys(_NORMAL.values()), _OTHER)
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Invalid rows of the incomplete and error_param categories, languages pooled, by kind."""
+    """Build Table 5: invalid rows of incomplete and error_param by kind, languages pooled."""
     shown = standard(runs)
     labels, legend = marked(shown)
     lines: list[list[Value]] = []
@@ -108,9 +107,9 @@ def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def figure6(runs: Sequence[ReportedRun], rules: str) -> StackedBars | None:
-    """Invalid rows of the normal categories by kind; None when no run has any.
+    """Build Figure 6: invalid rows of the normal categories by kind; None without any.
 
-    The unit is the row: in the multi-turn categories the turn.
+    The unit is the row; in the multi-turn categories a row is a turn.
     """
     shown = standard(runs)
     labels, _ = marked(shown)
@@ -131,7 +130,7 @@ def figure6(runs: Sequence[ReportedRun], rules: str) -> StackedBars | None:
 
 
 def normal_errors(run: ReportedRun, rules: str) -> Counter[str]:
-    """Kind -> invalid rows of the normal categories, all languages."""
+    """Count the invalid rows of the normal categories by kind, all languages."""
     counts: Counter[str] = Counter()
     for name, block in run.summary["combined"]["categories"].items():
         if name in NORMAL:
@@ -146,9 +145,9 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
-    """Curves per family over the sizes, or None; and where the sizes come from.
+    """Build Figure 7, curves per family over the sizes, or None; and notes on the sizes.
 
-    The languages are those that a run holds.
+    A run's value covers the languages that it has.
     """
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
@@ -180,8 +179,8 @@ _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """The official workbook's aggregates over the languages that the run holds; the paper's overall
-    number, which has other weights; and the share of all entries, which has none."""
+    """Return the workbook's aggregates over the run's languages, the paper's overall number (with
+    other weights), and the share of all entries (without weights)."""
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
@@ -201,7 +200,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Accuracies, and the process accuracies of dialogues and agents; by language."""
+    """Return accuracies, and process accuracies of dialogues and agents, by language."""
     return [
         CategoryResult(
             language,
@@ -222,16 +221,16 @@ PAPER_GROUPS = {
     {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}[group]: members
     for group, members in GROUPS.items()
 }
-"""Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+"""Groups of the paper's Table 2, with the name Normal in place of Summary."""
 
 
 def task(row: ScoredRow) -> str:
-    """Agent entries share few tasks, also between the languages; all others stand alone."""
+    """Return the task of a row. Agent entries share few tasks, also across languages."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
+    """Build Tables 2 to 8, Figure 6 (error types) and Figure 7 (scaling)."""
     figures: list[Figure] = []
     notes: list[str] = []
     errors = figure6(runs, rules)
