@@ -1,4 +1,4 @@
-"""Agent episodes: upstream's loops over an open sandbox, their stored state and their transcript."""
+"""Agent episodes: upstream's loops over an open sandbox, their stored state and transcript."""
 
 from __future__ import annotations
 

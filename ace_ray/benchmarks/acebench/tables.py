@@ -220,7 +220,7 @@ prompts changes too."""
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 6: English normal accuracy by prompt variant, from runs that are otherwise alike."""
+    """Build Table 6: English normal accuracy by prompt variant; runs are otherwise alike."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}

@@ -65,7 +65,7 @@ from ace_ray.util.local_files import folder_of
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
 JUDGE_S = 240.0
-"""Seconds that all of judging an answer may take beyond the episode's deadline; within its grace
+"""Timeout of judging an answer, counted from the episode's deadline; less than its grace
 (``DEADLINE_GRACE_S``)."""
 
 
@@ -118,7 +118,7 @@ class StableToolBench(Benchmark):
                     )
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
-        # JSON text by group and query: a long chain is nested too deep for pickle.
+        # As JSON text by group and query: a long chain is nested too deeply for pickle.
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
@@ -209,7 +209,7 @@ class StableToolBench(Benchmark):
         return apis_of(entry, self._settings.texts, docs=self._pool)
 
     def _api_keys(self) -> Iterator[str]:
-        """The APIs that the run may ask."""
+        """Yield the keys of the APIs that the run may ask."""
         entries = self.dataset()
         for entry in entries[:1] if self._pool else entries:  # all are offered the same
             yield from map(api_key, self._apis(entry))
@@ -250,7 +250,7 @@ class StableToolBench(Benchmark):
         if options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
-            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
+            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's limit if it judges
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
         return await measures.judge_answer(
             model,
@@ -383,7 +383,7 @@ class StableToolBench(Benchmark):
 
 
 def _pool(entries: Sequence[Entry]) -> list[Doc]:
-    """All different APIs of these entries."""
+    """Return all different APIs of these entries."""
     docs = (doc for entry in entries for doc in entry.data["apis"])
     return list({(doc["category"], doc["tool"], doc["api"]): doc for doc in docs}.values())
 
@@ -393,7 +393,7 @@ def _has_own_sampling(role: Role) -> bool:
 
 
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """All of the judging, which ends `JUDGE_S` after the episode's deadline at the latest."""
+    """Await the judging, at most until `JUDGE_S` after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
@@ -401,7 +401,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """The folder of converted answers that ``reference`` is or, as a run's folder, holds."""
+    """Return the folder of converted answers in ``reference``, which may be a run's folder."""
     folder = folder_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -32,18 +32,16 @@ _INVALID_CODE = 12
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """An API's answer in upstream's shape, and where it came from.
+    """An API's answer in upstream's shape, and its source.
 
-    ``origin`` is who first made an answer that came from the cache: ``recorded`` for imported
-    files, else ``simulator`` or ``real``.
-
-    ``failure`` says that this is no answer of an API, and why: ``arguments`` (no JSON within the
-    bounds, or not an object where MirrorAPI's form needs one), ``simulator`` (no usable answer in
-    all attempts), ``prompt`` (too long for the simulator, or refused by its template), ``real``
-    (refused or failed), or ``no_backend`` (none was left to ask). A failure is never cached as an
-    answer; that a simulator gave no usable one is kept for that simulator.
-
-    ``schema_refused`` is why a simulator was asked without its schema (`Completion`).
+    Attributes:
+        origin: the first maker of a cached answer: ``recorded`` (imported files), ``simulator`` or
+            ``real``.
+        failure: the reason why an API did not answer, "" if it did: ``arguments`` (not JSON within
+            the bounds, or not an object in MirrorAPI's form), ``simulator`` (no usable answer in
+            all attempts), ``prompt`` (too long, or refused by the template), ``real`` (refused or
+            failed), ``no_backend``. Only ``simulator`` is recorded, for that simulator alone.
+        schema_refused: why a simulator was asked without its schema (`Completion`).
     """
 
     error: str
@@ -55,13 +53,13 @@ class Answered:
 
 
 def observation(answered: Answered) -> str:
-    """The JSON text that the agent is shown, uncut: upstream's ``{"error", "response"}``."""
+    """Return the JSON text that the agent is shown, uncut: upstream's ``{"error", "response"}``."""
     return json.dumps({"error": answered.error, "response": answered.response})
 
 
 def status_code(answered: Answered) -> int:
-    """Upstream's code of an observation (0, or 5 to 12), as its agent loop reads it: an error is
-    known by upstream's exact texts only, so that most errors count as 0."""
+    """Return upstream's code of an observation (0, or 5 to 12). Only upstream's exact error texts
+    have a code, so most errors count as 0."""
     if answered.error.startswith(_INVALID):
         return _INVALID_CODE
     return _CODES.get(answered.error, 0)
@@ -93,7 +91,7 @@ def load(text: str, max_chars: int, *, floats: bool = False) -> Any:
 
 
 def first_object(text: str) -> dict[str, Any] | None:
-    """The first JSON object within ``text`` that parses, among its first eight braces."""
+    """Return the first JSON object in ``text`` that parses, among its first eight braces."""
     begin = -1
     for _ in range(8):
         begin = text.find("{", begin + 1)

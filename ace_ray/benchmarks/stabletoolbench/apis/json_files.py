@@ -1,7 +1,7 @@
 """Answers as JSON files: import into a cache, export out of it.
 
-The layout is that of upstream's caches: ``<category>/<tool>_for_<category>/<api>.json``, or
-``<category>/<tool>/<api>.json``, one object each, Python's text of the arguments ->
+The layout is upstream's: ``<category>/<tool>_for_<category>/<api>.json``, or
+``<category>/<tool>/<api>.json``. Each file holds one object: Python's text of the arguments ->
 ``{"error", "response"}``.
 
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER

@@ -23,7 +23,7 @@ from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
 
 MAX_BYTES = 1 << 20
-"""Of an answer; a longer one has failed."""
+"""Maximum bytes of an answer; a longer one is a failure."""
 FAILED = "request invalid, data error"
 
 

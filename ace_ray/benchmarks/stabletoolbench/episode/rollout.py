@@ -35,10 +35,10 @@ Message = dict[str, Any]
 
 @dataclass(eq=False)
 class Node:
-    """A node; ``messages`` is the chat up to and with it, as it is stored.
+    """A thought, action or action input; ``messages`` is the stored chat up to and with it.
 
-    ``terminal``: an answer was given here or above. ``pruned``: nothing is tried below. ``note``
-    holds what else is worth storing (JSON values).
+    ``terminal``: an answer was given here or above. ``pruned``: no children are tried. ``note``
+    holds further fields to store (JSON values).
     """
 
     kind: Kind
@@ -55,15 +55,15 @@ class Node:
     note: dict[str, Any] = field(default_factory=dict)
 
     def path(self) -> Iterator[Node]:
-        """This node and its ancestors, the root not among them."""
+        """Yield this node and its ancestors without the root."""
         node = self
         while node.parent is not None:
             yield node
             node = node.parent
 
     def as_json(self) -> dict[str, Any]:
-        """``{type, parent, depth, description, pruned, terminal}``, and ``observation``
-        and ``code`` where there are any."""
+        """Return ``{type, parent, depth, description, pruned, terminal}``, and ``observation`` and
+        ``code`` if there are any."""
         fields: dict[str, Any] = {
             "type": self.kind,
             "parent": None if self.parent is None else self.parent.index,
@@ -80,14 +80,14 @@ class Node:
 
 
 class Tree:
-    """All nodes of one attempt in the order in which they came to be; the root is the first."""
+    """All nodes of one attempt in the order of their creation; the root is the first."""
 
     def __init__(self, initial_messages: list[Message]) -> None:
         self.root = Node("Action Input", messages=initial_messages)
         self.nodes = [self.root]
 
     def add(self, parent: Node, kind: Kind, description: str) -> Node:
-        """A new child of ``parent``, with a copy of its chat."""
+        """Add a child of ``parent``, with a copy of its chat."""
         node = Node(
             kind,
             description,
@@ -106,7 +106,7 @@ class Tree:
 
 
 def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
-    """The messages that open an attempt: one of the system, one of the user."""
+    """Return the opening messages of an attempt: one of the system, one of the user."""
     texts = settings.texts
     task = texts.task + tool_lines(apis)
     system = texts.system.replace("{task_description}", task)
@@ -117,7 +117,7 @@ def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> lis
 
 
 def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
-    """A short chat with a message of every kind that a candidate may be shown, as it is sent."""
+    """Return a short chat with every kind of message that a candidate may be sent."""
     name = apis[0].name if apis else "x"
     call = {"id": context.call_id(0), "type": "function"}
     function = {"name": name, "arguments": "{}"}
@@ -136,36 +136,36 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
 def as_sent(
     messages: Sequence[Mapping[str, Any]], settings: Settings, reasoning: str = "none"
 ) -> list[dict[str, Any]]:
-    """The stored messages as the candidate is sent them."""
+    """Return the stored messages as they are sent to the candidate."""
     if settings.form == "react":
         return react_chat(messages)
     return context.as_sent(messages, shown_arguments, reasoning=reasoning)
 
 
 def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
-    """The tools that go with the messages; None in the ReAct form, where they are in them."""
+    """Return the tools of the request; None in the ReAct form, which has them in the text."""
     if settings.form == "react":
         return None
     return schemas(apis, settings.texts)
 
 
 UNKNOWN = 1
-"""The status code of a function that does not exist."""
+"""Status code of a function that does not exist."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
 class Caller(Protocol):
-    """Who answers the agent's calls; ``arguments`` is the model's text, as unchecked as that."""
+    """Backend of the agent's calls; ``arguments`` is the unchecked text of the model."""
 
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The candidate's reply, taken apart."""
+    """The candidate's parsed reply."""
 
     content: str
-    """What is stored as the message."""
+    """Content of the stored message."""
     thought: str
     calls: Sequence[ToolCall]
     note: dict[str, Any]
@@ -173,7 +173,7 @@ class Reply:
 
 @dataclass
 class Rollout:
-    """What an episode works with, and what it has used up."""
+    """State of an episode: its parts, its attempts, and the calls made."""
 
     entry: Entry
     context: EpisodeContext
@@ -182,7 +182,7 @@ class Rollout:
     caller: Caller
     trees: list[Tree] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """API calls in the order made, Finish not among them."""
+    """API calls in order, without Finish."""
     last: Completion | None = None
     dropped_calls: int = 0
 
@@ -190,7 +190,7 @@ class Rollout:
         self._tools = offered(self.apis, self.settings)
 
     def open(self) -> Tree:
-        """A new attempt at the query."""
+        """Open a new attempt at the query."""
         self.trees.append(
             Tree(initial_messages(self.entry.data["query"], self.apis, self.settings))
         )
@@ -198,14 +198,14 @@ class Rollout:
 
     @property
     def spent(self) -> bool:
-        """Whether the model calls are used up."""
+        """Whether all model calls are used up."""
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """The candidate's reply to ``messages``; ``child`` counts replies to the same node.
+        """Ask the candidate for a reply to ``messages``; ``child`` counts replies to one node.
 
-        None where this chain has outgrown the model's context; others may go on. Raises `Truncated`
-        at the deadline, and `RowError` where the episode says nothing about the candidate.
+        Returns None if this chain no longer fits the context; other chains may go on. Raises
+        `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.
         """
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
@@ -246,7 +246,7 @@ class Rollout:
         if reasoning := reply.note.get("reasoning"):
             message["reasoning"] = reasoning
         first = len(tree.nodes)
-        # A reply without anything is a thought too: without a node the chain would never end.
+        # An empty reply is a thought too: without a node the chain would never end.
         if reply.thought or not reply.calls:
             node = tree.add(node, "Thought", reply.thought)
         if not reply.calls:
@@ -324,5 +324,5 @@ class Rollout:
 
 
 def json_inside(text: str) -> str:
-    """``text`` as it stands between the quotes of a JSON string."""
+    """Escape ``text`` as inside of a JSON string."""
     return json.dumps(text)[1:-1]
