@@ -44,7 +44,7 @@ from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenc
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
-from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, ResultRow, result_json
+from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
 from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import (
@@ -338,8 +338,7 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """The result JSON of all samples, and upstream's converted answers by
-        group; of several samples the first."""
+        """Yield the result JSON of all samples, and the converted answers of the first by group."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
@@ -348,10 +347,6 @@ class StableToolBench(Benchmark):
                     scored = row["status"] == "scored" and row["state"]
                     key = (row["language"], row["category"], row["id"])
                     yield entries[key], json.loads(row["state"]) if scored else {}
-
-        def answered() -> Iterator[ResultRow]:
-            for entry, state in read():
-                yield ResultRow(entry, state or None, float(state.get("judged_s", 0.0)))
 
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
@@ -369,7 +364,7 @@ class StableToolBench(Benchmark):
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
             config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
-        yield metadata.path(), result_json(metadata, answered())
+        yield metadata.path(), result_json(metadata, read())
         for group in groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 

@@ -22,18 +22,6 @@ from ace_ray.types import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRow:
-    """One row: its entry, the episode's state, and the seconds that its judgement took.
-
-    ``state`` is None of a row that was not scored: it is counted, and has no result.
-    """
-
-    entry: Entry
-    state: Mapping[str, Any] | None
-    evaluation_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Metadata:
     """``framework`` is the candidate, ``test_set`` the groups that were run, joined by ``+``, or
     "all", ``timestamp`` local time as ``2024-01-15 10:30:45``. ``config`` goes beside the four keys
@@ -55,21 +43,23 @@ class Metadata:
         return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
-def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
-    """Return the file, UTF-8."""
+def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
+    """Return the file, UTF-8, from entries and the states of their episodes.
+
+    A row that was not scored has an empty state. It is counted, and has no result."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
     lines: list[str] = []
     counted: list[Mapping[str, Any]] = []
-    for row in rows:
-        query = f"{row.entry.category}/{row.entry.id}"
+    for entry, state in rows:
+        query = f"{entry.category}/{entry.id}"
         declared.add(query)
-        if row.state is None:
+        if not state:
             not_scored += 1
             continue
         evaluated.add(query)
-        result = result_of(row, row.state, metadata.evaluation_method)
+        result = _result(entry, state, metadata.evaluation_method)
         lines.append(text_of(result))
         counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
@@ -93,9 +83,8 @@ def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
     ).encode()
 
 
-def result_of(row: ResultRow, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
+def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
     """Return one element of ``results``, of a row that was scored."""
-    entry = row.entry
     answer, votes = state["answer"]["answer"], state["votes"] or ()
     return {
         "query_id": entry.id,
@@ -117,7 +106,7 @@ def result_of(row: ResultRow, state: Mapping[str, Any], evaluation_method: str) 
             "has_finish": _calls_finish(answer),
             "evaluation_method": evaluation_method,
         },
-        "timing": {"evaluation_time": row.evaluation_s},
+        "timing": {"evaluation_time": float(state.get("judged_s", 0.0))},
     }
 
 
