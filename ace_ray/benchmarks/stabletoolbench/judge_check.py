@@ -1,7 +1,6 @@
-"""A judge held against people's labels, as a benchmark of its own: ``ace-ray judge check``.
+"""``ace-ray judge check``: compare a judge with people's labels, as a benchmark of its own.
 
-The candidate is the judge. Its categories are the labels, so that a row needs no more than what it
-said.
+The candidate is the judge, and the categories are the labels.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ class JudgeOptions(Section):
 
 
 class JudgeCheck(Benchmark):
-    """One entry a label; valid where most votes of the judge say the same."""
+    """One entry for each label; valid if most votes of the judge agree with the label."""
 
     name = NAME
     rule_sets = RULE_SETS
@@ -117,7 +116,7 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """As of a run's judge, and what the config says beside the temperature."""
+        """Return the sampling of a run's judge, with the config's changes and the temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": self._options.temperature})
@@ -180,9 +179,9 @@ def read_labels(path: Path) -> list[Entry]:
     """Read the labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each, as
     entries; an entry's category is its label.
 
-    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer;
-    ``label`` one of Solved, Unsure, Unsolved. Of a text the execution is unknown: the judge's
-    second question then has nothing to go by. Several answers may share a query.
+    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer. A text
+    has no execution for the judge's second question. ``label`` is Solved, Unsure or Unsolved.
+    Several answers may share a query.
 
     Raises:
         UserError: naming file and line: what is missing or malformed.
@@ -205,7 +204,7 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
     )
     if status is None:
         raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
-    # JSON text: pickle takes no long chain.
+    # As JSON text: a long chain cannot be pickled.
     data = {"query": query, "answer": answer_json(_labelled_answer(row["answer"], where), where)}
     return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
 
@@ -227,7 +226,7 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
 
 
 def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:
-    """Pairwise agreement of two lists over `STATUSES`; None is an answer that the judge failed on.
+    """Return the pairwise agreement of two lists over `STATUSES`; None is a failure of the judge.
 
     Returns:
         ``n`` compared pairs and ``judge_errors``; ``accuracy`` with ``accuracy_interval`` (Wilson);

@@ -19,15 +19,17 @@ MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 """Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
 12 steps."""
 MAX_CALLS = 64
-"""Calls of one reply that are looked at; the rest is counted and dropped."""
+"""Maximum calls of one reply; further ones are counted and dropped."""
 
 _METHOD = r"^(?:CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9]))$"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is
-    DFSDT with 2 children a node. ``max_steps`` is the depth of a chain in nodes (a thought, an
+    """Settings of an agent.
+
+    ``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is DFSDT
+    with 2 children for each node. ``max_steps`` is the depth of a chain in nodes (a thought, an
     action and its input are one each), ``max_queries`` the model calls of a tree search.
     """
 
@@ -39,18 +41,18 @@ class Settings:
 
     @property
     def tries(self) -> int:
-        """Chains of ``CoT``; 0 for a tree."""
+        """Number of chains of ``CoT``; 0 for a tree."""
         match = re.match(_METHOD, self.method)
         return int(match[1] or 0) if match else 0
 
     @property
     def width(self) -> int:
-        """Children a node of the tree; 0 for chains."""
+        """Children of each node of the tree; 0 for chains."""
         match = re.match(_METHOD, self.method)
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
-        """What of it can move a score (JSON values)."""
+        """Return the settings that can move a score (JSON values)."""
         return {
             "method": self.method,
             "form": self.form,
@@ -67,7 +69,7 @@ _ROLE = (
 )
 
 FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
-"""Keys that may name a folder, of this machine."""
+"""Keys that may name a folder of this machine."""
 
 
 class Options(Section):

@@ -1,11 +1,11 @@
-"""The published queries as entries: six groups of them, filtered by id, each shape checked.
+"""Read the published queries as entries, and import them: six groups, filtered by id.
 
-Layout, as published: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries,
-``solvable_queries/test_query_ids/<group>.json`` the ids that count, as a list or as the keys of an
-object; without that file all do.
+Layout: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries. Optional
+``solvable_queries/test_query_ids/<group>.json`` holds the ids that count, as a list or as the keys
+of an object.
 
-An import keeps, under their paths in the checkout, the queries, the ids, the licence, and where
-they are there the sources that hold official prompts, so that a version serves as a small checkout.
+An import keeps the queries, the ids, the licence, and the sources with official prompts if there
+are any. It serves as a small checkout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of St
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
-"""What `files_hash` gives for the queries and ids of that commit."""
+"""`files_hash` of the queries and ids of that commit."""
 LICENSE = "LICENSE"
 OTHER_SOURCES = (
     "server/main.py",
@@ -50,15 +50,15 @@ OTHER_SOURCES = (
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/config.yaml",
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt",
 )
-"""Prompts of API simulators and judges; kept as they are, where a checkout has them."""
+"""Prompts of API simulators and judges, copied if a checkout has them."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Entries by group and place in its file, and lines for the user: ``warnings`` about them, and
-    what the tool directory is ``lacking``."""
+    """Entries in the order of groups and files, ``warnings`` about them, and the tools and APIs
+    that the tool directory is ``lacking``, a line each."""
 
     entries: list[Entry]
     warnings: list[str]
@@ -87,18 +87,18 @@ def load(
 
 
 def present(folder: Path) -> list[str]:
-    """The groups whose file is in ``folder``."""
+    """Return the groups whose file is in ``folder``."""
     root = queries_folder(folder)
     return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
 
 
 def files_of(group: str) -> tuple[str, str]:
-    """The group's queries and its ids, relative to ``solvable_queries``."""
+    """Return the files of a group's queries and ids, relative to ``solvable_queries``."""
     return f"test_instruction/{group}.json", f"test_query_ids/{group}.json"
 
 
 def queries_folder(folder: Path) -> Path:
-    """``folder`` or the ``solvable_queries`` in it. Raises `UserError` when it is neither."""
+    """Return ``folder``, or the ``solvable_queries`` in it. Raises `UserError` if it is neither."""
     for candidate in (folder, folder / QUERIES):
         if (candidate / "test_instruction").is_dir():
             return candidate
@@ -112,7 +112,7 @@ def queries_folder(folder: Path) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The folder a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    """Return the folder that ``data:`` in a config names: ``mini``, ``imported`` (the only import),
     ``imported:<version>``, or the path of a folder that is or holds ``solvable_queries``."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
@@ -252,10 +252,10 @@ def import_queries(
 
 
 def _beside(path: Path) -> dict[str, bytes]:
-    """The licence and the sources of ``path``; without the agent's prompts it is no checkout."""
+    """Return the licence and, if the agent's prompts are there, the sources of a checkout."""
     root = path.parent if path.name == QUERIES else path
     names = [LICENSE]
     if any((root / name).exists() for name in SOURCES):
-        read_texts(root)  # only to find out now, rather than in a run, that they can be read
+        read_texts(root)  # fails now, rather than in a run, if they cannot be read
         names += [*SOURCES, *OTHER_SOURCES]
     return {name: read_inside(root, name) for name in names if (root / name).exists()}

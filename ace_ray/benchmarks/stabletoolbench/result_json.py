@@ -23,9 +23,10 @@ from ace_ray.types import Entry
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """``framework`` is the candidate, ``test_set`` the groups that were run, joined by ``+``, or
-    "all", ``timestamp`` local time as ``2024-01-15 10:30:45``. ``config`` goes beside the four keys
-    of the format."""
+    """Facts of a run.
+
+    ``framework`` is the candidate, ``test_set`` the groups joined by ``+``, or "all", ``timestamp``
+    the local time as ``2024-01-15 10:30:45``. ``config`` has further keys."""
 
     framework: str
     test_set: str
@@ -74,7 +75,7 @@ def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any
         "overall_time": metadata.overall_time_s,
         "timestamp": metadata.timestamp,
     }
-    # not_scored is no key of the format.
+    # not_scored is an addition to the format.
     summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
     results = ",\n".join(lines)
     return (
@@ -111,7 +112,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
 
 
 def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The format's statistics; averages are over scored answers."""
+    """Return the statistics of the format; averages are over scored answers."""
     sopr = [one["scores"]["sopr_score"] for one in results]
     judged = [points for points in sopr if points is not None]
     solved = judged.count(1.0)
@@ -129,13 +130,13 @@ def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _calls_finish(answer: Mapping[str, Any]) -> bool:
-    """Return whether the answer contains a call of Finish, as the format says; upstream's pass
-    rate, and the metric ``finish``, want it at the end."""
+    """Return whether the answer has a call of Finish, as the format says. Upstream's pass rate and
+    the metric ``finish`` want it at the end."""
     return any(message.get("name") == FINISH for message in tool_messages(answer))
 
 
 def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The query's APIs by tool, published names, in published order."""
+    """Return the query's APIs by tool, with published names in published order."""
     tools: dict[tuple[str, str], dict[str, Any]] = {}
     for doc in docs:
         key = (doc["category"], doc["tool"])
@@ -154,8 +155,7 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
-    """``answer_details`` with the messages of tools as JSON text, as the format has them,
-    arguments parsed where they are JSON."""
+    """Return ``answer_details`` with messages of tools as JSON text, and parsed arguments."""
     top: list[Node] = []
     place = top
     for one in chain(answer):

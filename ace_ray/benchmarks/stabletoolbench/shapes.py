@@ -91,11 +91,11 @@ TOOL_LIMIT_BYTES = 4 << 20
 
 
 class ToolFolder:
-    """Adds to APIs what a directory says of them, and notes what it lacks."""
+    """Add a tool directory's texts to APIs, and note the tools and APIs that it lacks."""
 
     def __init__(self, folder: Path) -> None:
         """``folder`` is the directory, or holds it as ``tools`` or ``toolenv/tools``. Raises
-        `UserError` when there is no folder in it."""
+        `UserError` if it has no folders."""
         folder = folder_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")
@@ -116,14 +116,12 @@ class ToolFolder:
 
     @property
     def lacking(self) -> list[str]:
-        """One line each for the tools and APIs that were asked for and are not here."""
+        """Lines on the requested tools and APIs that are missing."""
         return list(self._lacking)
 
     def enrich(self, doc: Doc) -> Doc:
-        """``doc`` with the tool's description, and with the API's texts and parameters as they
-        stand here; upstream takes them from here too. What is missing, or null, stays as it is.
-
-        Raises `UserError` when the tool's file is not what it should be.
+        """Return ``doc`` with the directory's texts and parameters, as upstream. Missing and null
+        fields stay as they are. Raises `UserError` for a malformed file.
         """
         tool = self._tool(doc["category"], doc["tool"])
         if tool is None:
@@ -142,7 +140,7 @@ class ToolFolder:
         return self._tools[key]
 
     def _read(self, category: str, name: str) -> dict[str, Any] | None:
-        # A category is looked up in the listing, so that none leads out of the folder.
+        # A category is looked up in the listing, so that its name cannot leave the folder.
         folder = self._categories.get(category) or self._categories.get(
             standardize_category(category)
         )
