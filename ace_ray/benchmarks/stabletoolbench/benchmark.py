@@ -370,11 +370,7 @@ class StableToolBench(Benchmark):
 
     def _judge_name(self, summary: Mapping[str, Any]) -> str:
         role = self._roles.get("judge")
-        if role is None:
-            return "none"
-        if role == "same":
-            return str(summary["model"]["source"])
-        return model_of(role)
+        return "none" if role is None else model_of(role) or str(summary["model"]["source"])
 
 
 def _pool(entries: Sequence[Entry]) -> list[Doc]:

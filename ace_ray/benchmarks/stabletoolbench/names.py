@@ -44,11 +44,6 @@ def standardize(name: str) -> str:
     return f"get_{name}" if name[:1].isdigit() else name
 
 
-def change_name(name: str) -> str:
-    """Put ``is_`` before a reserved name: ``id`` -> ``is_id``."""
-    return f"is_{name}" if name in _RESERVED else name
-
-
 def standardize_category(category: str) -> str:
     """``News, Media`` -> ``News_Media``; ``___`` stays ``__``, as upstream replaces once."""
     for char in " ,/":
@@ -57,8 +52,9 @@ def standardize_category(category: str) -> str:
 
 
 def api_name(name: str) -> str:
-    """Return the standard name of an API, or of a parameter."""
-    return change_name(standardize(name))
+    """Return the standard name of an API or a parameter; ``id``, which is reserved, is ``is_id``."""
+    standard = standardize(name)
+    return f"is_{standard}" if standard in _RESERVED else standard
 
 
 def function_name(api: str, tool: str) -> str:

@@ -304,7 +304,7 @@ class Rollout:
             "arguments": call.arguments,
         }
         if api is None:
-            name = json_inside(call.name)
+            name = json.dumps(call.name)[1:-1]  # it stands inside of a JSON string
             outcome = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
             made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
         else:
@@ -321,8 +321,3 @@ class Rollout:
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome
-
-
-def json_inside(text: str) -> str:
-    """Escape ``text`` as inside of a JSON string."""
-    return json.dumps(text)[1:-1]

@@ -136,7 +136,7 @@ def broken_up(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Cut ``text`` to ``limit`` characters and a remark. The end stays: it may decide the verdict."""
+    """Cut ``text`` to ``limit`` characters and a remark; the end may decide the verdict."""
     if len(text) <= limit:
         return text
     head = 2 * limit // 3
