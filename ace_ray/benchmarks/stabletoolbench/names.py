@@ -52,7 +52,7 @@ def standardize_category(category: str) -> str:
 
 
 def api_name(name: str) -> str:
-    """Return the standard name of an API or a parameter; ``id``, which is reserved, is ``is_id``."""
+    """Return the standard name of an API or a parameter; the reserved ``id`` is ``is_id``."""
     standard = standardize(name)
     return f"is_{standard}" if standard in _RESERVED else standard
 

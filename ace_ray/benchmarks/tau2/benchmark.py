@@ -51,7 +51,7 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.tau2"
 USER_TOKENS = 4096
-"""Of a user's turn, unless the config says otherwise; upstream leaves it to the endpoint."""
+"""Default maximum tokens of a user's turn; upstream leaves it to the endpoint."""
 _DONE = {
     "type": "function",
     "function": {
@@ -81,7 +81,7 @@ class Tau2(Benchmark):
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
-        # Read here and not where they are used: workers have no copy of the data.
+        # Read on the driver: workers have no copy of the data.
         self._texts = read_texts(self._package)
         self._policies = {
             one.name: policy(self._package, one, options.policy) for one in self._categories
@@ -94,7 +94,7 @@ class Tau2(Benchmark):
         if any(one.has_user for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
 
-    # What is asked.
+    # Entries and prompts.
 
     def entries(self) -> Sequence[Entry]:
         return [
@@ -123,7 +123,7 @@ class Tau2(Benchmark):
             "policies_sha256": digest(self._policies),
             "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
             "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
-            # It words the errors of tools, and the schemas.
+            # Errors of tools and schemas are worded by pydantic.
             "pydantic": pydantic.VERSION,
         }
         if options.mode == "prompt":
@@ -209,7 +209,7 @@ class Tau2(Benchmark):
             return None
         return next((tools for one in self._categories if (tools := self._user_tools(one))), None)
 
-    # What it is worth.
+    # Verdicts.
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         category = CATEGORIES[entry.category]
@@ -224,11 +224,11 @@ class Tau2(Benchmark):
             texts_of(message)
             for place, (message, turn) in enumerate(zip(said, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
-            # The greeting is no answer of the model's.
+            # The greeting is not written by the model.
             if place or message.get("content") != self._texts.greeting
         ]
 
-    # Its numbers.
+    # Numbers of a run.
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -303,8 +303,8 @@ class Tau2(Benchmark):
         UpstreamPackage.import_copy(path, all_files(), _count, counted, say)
 
     def gold(self, entry: Entry) -> Gold:
-        # A silent agent passes tasks that ask for no change. A task of mock expects a change, and
-        # has no gold call that makes it.
+        # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
+        # its gold calls do not make it.
         return Gold(
             gold_episode(self.scenario(entry), entry),
             silent_episode(entry),
@@ -319,7 +319,7 @@ class Tau2(Benchmark):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """Of every domain: a results file names its own."""
+        """Return the entries of every domain: a results file names its own."""
 
         def of(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
@@ -393,7 +393,7 @@ class Tau2(Benchmark):
         text = self._texts.user_prompt(scenario, tools=bool(tools))
         return text if self._native or not tools else with_protocol(text, tools, "user")
 
-    # What a run says of itself.
+    # Comparability and names.
 
     def _comparable(self) -> str:
         reasons = list(self._differences())

@@ -13,7 +13,7 @@ from ace_ray.config.schema import Section
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """``solo``: the agent has the user's tools too, reads a ticket, and there is no user.
+    """A category. ``solo``: no user; the agent reads a ticket and has the user's tools too.
     ``user_tools``: the domain has tools for the user."""
 
     name: str
@@ -36,9 +36,9 @@ CATEGORIES = {
         Category("mock", "mock"),
     )
 }
-"""By name, in print order."""
+"""Categories by name, in print order."""
 LEADERBOARD = ("airline", "retail", "telecom")
-"""What upstream's leaderboard ranks."""
+"""Domains of upstream's leaderboard."""
 DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
 
 MAX_STEPS = 200

@@ -64,7 +64,7 @@ class UserScenario(Part):
     instructions: Instructions | str
 
     def text(self) -> str:
-        """As the user simulator is told it."""
+        """Return the text for the user simulator."""
         told = self.instructions
         lines = [] if self.persona is None else ["Persona:", indent(self.persona, "\t")]
         told = told if isinstance(told, str) else told.text()
@@ -129,7 +129,7 @@ class Message(Part):
                     "id": call.id,
                     "name": call.name,
                     "arguments": json.dumps(call.arguments),
-                    # As in an episode of a run: said only where it is not the speaker.
+                    # As in an episode of a run: only if it is not the speaker.
                     **({"requestor": call.requestor} if call.requestor != self.role else {}),
                 }
                 for call in self.tool_calls
@@ -156,7 +156,7 @@ class Task(Part):
 
 
 def task_of(tree: Any, where: str) -> Task:
-    """The task that ``tree`` is. Raises `UserError` naming the key that is wrong."""
+    """Validate a task. Raises `UserError` naming the key that is wrong."""
     named = tree.get("id") if isinstance(tree, Mapping) else None
     place = f"{where}, task {named!r:.60}" if isinstance(named, str) else where
     found = shaped(Task, tree, place, _FIX)
@@ -215,7 +215,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
 
 
 def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
-    """The ids of each split. Raises `UserError`."""
+    """Return the ids of each split. Raises `UserError`."""
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.where(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
@@ -235,8 +235,8 @@ def _split(package: UpstreamPackage, category: Category, split: str) -> list[str
 
 
 def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
-    """What the agent is told to follow; ``kind`` is "manual" or "workflow" and counts in telecom
-    alone (upstream ``domains/telecom/environment.py``)."""
+    """Return the policy of the agent; ``kind`` is "manual" or "workflow" and matters in telecom
+    only (upstream ``domains/telecom/environment.py``)."""
     if category.domain != "telecom":
         return read_text(package, domain_file(category.domain, "policy.md"))
     solo = "_solo" if category.solo else ""
@@ -250,7 +250,7 @@ def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
 
 
 def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
-    """Each side's database, JSON. Raises `UserError`."""
+    """Return each side's database, JSON. Raises `UserError`."""
     return {side: _database(package, domain, name) for side, name in DATABASES[domain].items()}
 
 

