@@ -21,7 +21,7 @@ MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 MAX_CALLS = 64
 """Maximum calls of one reply; further ones are counted and dropped."""
 
-_METHOD = r"^(?:CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9]))$"
+_METHOD = re.compile(r"^(?:CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9]))$")
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Settings:
     @property
     def tries(self) -> int:
         """Number of chains of ``CoT``; 0 for a tree."""
-        match = re.match(_METHOD, self.method)
+        match = _METHOD.fullmatch(self.method)
         return int(match[1] or 0) if match else 0
 
     @property
     def width(self) -> int:
         """Children of each node of the tree; 0 for chains."""
-        match = re.match(_METHOD, self.method)
+        match = _METHOD.fullmatch(self.method)
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Options(Section):
         description="what an agent is offered: the query's own APIs, or those of all queries",
     )
     method: str = Field(
-        "CoT@1", pattern=_METHOD, description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
+        "CoT@1", pattern=_METHOD.pattern, description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
     )
     mode: Literal["native", "react"] = Field(
         "native", description="native: the model's own tool calling; react: Thought, Action, Input"
