@@ -21,7 +21,7 @@ MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 MAX_CALLS = 64
 """Maximum calls of one reply; further ones are counted and dropped."""
 
-_METHOD = re.compile(r"^(?:CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9]))$")
+_METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,7 @@ class Options(Section):
         "query",
         description="what an agent is offered: the query's own APIs, or those of all queries",
     )
-    method: str = Field(
-        "CoT@1", pattern=_METHOD.pattern, description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
-    )
+    method: str = Field("CoT@1", description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)")
     mode: Literal["native", "react"] = Field(
         "native", description="native: the model's own tool calling; react: Thought, Action, Input"
     )
@@ -119,6 +117,13 @@ class Options(Section):
     reference: str | None = Field(
         None, description="folder of another run's converted answers, to be compared with (SoWR)"
     )
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str) -> str:
+        if not _METHOD.fullmatch(method):
+            raise ValueError("CoT@<tries> or DFS_woFilter_w<children>")
+        return method
 
     @field_validator("groups")
     @classmethod

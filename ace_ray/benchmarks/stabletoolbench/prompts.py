@@ -34,17 +34,14 @@ class Texts:
     task: str
     """Opens the task description; one line a tool follows."""
     function: str
-    """Opens a function's description, with ``{tool}``."""
     function_says: str
-    """Follows it where the API has a description, with ``{description}``."""
+    """A function's description: with ``{tool}``, and with the API's ``{description}`` if any."""
     finish: str
-    """The description of Finish."""
     finish_answer: str
-    """The description of its parameter ``final_answer``."""
+    """Descriptions of Finish, and of its parameter ``final_answer``."""
     diversity: str
-    """Asks for another action than before, with ``{previous_candidate}``."""
     last_observation: str
-    """Follows the former actions in it, with ``{observation}``."""
+    """Ask for an action unlike ``{previous_candidate}``, and show the ``{observation}`` before."""
     react_after: str
     """The sentence of ``system`` that the ReAct form continues; "" puts it at the end."""
     react: str
@@ -52,7 +49,7 @@ class Texts:
     react_tools: str
     """Opens the list of functions, in the ReAct form."""
     no_function: str
-    """Observation: no function has the name ``{name}``."""
+    """Observation of an unknown function ``{name}``."""
     no_return_type: str
     no_final_answer: str
     bad_return_type: str

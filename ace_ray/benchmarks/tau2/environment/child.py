@@ -43,7 +43,7 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> str:
-        """Open a fresh environment ``name``, as a task begins; return the problem, "" without one."""
+        """Open a fresh environment ``name``; return the problem, "" without one."""
         assert self._domain is not None
         environment = attempt[name] = Environment(self._domain, solo)
         return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)

@@ -55,7 +55,7 @@ class Overlay(MutableMapping[str, Any]):
         return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
 
     def _is_new(self, key: str) -> bool:
-        """Return whether a key comes after the base's keys, as one that was deleted and set again."""
+        """Return whether a key comes after the base's keys, as one that was set again does."""
         return key not in self._base or key in self._gone
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:

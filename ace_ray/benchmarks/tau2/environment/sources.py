@@ -70,7 +70,7 @@ class ToolSources:
 
 
 def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
-    """Read the sources and databases of a domain. Raises `UserError`: a file is missing or broken."""
+    """Read the sources and databases of a domain. Raises `UserError`: a file is broken."""
     texts = {module: read_text(package, source_file(module)) for module in tool_modules(domain)}
     data = json.dumps(databases(package, domain)).encode()
     return ToolSources(
