@@ -9,6 +9,7 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, paper, prompts
+from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
 from ace_ray.benchmarks.acebench.check import check, holds_calls
 from ace_ray.benchmarks.acebench.check.agent import check_agent, with_ending
 from ace_ray.benchmarks.acebench.data.loader import load, locate
@@ -103,7 +104,7 @@ class ACEBench(Benchmark):
         if not set(self._categories) & set(groups.AGENT):
             return None
         if self._wording == "own":
-            return prompts.own_agents()
+            return prompts.AgentTexts("own", AGENT_OWN)
         path = self._folder / prompts.OFFICIAL_FILE
         return prompts.official_agents(prompts.read_texts(path), where=str(path))
 
@@ -159,7 +160,7 @@ class ACEBench(Benchmark):
         return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        return native.tools_of(entry) if self._native else None
+        return native.openai_tools(entry.data["function"]) if self._native else None
 
     def interactive(self, entry: Entry) -> bool:
         return entry.category in groups.AGENT

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
 from ace_ray.parsing import MAX_CODE, MAX_DIGITS, check_json_depth, render
-from ace_ray.types import Entry, ToolCall
+from ace_ray.types import ToolCall
 
 UNREADABLE = "a tool call that cannot be read"
 """Text of calls that cannot be written in the official syntax; no checker finds a call in it."""
@@ -30,11 +30,6 @@ UNREADABLE = "a tool call that cannot be read"
 def prompts() -> Prompts:
     """Return the texts of native mode, which are always ours."""
     return Prompts("own", "native", NATIVE)
-
-
-def tools_of(entry: Entry) -> list[dict[str, Any]]:
-    """Return the entry's functions as tools in OpenAI's form."""
-    return openai_tools(entry.data["function"])
 
 
 def answer_text(

@@ -206,10 +206,6 @@ class AgentTexts:
         return {"role": "system", "content": content}
 
 
-def own_agents() -> AgentTexts:
-    return AgentTexts("own", AGENT_OWN)
-
-
 def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
     """Take upstream's texts out of ``prompts.json``. Raises `UserError` naming a missing text."""
     return AgentTexts(

@@ -89,14 +89,11 @@ def find(apis: Sequence[Api], called_name: str) -> Api | None:
 def tool_lines(apis: Sequence[Api]) -> str:
     """Return a numbered line for each tool, with at most 512 characters of its description."""
     described = {api.std_tool: api.tool_description for api in apis}
+    lines = [text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip() for text in described.values()]
     return "".join(
-        f"{number}.{tool}: {_one_line(text) or 'None'}\n"
-        for number, (tool, text) in enumerate(described.items(), start=1)
+        f"{number}.{tool}: {line or 'None'}\n"
+        for number, (tool, line) in enumerate(zip(described, lines, strict=True), start=1)
     )
-
-
-def _one_line(text: str) -> str:
-    return text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip()
 
 
 def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:

@@ -16,8 +16,6 @@ from ace_ray.benchmarks.acebench.check.strict import judge_normal as strict_norm
 from ace_ray.benchmarks.acebench.check.strict import judge_special as strict_special
 from ace_ray.types import Entry, Verdict
 
-__all__ = ["check", "holds_calls"]
-
 
 def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on ``output``, the whole answer of the model.
