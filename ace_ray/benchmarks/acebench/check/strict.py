@@ -60,7 +60,8 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
     for row in range(size):
         owner[entry] = row
         slack, came_from = [float("inf")] * size, [entry] * size
-        column, reached = entry, []
+        reached: list[int] = []
+        column = entry
         while owner[column] >= 0:
             here = owner[column]
             reached.append(column)

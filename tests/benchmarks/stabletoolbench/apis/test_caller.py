@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, Service
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator, SystemText
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.tools import Api
@@ -29,11 +29,11 @@ SYSTEM = SystemText("s", "own")
 VALUE = {"x": 1.5, "u": "\ud800", "n": None}
 
 
-class FakeReal:
+class FakeReal(RealApis):
     def __init__(self, failure: str = "") -> None:
         self.failure, self.calls = failure, 0
 
-    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
+    async def answer(self, api: Api, arguments: Any) -> Answered:
         self.calls += 1
         error = "Timeout error..." if self.failure else ""
         return Answered(error, "real", "real", origin="real", failure=self.failure)
