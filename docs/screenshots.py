@@ -29,7 +29,10 @@ def screenshot(url: str, path: Path) -> None:
         sys.exit("chromium is not on the PATH; install it")
     options = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SIZE}"]
     subprocess.run(
-        [browser, *options, f"--screenshot={path}", url], check=True, capture_output=True, timeout=120
+        [browser, *options, f"--screenshot={path}", url],
+        check=True,
+        capture_output=True,
+        timeout=120,
     )
 
 

@@ -23,7 +23,7 @@ from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import read_answer
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
-from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
+from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think

@@ -18,9 +18,9 @@ from ace_ray.benchmarks.bfcl.decode import executable, read
 from ace_ray.benchmarks.bfcl.forms import Form
 from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.registry import make_benchmark
-from ace_ray.benchmarks.stabletoolbench.apis import simulator, values
+from ace_ray.benchmarks.stabletoolbench.apis import answers, simulator
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
-from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
+from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
 from ace_ray.parsing.known import known_calls
@@ -69,8 +69,8 @@ def read_chain(text: str, number: int) -> None:
 def read_api_answer(text: str, number: int) -> None:
     simulator.read_answer(text)
     simulator.read_answer(text, loose=True)
-    with suppress(values.Unusable):
-        values.arguments_of(text)
+    with suppress(answers.Unusable):
+        answers.arguments_of(text)
 
 
 def read_judge(text: str, number: int) -> None:

@@ -21,12 +21,14 @@ class Gold:
         mangled: an episode that lacks a part of it.
         may_fail: the published answer contradicts itself, so that it need not pass.
         mangled_may_pass: the entry may ask for nothing, so that a mangled answer may pass.
+        required: rule sets that have to be right; empty: all. The others are counted.
     """
 
     right: Episode
     mangled: Episode
     may_fail: bool = False
     mangled_may_pass: bool = False
+    required: Sequence[str] = ()
 
 
 class Judging(Protocol):
@@ -50,15 +52,16 @@ def check_gold(benchmark: Judging, say: Callable[[str], object]) -> bool:
         gold = benchmark.gold(entry)
         if gold is None:
             continue
+        required = gold.required or benchmark.rule_sets
         count = counts.setdefault(entry.category, Counter())
         count["answers"] += 1
         for rules, verdict in benchmark.verdicts(entry, gold.right).items():
             count[f"gold {rules}"] += verdict.valid
-            if not verdict.valid and not gold.may_fail:
+            if not verdict.valid and not gold.may_fail and rules in required:
                 surprises.append(f"{entry.id}: the gold answer is {verdict.error_type} ({rules})")
         for rules, verdict in benchmark.verdicts(entry, gold.mangled).items():
             count[f"mangled {rules}"] += verdict.valid
-            if verdict.valid and not gold.mangled_may_pass:
+            if verdict.valid and not gold.mangled_may_pass and rules in required:
                 surprises.append(f"{entry.id}: a mangled gold answer passes ({rules})")
     for category, count in counts.items():
         valid = [

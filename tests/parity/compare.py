@@ -16,7 +16,8 @@ from itertools import groupby
 from official import Answer, asked, verdicts
 from variations import Variation, variations
 
-from ace_ray.benchmarks.acebench.check import check, check_agent
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict

@@ -18,12 +18,13 @@ from typing import Any
 
 from variations import variations
 
-from ace_ray.benchmarks.acebench.check import check, check_agent
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.converted import called, linked
-from ace_ray.benchmarks.stabletoolbench.judge.reading import read_status
+from ace_ray.benchmarks.stabletoolbench.judge.asking import read_status
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict, canonical_json

@@ -38,12 +38,11 @@ from tau2_cases import (
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.benchmarks.tau2.categories import CATEGORIES
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.tau2.environment.limited import Attempt, calls_of_history
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.replay import replayed
-from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS, Judged, official_parts
+from ace_ray.benchmarks.tau2.options import CATEGORIES
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS, Judged, official_parts, replayed
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall, Verdict
 from ace_ray.util.stats import pass_hat_k
@@ -195,7 +194,9 @@ class Comparison:
     def gold(self, name: str, entries: Sequence[Entry], what: str) -> None:
         """The gold calls with all that has to be said, and an agent that does nothing."""
         for entry in entries:
-            self.judge(f"gold path, {what}", entry, gold_episode(self.benchmark, entry))
+            self.judge(
+                f"gold path, {what}", entry, gold_episode(self.benchmark.scenario(entry), entry)
+            )
             self.judge(f"silent agent, {what}", entry, silent_episode(entry))
 
     def judge(self, what: str, entry: Entry, episode: Episode, about: str = "") -> None:

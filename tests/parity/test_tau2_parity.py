@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tau2_parity import RECORDS, Comparison, Upstream, benchmark_of
 
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
 
 SAMPLES = {

@@ -1,14 +1,13 @@
-"""Which messages of an agent are calls, and which calls with which arguments.
+"""Read the calls in an agent's message. No part of a message is executed.
 
-Two ways of reading: ``official`` takes for calls what the decoders of the upstream loops take,
-``fixed`` finds the list of calls that the prompt asks for, wherever it stands in the message.
-Nothing of a message is run.
+``official`` reads what the decoders of upstream's loops read. ``fixed`` finds the list of calls
+that the prompt asks for, anywhere in the message.
 
-The former are facts of ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
-``multi_step/execution_role_step.py`` at upstream commit 56dd66c, restated. Upstream evaluates
-binary operations when it decodes, and writes each call back as source text to evaluate that. Here
-operations are folded (`ace_ray.parsing.fold`); a call that could not be written back, or would run
-more than its tool, has an `AgentCall.problem`.
+The official reading restates ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
+``multi_step/execution_role_step.py`` at upstream commit 56dd66c. Upstream evaluates binary
+operations when it decodes. It writes each call back as source text and evaluates that text. Here
+operations are folded (`ace_ray.parsing.fold`). A call has an `AgentCall.problem` if it could not be
+written back, or if it would run more than its tool.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from ace_ray.parsing import (
 )
 
 _MAX_DEPTH = 300
-"""Deepest operation that is folded, about what upstream can write back as text."""
+"""Maximum depth of an operation that is folded: about what upstream can write back as text."""
 _UNPRINTABLE = 10**MAX_DIGITS
-# Names that upstream's decoders know. With any other name an operation raises NameError there.
+# Names that are defined where upstream evaluates. Any other name raises NameError there.
 _KNOWN = {
     *dir(builtins), "__builtins__", "__cached__", "__file__", "APIAgent_turn", "CommonAgent",
     "EXECUTION", "EXECUTION_STEP", "List", "OpenAI", "STATELESS_CLASSES", "ast", "copy",
@@ -49,7 +48,7 @@ _TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
 class _NotEvaluated:
-    """Stands for the value of an operation that upstream would evaluate and ace_ray does not."""
+    """Placeholder for the value of an operation that upstream evaluates and ace_ray does not."""
 
 
 _NOT_EVALUATED = _NotEvaluated()
@@ -57,32 +56,32 @@ _NOT_EVALUATED = _NotEvaluated()
 
 @dataclass(frozen=True, slots=True)
 class AgentCall:
-    """One call of an agent: a (dotted) name and arguments that are JSON values.
+    """One call of an agent: a name, which may have dots, and arguments that are JSON values.
 
-    With a ``problem`` the call answers with an error and runs no tool; ``arguments`` is what could
-    be read.
+    A call with a ``problem`` runs no tool and returns an error. Its ``arguments`` may be
+    incomplete.
     """
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     tool: str = ""
-    """The tool that upstream looks for, where that is not the name: that of ``m.f()`` is ``f``."""
+    """The tool that upstream looks up, "" for the name itself. In ``m.f()`` it is ``f``."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
-    """The calls that upstream reads in a message. Raises `NotCalls` where its decoders raise.
+    """Return the calls that upstream reads in a message. Raises `NotCalls` where upstream raises.
 
-    One leading blank goes, then all of ``[``, ``]`` and ``'`` at both ends; what is left must be
-    one expression. A call is read, or a tuple or list of calls; any other expression gives an empty
-    list. Positional arguments are dropped, names become texts, every sign negates, a nested call
-    without keywords becomes its source text. An argument that is a dict raises, unless its first
-    value is a dict (upstream would run it as a call).
+    One leading blank is removed, then every ``[``, ``]`` and ``'`` at both ends. The rest must be
+    one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
+    Positional arguments are dropped, names become texts, and every sign negates. A nested call
+    without keywords becomes its source text. A dict as an argument raises, unless its first value
+    is a dict (upstream would run it as a call).
 
     ``need_brackets``: whether one line must hold a ``[`` and after it a ``]`` (multi_turn).
 
-    Differs from upstream in what is not evaluated, and in how arguments arrive: tuples as lists;
-    bytes, complex numbers, sets and dicts with keys that are no texts are problems.
+    Nothing is evaluated here, which upstream does. Tuples become lists. Bytes, complex numbers,
+    sets and dicts with other keys than texts are problems.
     """
     if not text or (need_brackets and not _bracketed(text)):
         raise NotCalls("no brackets")
@@ -102,7 +101,7 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
 
 def plain_json(value: Any) -> Any:
-    """``value`` as a JSON value, tuples as lists. Raises `NotCalls` for what is none."""
+    """Convert ``value`` to a JSON value, tuples to lists. Raises `NotCalls` if it has none."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -141,16 +140,17 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
 
 
 def _tool(name: str) -> str:
-    """The tool that upstream's expression finds in a call's text, "" for the name itself. A name
-    that does not end like one of ASCII is no tool's."""
+    """Return the tool that upstream's expression finds in a call's text, "" for the name itself.
+
+    The end of the name must be ASCII."""
     match = _TOOL.search(name) if "." in name else None
     return match.group() if match else ""
 
 
 def _problem(value: Any) -> str:
-    """Why an argument cannot be written back as text and evaluated, "" when it can.
+    """Return why an argument cannot be written back as text and evaluated, "" when it can.
 
-    Raises `NotCalls` where upstream cannot write it at all.
+    Raises `NotCalls` where upstream raises when it writes the argument.
     """
     if value is _NOT_EVALUATED:
         return "an operation that is not evaluated"
@@ -188,25 +188,26 @@ def _is_known(name: str) -> bool:
     return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
 
 
-# Where a list of calls may begin, and what matters for finding its end.
+# The opening of a list of calls; the tokens that decide where the list ends.
 _OPENING = re.compile(r"\[\s*+[^\W\d][\w.]*+\s*+\(")
-# A string has what closes it in a group, "" where nothing does.
+# A string token has its closing quote in a group, "" if it is not closed.
 _TOKEN = re.compile(
     r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+('?)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)|[\[\]]"""
 )
 _MAX_LISTS = 20
-"""Openings that are tried in one message, if all their lists together keep within `MAX_CODE`."""
+"""Maximum openings tried in one message. All their lists together may have `MAX_CODE` characters.
+"""
 
 
 def agent_calls(
     text: str, *, loop: Literal["multi_turn", "multi_step"], protocol: Literal["official", "fixed"]
 ) -> list[AgentCall] | None:
-    """The calls of a message, in order; None when it is none.
+    """Return the calls of a message in order, None for a message without calls. Never raises.
 
-    None means that a multi_turn message goes to the user, and that a multi_step message cannot be
-    decoded. The list is empty only under ``official`` (see `official_calls`); ``fixed`` takes the
-    first list of at least one call of a named function. A call whose arguments are not literal
-    keyword arguments has a ``problem``. Bounded in time and memory; never raises.
+    Without calls a multi_turn message goes to the user, and a multi_step message cannot be decoded.
+    The list is empty only under ``official`` (see `official_calls`). ``fixed`` takes the first list
+    of at least one call of a named function. A call whose arguments are not literal keyword
+    arguments has a ``problem``. Time and memory are bounded.
     """
     try:
         if protocol == "fixed":
@@ -232,7 +233,7 @@ def _first_list(text: str) -> list[AgentCall] | None:
 
 
 def _lists(text: str) -> Iterator[str]:
-    """Texts from an opening bracket to its partner, brackets in strings left out of account."""
+    """Yield texts from an opening bracket to its closing one. Brackets in strings do not count."""
     for tried, opening in enumerate(_OPENING.finditer(text)):
         if tried == _MAX_LISTS:
             return

@@ -1,8 +1,8 @@
 """Our own wording of the agent protocol, English and Chinese; the rules are the paper's.
 
 ``{functions}``, ``{history}``, ``{instruction}`` and ``{error}`` are placeholders. ``turn_failed``
-is what a failed batch answers in agent_multi_turn, ``step_failed`` a failed call in
-agent_multi_step, ``unset`` the error of a call that names no tool.
+is the answer of a failed batch in agent_multi_turn, ``step_failed`` of a failed call in
+agent_multi_step, and ``unset`` the error of a call of an unknown tool.
 """
 
 from __future__ import annotations

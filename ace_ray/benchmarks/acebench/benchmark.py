@@ -9,7 +9,9 @@ from typing import Any
 
 from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, paper, prompts
-from ace_ray.benchmarks.acebench.check import check, check_agent, holds_calls
+from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
+from ace_ray.benchmarks.acebench.check import check, holds_calls
+from ace_ray.benchmarks.acebench.check.agent import check_agent, with_ending
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -17,6 +19,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
     load_app_specs,
     open_environment,
 )
+from ace_ray.benchmarks.acebench.gold import gold_of, replays
 from ace_ray.benchmarks.acebench.options import (
     CHOICES,
     UPSTREAM_MESSAGES,
@@ -33,11 +36,12 @@ from ace_ray.benchmarks.acebench.rollout import (
     texts_without_calls,
     transcript,
 )
-from ace_ray.benchmarks.acebench.summary import Endings, summarize, with_ending
+from ace_ray.benchmarks.acebench.summary import Endings, summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -62,7 +66,7 @@ OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8
 
 
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
-"""Upstream draws the user's lines at temperature 0.001, which is greedy too."""
+"""Greedy, like upstream's temperature of 0.001."""
 
 
 class ACEBench(Benchmark):
@@ -96,11 +100,11 @@ class ACEBench(Benchmark):
 
     @cached_property
     def _agents(self) -> prompts.AgentTexts | None:
-        """The texts of agent episodes, if there are any."""
+        """The texts of agent episodes, None without an agent category."""
         if not set(self._categories) & set(groups.AGENT):
             return None
         if self._wording == "own":
-            return prompts.own_agents()
+            return prompts.AgentTexts("own", AGENT_OWN)
         path = self._folder / prompts.OFFICIAL_FILE
         return prompts.official_agents(prompts.read_texts(path), where=str(path))
 
@@ -109,7 +113,7 @@ class ACEBench(Benchmark):
         return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Read where the run is planned: workers have no copy of the data.
+        # Read on the driver: workers have no copy of the data folder.
         return super().__getstate__() | {"_agents": self._agents, "_app_specs": self._app_specs}
 
     def entries(self) -> Sequence[Entry]:
@@ -156,7 +160,7 @@ class ACEBench(Benchmark):
         return self._agent_texts.step(entry.language, functions, f"user:{question}\n")
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        return native.tools_of(entry) if self._native else None
+        return native.openai_tools(entry.data["function"]) if self._native else None
 
     def interactive(self, entry: Entry) -> bool:
         return entry.category in groups.AGENT
@@ -275,15 +279,20 @@ class ACEBench(Benchmark):
 
     @classmethod
     def pull_data(cls, url: str | None, sha256: str | None, say: Say) -> None:
-        from ace_ray.benchmarks.acebench.data.download import OFFICIAL_URL, pull
+        from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_URL, pull
 
         pull(url=url or OFFICIAL_URL, sha256=sha256, say=say)
 
+    def gold(self, entry: Entry) -> Gold:
+        return gold_of(entry)
+
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        from ace_ray.benchmarks.acebench.goldcheck import check_gold
-
-        return check_gold(locate(data), say)
+        sound = super().check_data(data, say)
+        agents = load(locate(data), categories=groups.AGENT)
+        for line in replays(agents, load_app_specs(locate(data))):
+            say(line)
+        return sound
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         endings = Endings()
@@ -315,7 +324,7 @@ class ACEBench(Benchmark):
         )
 
     def _differences(self) -> Iterator[str]:
-        """What sets this run apart from those of the leaderboard."""
+        """Yield the reasons why this run does not compare with the leaderboard."""
         languages = tuple(sorted(self._options.languages))
         if set(self._categories) != set(groups.CATEGORIES):
             yield "not all categories"

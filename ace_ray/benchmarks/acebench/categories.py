@@ -29,12 +29,12 @@ _AGENT_TASKS = {
         *(range(10, 14), range(14, 18), range(18, 20)),
     ),
 }
-"""Numbers of agent entries with the same question; they differ in the functions on offer. In the
-official data these are the same in English and Chinese, which translate each other."""
+"""Numbers of agent entries with the same question and different functions. They are equal in
+English and Chinese, which translate each other."""
 
 
 def agent_task(category: str, entry_id: str) -> str:
-    """A key that is equal for agent entries of the same question, in either language."""
+    """Return a key that agent entries of the same question share, in both languages."""
     number = entry_id.rsplit("_", 1)[-1]
     if number.isascii() and number.isdigit():
         for numbers in _AGENT_TASKS[category]:
@@ -44,7 +44,7 @@ def agent_task(category: str, entry_id: str) -> str:
 
 
 def dialogue(category: str, entry_id: str) -> str:
-    """The group an entry is judged in: its dialogue in the multi-turn categories, else itself.
+    """Return the group of an entry: its dialogue in the multi-turn categories, else its own id.
 
     Multi-turn ids end in ``_<dialogue>_<turn>``.
     """

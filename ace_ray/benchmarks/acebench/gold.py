@@ -1,15 +1,23 @@
-"""Gold answers and end states as a perfect model would reach them, and mangled copies that must not
-pass.
+"""Gold answers and end states of a perfect model, and mangled copies that must not pass.
+
+The ideal paths of agent rows are replayed in the sandbox. Some published milestones miss the gold
+state: they delete another message, leave out a login, or cannot be read.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES
-from ace_ray.types import Entry, digest
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.check.agent import check_agent
+from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES, Path, paths
+from ace_ray.benchmarks.acebench.environment.environment import Environment, open_environment
+from ace_ray.benchmarks.gold_check import Gold
+from ace_ray.benchmarks.outputs import single_answer
+from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 
 Calls = dict[str, dict[str, Any]]
 """One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ..."""
@@ -18,17 +26,36 @@ _NUMBER = re.compile(r"_\d+$")
 LIMITS = "Due to the limitations of the function, I cannot solve this problem."
 
 
+def gold_of(entry: Entry) -> Gold:
+    """Return the gold answer of an entry, and a mangled one.
+
+    The official rules reject some gold answers and accept many mangled ones, so only the strict
+    rules are required. An agent row's episode has the gold state and the calls of the first path.
+    """
+    if entry.category not in AGENT:
+        right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
+        return Gold(right, mangled, required=("strict",))
+    milestones = entry.gold["mile_stone"]
+    path = milestones[0] if isinstance(milestones[0], list) else milestones
+    right, mangled = (
+        Episode(state={"after": state, "process": path})
+        for state in (gold_state(entry), mangled_state(entry))
+    )
+    return Gold(right, mangled, required=("strict",))
+
+
 def render_gold(entry: Entry) -> str:
-    """The output of a perfect model on a generation entry; of alternatives, the first."""
+    """Return the output of a perfect model on a generation entry: the first alternative."""
     if not entry.category.startswith("special_"):
         return _calls_text(entry, alternatives(entry)[0])
     return _message(entry, entry.gold)
 
 
 def render_mangled(entry: Entry) -> str:
-    """The gold with one value altered (a name, if it has no values): the same for the same entry.
+    """Return the gold output with one value altered, or a name if there are no values.
 
-    For special entries a parameter's name is altered; a refusal gets a call beside it.
+    The result is the same for the same entry. In special entries a parameter's name is altered; a
+    refusal gets a call beside it.
     """
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
@@ -40,12 +67,12 @@ def render_mangled(entry: Entry) -> str:
 
 
 def alternatives(entry: Entry) -> list[Calls]:
-    """The answers that a normal entry accepts."""
+    """Return the answers that a normal entry accepts."""
     return entry.gold if isinstance(entry.gold, list) else [entry.gold]
 
 
 def function_name(entry: Entry, key: str) -> str:
-    """The function that a gold key means: itself if there is one, else without its number."""
+    """Return the function of a gold key: the key if it is a function, else without its number."""
     names = {function["name"] for function in entry.data["function"]}
     return key if key in names else _NUMBER.sub("", key)
 
@@ -85,7 +112,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Copies with one argument altered, from one that the entry picks; at last a renamed call."""
+    """Yield copies with one argument altered, the first one picked by the entry; then renamed
+    calls."""
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:
@@ -95,7 +123,7 @@ def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
 
 
 def altered(value: Any) -> Any:
-    """Another value: of containers the first element is altered, of numbers 1 is added."""
+    """Return another value: alter the first element of a container, add 1 to a number."""
     match value:
         case bool():
             return not value
@@ -117,7 +145,7 @@ State = list[dict[str, dict[str, Any]]]
 
 
 def gold_state(entry: Entry) -> State:
-    """The end state of an episode that did everything right, under the classes' real names."""
+    """Return the gold end state under the classes' real names."""
     return [
         {REAL_NAMES.get(name, name): attributes for name, attributes in one.items()}
         for one in entry.gold["ground_truth"]
@@ -125,10 +153,10 @@ def gold_state(entry: Entry) -> State:
 
 
 def mangled_state(entry: Entry) -> State:
-    """The gold state with one attribute altered: the same for the same entry.
+    """Return the gold state with one attribute altered, the same for the same entry.
 
-    Not in a class that the gold state misspells if another has attributes too: the official rules
-    never compare such a class.
+    A class that the gold state misspells is taken only if no other has attributes: the official
+    rules never compare such a class.
     """
     state = gold_state(entry)
     places = [
@@ -143,3 +171,45 @@ def mangled_state(entry: Entry) -> State:
     attributes = state[number][name]
     state[number] = {name: {**attributes, attribute: altered(attributes[attribute])}}
     return state
+
+
+def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield one line per language and category on the ideal paths, and one per path that misses the
+    gold state."""
+    for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
+        found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
+        official, strict = (
+            sum(verdicts[rule].valid for _, _, verdicts, _ in found) for rule in RULE_SETS
+        )
+        yield (
+            f"{language} {category}: of {len(found)} ideal paths replayed in the sandbox "
+            f"{official} end in a state that the official rules accept, {strict} in the gold state"
+        )
+        for entry, number, verdicts, refused in found:
+            if not verdicts["strict"].valid:
+                why = "; ".join([*refused[:1], verdicts["strict"].error.partition(";")[0]])
+                yield f"  {language} {entry.id}, path {number}: {why}"
+
+
+def replay(
+    entry: Entry, app_specs: Mapping[str, Any]
+) -> Iterator[tuple[int, Mapping[str, Verdict], Sequence[str]]]:
+    """Replay every path of an agent row in a fresh sandbox. Raises `UserError`.
+
+    Yield its number, the verdicts on its end state, and the refused steps."""
+    for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):
+        environment = open_environment(app_specs, entry)
+        refused = list(_refused(environment, path))
+        yield number, check_agent(entry, environment.state(), []), refused
+
+
+def _refused(environment: Environment, path: Path) -> Iterator[str]:
+    for step, call in enumerate(path, start=1):
+        if not call.name:
+            yield f"step {step} cannot be read"
+            continue
+        answer = environment.call(call.name, call.args)
+        denied = isinstance(answer.value, dict) and answer.value.get("status") is False
+        if answer.error or denied:
+            said = answer.value.get("message", answer.value) if denied else answer.value
+            yield f"step {step}, {call.name}, is refused: {said}"

@@ -1,12 +1,12 @@
-"""Native tool calling: what a chat template is given, and what its model's calls mean.
+"""Native tool calling: the tools that a chat template gets, and the calls of the model.
 
 The model sees the functions as tools of its own template and answers in its own syntax. The calls
-that a tool parser reads there are written back in the official syntax, so that both rule sets judge
-them as they judge a prompted answer. Results compare with native ones only.
+that a tool parser reads are written back in the official syntax, so that both rule sets judge them
+like a prompted answer. Results compare with native ones only.
 
-The published schemas look like JSON Schema and are not: they use Python's type names and the
-evaluator's own (``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``; upstream
-``model_eval/checker.py``), and some functions keep them under another key than ``parameters``.
+The published schemas are not JSON Schema. They use Python's type names and the evaluator's own
+(``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``; upstream
+``model_eval/checker.py``). Some functions have them under another key than ``parameters``.
 """
 
 from __future__ import annotations
@@ -21,30 +21,25 @@ from typing import Any, NoReturn
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
 from ace_ray.parsing import MAX_CODE, MAX_DIGITS, check_json_depth, render
-from ace_ray.types import Entry, ToolCall
+from ace_ray.types import ToolCall
 
 UNREADABLE = "a tool call that cannot be read"
-"""Stands for calls that have no text in the official syntax; every checker finds no call in it."""
+"""Text of calls that cannot be written in the official syntax; no checker finds a call in it."""
 
 
 def prompts() -> Prompts:
-    """The texts of native mode, by language and kind of category; ours in any case."""
+    """Return the texts of native mode, which are always ours."""
     return Prompts("own", "native", NATIVE)
-
-
-def tools_of(entry: Entry) -> list[dict[str, Any]]:
-    """The entry's functions as tools in OpenAI's form."""
-    return openai_tools(entry.data["function"])
 
 
 def answer_text(
     content: str, calls: Sequence[ToolCall], functions: Sequence[Mapping[str, Any]]
 ) -> str:
-    """An answer in the official syntax, ``[F(a='x'), G(b=1)]``; names are the published ones.
+    """Write an answer in the official syntax, ``[F(a='x'), G(b=1)]``, with the published names.
 
-    With calls the text beside them is no part of the answer; without any it is the answer. One call
-    that cannot be written (arguments that are no JSON object, names that are none) makes the whole
-    `UNREADABLE`. Never raises on any answer.
+    Text beside calls is dropped; without calls the text is the answer. If one call cannot be
+    written (its arguments are not a JSON object, a name is not an identifier), the answer is
+    `UNREADABLE`. Never raises.
     """
     names = tool_names(functions)
     if not calls:
@@ -59,7 +54,7 @@ def answer_text(
 
 
 def _with_published_names(content: str, names: Mapping[str, str]) -> str:
-    # The sentences of the special categories name functions, and are judged by their names.
+    # Sentences of the special categories are judged by the published names of functions.
     changed = {tool: name for tool, name in names.items() if tool != name}
     if not changed:
         return content
@@ -72,7 +67,7 @@ MAX_NAME = 64
 # OpenAI's rule without the hyphen, which the parsers of Python-like calls would take for a minus.
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_]+")
-# "any" is checked as a text; `number` has no own type for whole numbers.
+# "any" is checked as a text; "number" covers whole numbers too.
 _TYPES = {
     "string": "string",
     "str": "string",
@@ -113,14 +108,14 @@ _KEPT: dict[str, type | tuple[type, ...]] = {
     "contentMediaType": str,
     "unit": str,
 }
-"""Keywords that are passed on when their value is of this type; others say nothing to a model."""
+"""Keywords that are passed on if their value has this type. A model can use no others."""
 
 
 def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Tools for a chat template, in the order of ``functions``, as an entry's data hold them.
+    """Convert published functions to tools for a chat template, in the same order.
 
-    Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. What a function returns
-    (``results``, ``tags``) has no place in OpenAI's form and is left out.
+    Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. The return values
+    (``results``, ``tags``) are left out: OpenAI's form has no field for them.
     """
     tools = []
     for name, function in zip(tool_names(functions), functions, strict=True):
@@ -140,11 +135,11 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The published name by tool name, in the order of ``functions``.
+    """Return the published name by tool name, in the order of ``functions``.
 
     A tool name is an ASCII identifier of at most 64 characters, unique in the list. Most published
-    names are; of the others dots and blanks become underscores, and a name without ASCII letters
-    becomes ``api_<number>`` (its tool's description then begins with the published name).
+    names are valid. In other names dots and blanks become underscores. A name without ASCII letters
+    becomes ``api_<number>``, and its tool's description begins with the published name.
     """
     published = [str(function["name"]) for function in functions]
     taken = {name for name in published if _PLAIN_NAME.fullmatch(name)}
@@ -218,7 +213,7 @@ def _is_regex(pattern: str) -> bool:
 def _add_items(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
     items = published.get("items", _ITEMS.get(str(published.get("type"))))
     schema["items"] = _schema(items) if isinstance(items, Mapping) else {}
-    # Choices that are no lists are those of the elements.
+    # Choices that are not lists are choices of the elements.
     enum = schema.get("enum")
     if enum is not None and not any(isinstance(choice, list) for choice in enum):
         del schema["enum"]
@@ -237,7 +232,7 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
         }
     required = published.get("required")
     if isinstance(required, list):
-        # A name without a description cannot be offered, so it is not asked for either.
+        # A required name without a schema cannot be offered, so it is not required.
         schema["required"] = [name for name in inner if name in required]
     patterns = published.get("patternProperties")
     if isinstance(patterns, Mapping):
@@ -254,7 +249,7 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
 
 
 def _type_of(choices: Sequence[Any]) -> str:
-    """The one type of all choices, "" if they have none in common."""
+    """Return the common type of all choices, "" without one."""
     kinds = {type(choice) for choice in choices}
     names = {str: "string", bool: "boolean", int: "integer", float: "number"}
     if kinds == {int, float}:
@@ -263,14 +258,14 @@ def _type_of(choices: Sequence[Any]) -> str:
 
 
 class NotJson(ValueError):
-    """The text is not JSON within the bounds, or the JSON is no call."""
+    """The text is not JSON within the bounds, or the JSON is not a call."""
 
 
 def load_json(text: str) -> Any:
-    """The value of a JSON text. NaN, infinities, and numbers that overflow are none.
+    """Return the value of a JSON text.
 
-    Raises `NotJson` for anything else, and beyond the bounds of `ace_ray.parsing` on length (here
-    with strings), depth and digits.
+    Raises `NotJson` for other text, NaN, infinities and numbers that overflow, and beyond the
+    bounds of `ace_ray.parsing` on length (here with strings), depth and digits.
     """
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
@@ -282,9 +277,9 @@ def load_json(text: str) -> Any:
 
 
 def arguments_of(value: Any) -> dict[str, Any]:
-    """The keyword arguments of a call: an object, or an object's JSON text.
+    """Return the keyword arguments of a call from an object, or from its JSON text.
 
-    Raises `NotJson` for anything else, and for a name that Python does not take as a keyword.
+    Raises `NotJson` for other values, and for a name that is not a valid keyword argument.
     """
     if isinstance(value, str):
         value = load_json(value)
@@ -296,7 +291,7 @@ def arguments_of(value: Any) -> dict[str, Any]:
 
 
 def callable_name(name: str) -> str:
-    """``name`` if it is one that Python can call, dots allowed. Raises `NotJson` otherwise."""
+    """Return ``name`` if Python can call it; dots are allowed. Raises `NotJson` otherwise."""
     if not all(map(_is_name, name.split("."))):
         raise NotJson("a function's name that cannot be called")
     return name

@@ -74,14 +74,14 @@ class Options(Section):
 
 
 def wording(options: Options, folder: Path) -> Literal["official", "own"]:
-    """Whose prompts to take. Those of a shortened variant are partly ours either way."""
+    """Return the source of the prompts. A shortened variant is partly ours in both cases."""
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / OFFICIAL_FILE).is_file() else "own"
 
 
 def check_native(options: Options) -> None:
-    """Raise `UserError` for what native tool calling leaves no room for."""
+    """Raise `UserError` for options that native tool calling does not support."""
     asked = {
         "prompts": options.prompts == "official",
         "variant": options.variant != "standard",
@@ -97,7 +97,7 @@ def check_native(options: Options) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """The categories of these names and groups, each once. Raises `UserError`."""
+    """Return the categories of these names and groups, each once. Raises `UserError`."""
     categories: list[str] = []
     where = "benchmarks.acebench.categories"
     check_names(names, CHOICES["categories"], what="category or group", where=where)

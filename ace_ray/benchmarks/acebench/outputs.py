@@ -1,10 +1,9 @@
-"""ACEBench's outputs made elsewhere: JSON lines or an official result folder."""
+"""Read ACEBench outputs made elsewhere: JSON lines or an official result folder."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES
@@ -27,22 +26,13 @@ from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
 
 NO_OUTPUT = {"output": None}
-"""The state of a single answer that is null."""
+"""State of a single answer that is null."""
 _RESULT_FILE = re.compile(r"data_(.+)_result\.json")
 _LANGUAGE_FOLDER = re.compile(r"result_(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file of an official result folder, which says language and category by where it lies."""
-
-    path: Path
-    language: str
-    category: str
-
-
 def entries_of(data: Path) -> Entries:
-    """Those of a data folder."""
+    """Return the entries of a data folder, loaded by category."""
     return Entries(
         lambda language, category: load(data, languages=[language], categories=[category]),
         languages=LANGUAGES,
@@ -52,23 +42,23 @@ def entries_of(data: Path) -> Entries:
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """The outputs at ``path``, a JSON-lines file or one model's official result folder.
+    """Yield the outputs at ``path``, a JSON-lines file or one model's official result folder.
 
-    A line of an agent category has ``result``, the final state, and ``process``, the calls, in
-    place of ``output``; an official one has ``result`` in any category, and the files come in the
-    order of the categories. Episodes of agent rows hold these two as ``state``.
-
-    Raises `UserError`, for a bad line with its file and number (see `outputs.read_json_lines`).
+    A line of an agent category has ``result`` (the final state) and ``process`` (the calls) in
+    place of ``output``. An official line has ``result`` in any category. Files are read in the
+    order of the categories. Raises `UserError` with file and line (see `outputs.read_json_lines`).
     """
     if path.is_file():
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
-    outputs = (placed for source in _sources(path) for placed in _official(source, entries))
+    files, language = _files(path), _language_of(path)
+    outputs = (one for c in files for one in _official(files[c], language, c, entries))
     return each_once(outputs, path)
 
 
-def _sources(folder: Path) -> list[Source]:
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the files of an official result folder by category, in the order of categories."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
         raise UserError(
@@ -78,8 +68,7 @@ def _sources(folder: Path) -> list[Source]:
         )
     for category, file in files.items():
         require_known("category", category, CATEGORIES, str(file))
-    language = _language_of(folder)
-    return [Source(files[c], language, c) for c in CATEGORIES if c in files]
+    return {category: files[category] for category in CATEGORIES if category in files}
 
 
 def _language_of(folder: Path) -> str:
@@ -93,11 +82,11 @@ def _language_of(folder: Path) -> str:
     )
 
 
-def _official(source: Source, entries: Entries) -> Iterator[Placed]:
-    for where, row in read_rows(source.path):
+def _official(path: Path, language: str, category: str, entries: Entries) -> Iterator[Placed]:
+    for where, row in read_rows(path):
         entry_id = text_of(row, "id", where)
-        entry = entries.find(entry_id, where, language=source.language, category=source.category)
-        # official files hold one sample per id; a "sample" in them would be a further key
+        entry = entries.find(entry_id, where, language=language, category=category)
+        # Official files hold one sample per id; a key "sample" in them has another meaning.
         yield where, Output(entry, 0, _episode(entry, row, "result", where))
 
 
@@ -112,5 +101,5 @@ def _episode(entry: Entry, row: Row, key: str, where: str) -> Episode:
     output = value_of(row, key, where)
     if output is not None and not isinstance(output, str):
         raise UserError(f"the output is {shown(output)}, not a text or null", where=where)
-    # The official checker trips over a null, and not over an empty text.
+    # The official checker crashes on null, and not on an empty text.
     return single_answer(output) if output is not None else Episode(state=NO_OUTPUT)

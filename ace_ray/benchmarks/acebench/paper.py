@@ -1,6 +1,6 @@
-"""What reports need of ACEBench: the paper's aggregates, groups, tables and figures.
+"""Aggregates, groups, tables and figures of the paper, for reports.
 
-Both rule sets name errors in their own words; Table 5 sorts them into the paper's kinds.
+The rule sets have their own error types; Table 5 sorts them into the paper's kinds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ace_ray.benchmarks.statistics import pooled
 from ace_ray.types import RULE_SETS
 
 _DETECTED_IN = ("special_incomplete", "special_error_param")
-"""What Table 5 counts. The paper does not say so, but only then do its rows agree with Table 3:
+"""Categories of Table 5. The paper does not name them, but only so its rows agree with Table 3:
 Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant."""
 _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
@@ -52,7 +52,7 @@ _SPECIAL = {
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Invalid rows of the incomplete and error_param categories, languages pooled, by kind."""
+    """Build Table 5: invalid rows of incomplete and error_param by kind, languages pooled."""
     shown = standard(runs)
     labels, legend = marked(shown)
     lines: list[list[Value]] = []
@@ -89,9 +89,9 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
-    """Curves per family over the sizes, or None; and where the sizes come from.
+    """Build Figure 7, curves per family over the sizes, or None; and notes on the sizes.
 
-    The languages are those that a run holds.
+    A run's value covers the languages that it has.
     """
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
@@ -123,8 +123,8 @@ _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """The official workbook's aggregates over the languages that the run holds; the paper's overall
-    number, which has other weights; and the share of all entries, which has none."""
+    """Return the workbook's aggregates over the run's languages, the paper's overall number (with
+    other weights), and the share of all entries (without weights)."""
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
@@ -144,7 +144,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Accuracies, and the process accuracies of dialogues and agents; by language."""
+    """Return accuracies, and process accuracies of dialogues and agents, by language."""
     return [
         CategoryResult(
             language,
@@ -165,16 +165,16 @@ PAPER_GROUPS = {
     {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}[group]: members
     for group, members in GROUPS.items()
 }
-"""Those of the paper's Table 2, the Normal data by their name and not as Summary."""
+"""Groups of the paper's Table 2, with the name Normal in place of Summary."""
 
 
 def task(row: ScoredRow) -> str:
-    """Agent entries share few tasks, also between the languages; all others stand alone."""
+    """Return the task of a row. Agent entries share few tasks, also across languages."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Tables 2 to 8, and Figure 7 (scaling)."""
+    """Build Tables 2 to 8 and Figure 7 (scaling)."""
     scaling, origins = figure7(runs, rules)
     tables = [table(runs, rules) for table in _TABLES]
     return Paper(

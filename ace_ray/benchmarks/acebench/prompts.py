@@ -1,9 +1,9 @@
-"""What the model is shown: one system and one user message in the 15 generation categories, the
-messages of agent episodes in the other two.
+"""Build the prompts: a system and a user message in the 15 generation categories, and the messages
+of agent episodes in the other two.
 
-The protocol is that of the official inference code; the texts are either the user's copy of the
-official ones or our own (`texts`, `agent_texts`). Agent texts that upstream lacks (Finance, native
-tool calling) are ours with official texts too.
+The protocol is the official inference code's. The texts are the user's copy of the official ones,
+or our own (`texts`, `agent_texts`). Texts that upstream lacks (Finance, native tool calling) are
+always ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
-from ace_ray.benchmarks.acebench.categories import GENERATION
 from ace_ray.benchmarks.acebench.texts import NORMAL_VARIANTS, OWN
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
@@ -31,8 +30,8 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|functions?|question|history|inst
 class Prompts:
     """One set of prompt texts.
 
-    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`; ``templates`` holds the texts
-    under upstream's names. Only (official, standard) compares with the published leaderboard.
+    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`. ``templates`` holds the texts
+    by upstream's names. Only (official, standard) compares with the published leaderboard.
     """
 
     source: str
@@ -41,13 +40,11 @@ class Prompts:
 
     @property
     def sha256(self) -> str:
-        """Hash of all texts; changes whenever a prompt could."""
+        """Hash of all texts; it changes whenever a prompt may change."""
         return digest(dict(self.templates))
 
     def messages(self, entry: Entry) -> list[dict[str, str]]:
-        """System and user message for an entry of a generation category."""
-        if entry.category not in GENERATION:
-            raise ValueError(f"{entry.category} has no generation prompt")
+        """Return the system and the user message of an entry in a generation category."""
         language = entry.language.upper()
         kind = _kind(entry.category)
         row = entry.data
@@ -67,21 +64,19 @@ class Prompts:
 
 
 def own(variant: str = "standard") -> Prompts:
-    """Our own wording. Variants other than "standard" shorten the prompt of the normal categories
-    (preference and special keep theirs), after the paper's appendix D.4."""
-    return Prompts("own", variant, {**OWN, **_variant_texts(variant)})
+    """Return our own wording. Other variants than "standard" shorten the prompt of the normal
+    categories (not of preference and special), after the paper's appendix D.4."""
+    return Prompts("own", variant, {**OWN, **NORMAL_VARIANTS.get(variant, {})})
 
 
 def official(data_folder: Path, variant: str = "standard") -> Prompts:
-    """The official texts from ``<data_folder>/upstream/prompts.json``.
+    """Read the official texts from ``<data_folder>/upstream/prompts.json``.
 
-    The released code has no condensed or minimal prompt: with such a ``variant`` the prompt of the
-    normal categories is our own, and ``source`` says "own". Only (official, standard) compares
-    with the published leaderboard.
-
-    Raises `UserError` naming the file and the text that is missing or malformed.
+    The released code has only the standard prompt. With another ``variant`` the prompt of the
+    normal categories is our own, and ``source`` is "own". Raises `UserError` naming the file and
+    the text that is missing or malformed.
     """
-    shorter = _variant_texts(variant)
+    shorter = NORMAL_VARIANTS.get(variant, {})
     path = data_folder / OFFICIAL_FILE
     upstream = read_texts(path)
     for name in OWN:
@@ -93,9 +88,9 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """``template.format(**values)`` for the known placeholders, in one pass.
+    """Replace the known placeholders of ``template`` as `str.format` does, in one pass.
 
-    Values are never looked into, and there is no attribute or item access: a template is data.
+    Values are not searched, and attributes and items cannot be accessed: a template is data.
     """
 
     def substitute(match: re.Match[str]) -> str:
@@ -114,14 +109,8 @@ def _kind(category: str) -> str:
     return "PREFERENCE" if "preference" in category else "NORMAL"
 
 
-def _variant_texts(variant: str) -> Mapping[str, str]:
-    if variant not in VARIANTS:
-        raise UserError(f"unknown prompt variant {variant!r}", fix="use " + ", ".join(VARIANTS))
-    return NORMAL_VARIANTS.get(variant, {})
-
-
 def read_texts(path: Path) -> dict[str, Any]:
-    """The texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
+    """Read the texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
     if not path.exists():
         raise UserError("no official prompts: no such file", where=str(path), fix=_FIX)
     texts = json_value(read_bounded(path), path, _FIX)
@@ -131,7 +120,7 @@ def read_texts(path: Path) -> dict[str, Any]:
 
 
 def problem_of(text: object, expected: set[str]) -> str:
-    """Why ``text`` cannot serve as a template with exactly these placeholders; "" if it can."""
+    """Return why ``text`` is not a template with exactly these placeholders; "" if it is one."""
     if text is None:
         return "is missing"
     if not isinstance(text, str):
@@ -155,7 +144,7 @@ _TURN, _STEP = "multi_turn/common_agent:", "multi_step/common_agent_step:"
 _PERSON = "multi_turn/APIModel_user:"
 _FAILED = "multi_turn/multi_turn_utils:execute_agent_func_call#0"
 _UNSET = "cannot access local variable 'func_call_result' where it is not associated with a value"
-"""What CPython 3.11 to 3.13 say of the variable that upstream reads before it is set."""
+"""Error text of CPython 3.11 to 3.13 for the variable that upstream reads before it is set."""
 _AGENT_FIELDS = {
     "turn_user": {"functions", "history"},
     "step_user": {"functions", "history"},
@@ -166,7 +155,7 @@ _AGENT_FIELDS = {
 
 @dataclass(frozen=True)
 class AgentTexts:
-    """The texts of the agent categories by language and name (those of `agent_texts.OWN`).
+    """Texts of the agent categories by language and name (names of `agent_texts.OWN`).
 
     ``source`` is "official" or "own". Finance, which upstream lacks, is always in our own words.
     """
@@ -181,7 +170,7 @@ class AgentTexts:
     def turn(
         self, language: str, classes: Sequence[str], functions: Any, history: str
     ) -> list[dict[str, str]]:
-        """The agent's prompt in agent_multi_turn: rules of every involved service, then the
+        """Return the agent's prompt in agent_multi_turn: the rules of every involved service, the
         functions and the transcript."""
         texts = self.texts[language]
         values = {"functions": str(functions), "history": history}
@@ -189,13 +178,13 @@ class AgentTexts:
         return _chat(system, fill(texts["turn_user"], values))
 
     def step(self, language: str, functions: Any, history: str) -> list[dict[str, str]]:
-        """The agent's prompt in agent_multi_step."""
+        """Return the agent's prompt in agent_multi_step."""
         texts = self.texts[language]
         values = {"functions": str(functions), "history": history}
         return _chat(texts["step_system"], fill(texts["step_user"], values))
 
     def native(self, language: str, category: str, classes: Sequence[str]) -> dict[str, str]:
-        """The agent's system message with native tool calling, where a chat follows it."""
+        """Return the agent's system message for native tool calling; a chat follows it."""
         texts = self.texts[language]
         if category == "agent_multi_step":
             return {"role": "system", "content": texts["native_step_system"]}
@@ -210,19 +199,15 @@ class AgentTexts:
         return "".join(rules)
 
     def person(self, language: str, classes: Sequence[str], instruction: str) -> dict[str, str]:
-        """The system message of the user simulator."""
+        """Return the system message of the user simulator."""
         texts = self.texts[language]
         kind = "phone" if "BaseApi" in classes else "travel" if "Travel" in classes else "finance"
         content = fill(texts[f"person_{kind}"], {"instruction": instruction})
         return {"role": "system", "content": content}
 
 
-def own_agents() -> AgentTexts:
-    return AgentTexts("own", AGENT_OWN)
-
-
 def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
-    """Upstream's texts out of ``prompts.json``. Raises `UserError` naming what is missing."""
+    """Take upstream's texts out of ``prompts.json``. Raises `UserError` naming a missing text."""
     return AgentTexts(
         "official", {language: _of(upstream, language, where) for language in ("en", "zh")}
     )
@@ -248,7 +233,7 @@ def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str
     for name, key in keys.items():
         text = upstream.get(key)
         if name == "turn_failed" and isinstance(text, str):
-            problem = ""  # its braces are shown to the model as they are
+            problem = ""  # upstream shows its braces to the model unchanged
         else:
             problem = problem_of(text, _AGENT_FIELDS.get(name, set()))
         if problem:

@@ -1,4 +1,4 @@
-"""Agent episodes: upstream's loops over an open sandbox, what is stored of them and read back."""
+"""Agent episodes: upstream's loops over an open sandbox, their stored state and transcript."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Protocol = Literal["official", "fixed"]
 Loop = Literal["multi_turn", "multi_step"]
 FINISH = "finish conversation"
 _NEVER_TAKEN: dict[str, Any] = {"": None}
-"""Arguments that no tool takes, so that none runs."""
+"""Arguments that every tool rejects, so that none runs."""
 
 
 @dataclass
 class Rollout:
-    """The state of a loop. ``steps`` is the transcript that is stored, one mapping a message."""
+    """State of a loop. ``steps`` is the stored transcript, one mapping for each message."""
 
     entry: Entry
     context: EpisodeContext
@@ -37,9 +37,9 @@ class Rollout:
     """The functions as tools of the candidate's own template; None in prompt mode."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
-    """Texts that went to execution: upstream's milestones of the run."""
+    """Texts that were sent to execution: upstream's milestones of the run."""
     registered: bool = False
-    """Whether upstream would have recorded a state at all."""
+    """Whether upstream would have recorded a state."""
 
     @property
     def episode(self) -> Episode:
@@ -54,7 +54,7 @@ class Rollout:
         return list(self.entry.data["involved_classes"])
 
     async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
-        """The candidate's message, and the calls in it; None when it is none.
+        """Return the candidate's message and its calls, None without calls.
 
         ``history`` is the transcript as a prompt shows it. With native tool calling the model sees
         the stored messages instead.
@@ -80,7 +80,7 @@ class Rollout:
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
-        """The message in the official syntax, and its calls; None when it called no tool."""
+        """Return the message in the official syntax and its calls, None without calls."""
         text = answer_text(answer.content, answer.calls, self.entry.data["function"])
         if not answer.calls:
             return text, None
@@ -97,7 +97,7 @@ class Rollout:
         if not self._turns:
             question = str(self.entry.data["question"])
             self.context.say("user", question)
-        # The user may have spoken before the agent was asked.
+        # The user's opening may be recorded already, so the system message goes before it.
         self.episode.messages.insert(0, dict(system))
 
     def _prompt(self, history: str) -> list[dict[str, str]]:
@@ -107,7 +107,7 @@ class Rollout:
         return self.texts.step(language, functions, history)
 
     async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """The user simulator's answer; its tokens are not the candidate's."""
+        """Ask the user simulator; its tokens do not count as the candidate's."""
         completion = await self.context.ask_role("user", messages)
         self.context.say("user", completion.text)
         self._note("user", completion, completion.text)
@@ -128,7 +128,7 @@ class Rollout:
         )
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
-        """Run the calls of the message ``text`` in order; what execution answers."""
+        """Run the calls of the message ``text`` in order, and return execution's answer."""
         start = time.perf_counter()
         observed = []
         for call in calls:
@@ -156,18 +156,18 @@ class Rollout:
         return answer
 
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
-        """The kind of error and the answer of one call."""
+        """Return the kind of error and the answer of one call."""
         if not call.problem:
             answer = await self.session.call(call.name, call.arguments)
             return answer.error, answer.value
-        if self.official:  # upstream looks for the tool before it looks at what it cannot evaluate
+        if self.official:  # upstream looks up the tool before it fails on the arguments
             answer = await self.session.call(call.tool or call.name, _NEVER_TAKEN)
             if answer.error == "unknown_tool":
                 return answer.error, answer.value
         return "bad_arguments", call.problem
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
-        """Upstream writes the answers of a batch down at its end, where some show later changes."""
+        """Replace answers by their current content: upstream writes them at the end of a batch."""
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
@@ -176,8 +176,8 @@ class Rollout:
             observed[place] = ("", value)
 
     def refuse(self, text: str) -> str:
-        """Execution's answer to a message of agent_multi_step that is no call. Upstream records
-        the message as a milestone nevertheless."""
+        """Return execution's answer to a message of agent_multi_step without a call. Upstream
+        records the message as a milestone nevertheless."""
         answer = self.texts.texts[self.entry.language]["no_questions"]
         self.process.append(text)
         self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
@@ -189,8 +189,8 @@ class Rollout:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
-        """Upstream's multi-turn execution gives up at the first error, but takes a later call of
-        an unknown tool for a repetition of the previous one."""
+        """Return whether the batch ends here. Upstream's multi-turn execution stops at the first
+        error, but a later call of an unknown tool repeats the previous answer."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
         return self.official and self._turns and not unknown_later
 
@@ -216,17 +216,17 @@ class Rollout:
         return answers
 
     def finished(self, index: int, message: Any) -> bool:
-        """Whether ``message`` ends the conversation. Upstream looks from the fourth message on; in
-        a list of results it looks for an equal element."""
+        """Return whether ``message`` ends the conversation. Upstream looks from the fourth message
+        on, and in a list of results for an equal element."""
         if self.official:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
 
     def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
-        """What is stored of the episode, so that it is scored without an engine.
+        """Return the stored state of the episode, which is enough to score it without an engine.
 
-        ``after`` is the result that upstream judges; its loops leave it empty when no batch of
-        calls ran through.
+        ``after`` is the result that upstream judges. It is empty if no batch of calls ran to its
+        end.
         """
         user = self.context.roles["user"].identity if self._turns else {}
         return {
@@ -252,11 +252,11 @@ async def run_agent(
     max_messages: int,
     tools: list[dict[str, Any]] | None,
 ) -> Episode:
-    """The episode of an agent entry.
+    """Run the episode of an agent entry.
 
-    ``tools`` are the functions for native tool calling, None in prompt mode. An episode that is
-    truncated (by its deadline, the context or the message limit) keeps what it has reached. Raises
-    `RowError` when it could not be had: the simulator or the sandbox is gone.
+    ``tools`` are the functions for native tool calling, None in prompt mode. A truncated episode
+    (by its deadline, the context or the message limit) is scored as it stands. Raises `RowError` if
+    the simulator or the sandbox fails.
     """
     async with context.sandbox() as session:
         before = await session.state()
@@ -274,17 +274,17 @@ async def run_agent(
 
 
 async def _multi_step(rollout: Rollout) -> str:
-    """The agent works alone, every message of it goes to execution; why it ended: "finished" or
-    "max_messages".
+    """Play agent_multi_step, and return how it ended: "finished" or "max_messages".
 
-    Under ``official`` the agent never sees its own messages. Raises `Truncated`.
+    Every message of the agent goes to execution. Under ``official`` the agent never sees its own
+    messages. Raises `Truncated`.
     """
     history = f"user:{rollout.entry.data['question']}\n"
     for index in range(0, rollout.max_messages, 2):
         text, calls = await rollout.ask_agent(history)
         if not rollout.official:
             history += f"agent:{text}\n"
-        # A call is a call under "fixed", whatever else the message says.
+        # Under "fixed" a message with a call does not end the episode, whatever its text.
         if (rollout.official or calls is None) and rollout.finished(index, text):
             return "finished"
         if index + 1 == rollout.max_messages:
@@ -297,16 +297,15 @@ async def _multi_step(rollout: Rollout) -> str:
 
 
 def own_role(*, official: bool) -> str:
-    """The role of the user simulator's own lines in what it is sent; upstream's is the system."""
+    """Return the role of the simulator's own lines in its chat; upstream sends them as system."""
     return "system" if official else "assistant"
 
 
 async def _multi_turn(rollout: Rollout) -> str:
-    """Agent, user simulator and execution speak in turns (upstream's Scene); why it ended:
-    "finished" or "max_messages".
+    """Play agent_multi_turn, and return how it ended: "finished" or "max_messages".
 
-    The next role is the one that the last message addresses: execution if the agent's message is a
-    call, else the user. Raises `Truncated`.
+    Agent, user simulator and execution speak in turns (upstream's Scene). A call of the agent goes
+    to execution, another message to the user. Raises `Truncated`.
     """
     user = _User(rollout)
     speaker, message = "user", await user.begin()
@@ -322,14 +321,14 @@ async def _multi_turn(rollout: Rollout) -> str:
             speaker = "agent"
             message, calls = await rollout.ask_agent(history)
             if calls is not None and not rollout.official:
-                continue  # a call is a call, whatever else the message says
+                continue  # a message with a call does not end the episode
         if rollout.finished(index, message):
             return "finished"
     return "max_messages"
 
 
 class _User:
-    """The user simulator's side: it sees what the agent tells it, never calls or results."""
+    """The user simulator, which sees the agent's texts, never calls or results."""
 
     def __init__(self, rollout: Rollout) -> None:
         entry, texts = rollout.entry, rollout.texts
@@ -355,7 +354,7 @@ class _User:
 
 
 def texts_without_calls(steps: Any) -> list[str]:
-    """The agent's messages of a stored transcript that went to execution as no calls."""
+    """Return the agent's messages without calls in a stored transcript."""
     if not isinstance(steps, list):
         return []
     mappings = [step for step in steps if isinstance(step, Mapping)]
@@ -372,12 +371,12 @@ _MOST_SECONDS = 1e9
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-    """The steps of an agent row; of any other row its messages."""
+    """Return the steps of an agent row; for another row its messages."""
     stored = state.get("steps") if isinstance(state, Mapping) else None
     spoken = [one for one in stored if isinstance(one, Mapping)] if isinstance(stored, list) else []
     if not spoken:
         return of_messages(messages)
-    # What was sent before anybody spoke: in agent_multi_step the task, too.
+    # The opening: the system message, in agent_multi_step the task too.
     opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
     steps = of_messages(list(takewhile(lambda one: one.get("role") in opening, messages)))
     for one in spoken:
@@ -394,12 +393,12 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _is_duration(value: Any) -> bool:
-    """Return whether ``value`` is a number of seconds: anybody may have stored NaN or 10**400."""
+    """Return whether ``value`` is a number of seconds; a stored row may hold NaN or 10**400."""
     return isinstance(value, int | float) and 0 <= value <= _MOST_SECONDS
 
 
 def _calls(execution: Mapping[str, Any]) -> list[Call]:
-    """Calls that come after the end of a batch have neither observation nor error."""
+    """Return the calls of a step. Calls after the end of a batch have no observation or error."""
     observations, errors = (
         value if isinstance(value := execution.get(name), list) else []
         for name in ("observations", "errors")

@@ -1,12 +1,12 @@
 """The summary of a run: accuracies, aggregates, error types and totals, for both rule sets.
 
-Its keys are in docs/results.md. A block of each language, and one of them combined, holds counts,
-the categories and the rule sets' aggregates; combined, categories pool the languages' rows,
-aggregates are the mean of the languages' aggregates (as in the paper's Table 2), and ``missing``
-reads ``language/category``.
+docs/results.md explains the keys. There is a block for each language and a combined one, with
+counts, categories and aggregates of the rule sets. The combined block pools the rows of a category.
+Its aggregates are the mean of the languages' aggregates (as in the paper's Table 2), and
+``missing`` reads ``language/category``.
 
 The official workbook and the paper both average categories without weights; they differ in rounding
-and in the overall number. A group of which a category is missing has no value: a mean that counts
+and in the overall number. The value of a group is null if a category is missing: a mean that counts
 it as zero would look like a score.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from math import sqrt
 from operator import add
@@ -29,9 +29,10 @@ from ace_ray.benchmarks.acebench.categories import (
     SINGLE_TURN,
     SPECIAL,
 )
+from ace_ray.benchmarks.acebench.check.agent import ENDINGS
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
-from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
 # The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
@@ -75,7 +76,7 @@ WORKBOOK_WEIGHTS = {"special": 0.2676, "normal": 0.578, "agent": 0.1545}
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """A category that may enter an aggregate: its accuracy, 95 % interval and judged units."""
+    """Accuracy, 95 % interval and judged units of a category that may enter an aggregate."""
 
     value: float
     interval: Interval
@@ -83,9 +84,9 @@ class Accuracy:
 
 
 def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """The columns of the official result workbook, rounded to 3 digits where it rounds.
+    """Return the columns of the official result workbook, rounded to 3 digits where it rounds.
 
-    Category accuracies are rounded before they are averaged, except those of special categories.
+    Category accuracies are rounded before they are averaged, except in special categories.
     """
 
     def rounded(category: str) -> float:
@@ -98,10 +99,10 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """The columns of the paper's Table 2, unrounded; overall weighted by Appendix E.
+    """Return the columns of the paper's Table 2, unrounded; overall is weighted by Appendix E.
 
-    ``counts`` holds the sample sizes the weights come from: judged entries, and dialogues in the
-    multi-turn categories (their official numbers, 700, 150 and 50, give the official constants).
+    ``counts`` holds the sample sizes for the weights: judged entries, and dialogues in the
+    multi-turn categories. The official numbers, 700, 150 and 50, give the official constants.
     """
     counts = {
         group: sum(categories[c].n for c in GROUPS[group] if c in categories)
@@ -117,7 +118,7 @@ def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def mean_over_languages(by_language: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Aggregates of several languages: the plain mean of each, as in the paper's Table 2."""
+    """Return the plain mean of each aggregate over languages, as in the paper's Table 2."""
     blocks = list(by_language.values())
     combined: dict[str, Any] = {}
     for name, first in blocks[0].items() if blocks else ():
@@ -182,13 +183,13 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """``weight`` with the value and interval of a cell, or of what there is of it."""
+    """Return ``weight`` with the value and interval of a cell, or of its partial mean."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 
 
 def _partial(parts: Iterable[tuple[float, Any, Any]]) -> dict[str, Any] | None:
-    """The mean of what there is, of a cell that lacks categories."""
+    """Return the mean of the categories that were run, for a cell that lacks others."""
     found = mean_of_present(parts)
     return None if found is None else {"value": found[0], "interval": list(found[1])}
 
@@ -209,10 +210,10 @@ def _cell(
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once; what they took is added up.
+    """Summarize ``rows``, each (id, sample) once, in one pass.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
-    the scored ones, but enters no aggregate.
+    the scored rows, but is left out of aggregates.
     """
     tallies: dict[tuple[str, str], Tally] = {}
     for row in rows:
@@ -291,21 +292,8 @@ def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[s
     }
 
 
-ENDINGS = ("finished", "max_messages", "context", "deadline")
-
-
-def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """``verdicts`` with the metric ``ended_<how>`` where the episode says how it ended."""
-    if ended not in ENDINGS:
-        return dict(verdicts)
-    return {
-        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
-        for rules, verdict in verdicts.items()
-    }
-
-
 class Endings:
-    """Counts endings by category while rows pass by."""
+    """Count endings by category while rows pass by."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -319,7 +307,7 @@ class Endings:
             yield row
 
     def result(self) -> dict[str, dict[str, int]]:
-        """``{category: {ending: episodes}}`` of the agent categories that ran."""
+        """Return ``{category: {ending: episodes}}`` of the agent categories that ran."""
         return {
             category: {how: self._counts[category][how] for how in ENDINGS}
             for category in AGENT
@@ -327,7 +315,7 @@ class Endings:
         }
 
     def table(self) -> dict[str, Any]:
-        """The result for people."""
+        """Return the result as a table."""
         return {
             "title": "how agent episodes ended",
             "header": ["category", *ENDINGS],

@@ -1,6 +1,6 @@
 """The summary as tables: the printed one, and Tables 2 to 4 and 6 to 8 of the paper.
 
-What a run does not hold is None, and so is what has more unscored rows than the run allows.
+A cell is None if the run lacks it, or if it has more unscored rows than the run allows.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ace_ray.types import canonical_json
 HEADER = ("language", "group", "category", "n", "official", "strict")
 _TOP = ("normal", "special", "agent")
 _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
-"""Aggregates worth a line of their own; the other two are single categories."""
+"""Aggregates with a line of their own; the other two are single categories."""
 
 
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Lines of `HEADER` cells per language, and combined when there are several.
+    """Return lines of `HEADER` cells per language, and combined if there are several.
 
-    Accuracies read ``84.0 % [71.5, 91.7]``; what is not available ``N/A``. Agent categories
-    have a line for end-to-end and one for process accuracy. Aggregates show the workbook's value of
-    each rule set, of agents end-to-end.
+    Accuracies read ``84.0 % [71.5, 91.7]``, missing ones ``N/A``. Agent categories have a line for
+    end-to-end and one for process accuracy. Aggregates show the workbook's value of each rule set,
+    end-to-end for agents.
     """
     blocks = dict(summary["languages"])
     if len(blocks) > 1:
@@ -63,9 +63,9 @@ STANDARD = "standard"
 
 
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
-    """The column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
+    """Return the column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
 
-    No overall number of a run that has no headline: too many of its rows have no verdict.
+    The overall number is None for a run without a headline: too many rows are unscored.
     """
     if block is None or (name == "overall" and not run.headline):
         return None
@@ -80,7 +80,7 @@ def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> E
 def category(
     run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
 ) -> Estimate | None:
-    """The accuracy of one category, or its process accuracy."""
+    """Return the accuracy of one category, or its process accuracy."""
     summary = judged(run, block, name)
     if summary is None:
         return None
@@ -92,7 +92,7 @@ def category(
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
-    """The summary of a category, None unless enough of its rows have a verdict."""
+    """Return the summary of a category, None unless enough of its rows have a verdict."""
     summary: Mapping[str, Any] | None = block["categories"].get(name)
     if summary is None or summary["unscored"] > run.summary["max_unscored"] * summary["declared"]:
         return None
@@ -100,23 +100,23 @@ def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | Non
 
 
 def both_languages(run: ReportedRun) -> Block | None:
-    """The combined block where it combines English and Chinese."""
+    """Return the combined block if it combines English and Chinese."""
     whole = set(run.summary["languages"]) == set(LANGUAGES)
     return run.summary["combined"] if whole else None
 
 
 def named(run: ReportedRun, key: str) -> str:
-    """A value of the run's manifest; it may be missing."""
+    """Return a value of the run's manifest, "unknown" if it is missing."""
     return str(run.identity.get(key, "unknown"))
 
 
 def standard(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """The runs with the standard prompts, which all tables but Table 6 and the figures show."""
+    """Return the runs with standard prompts; all tables but Table 6 and the figures show them."""
     return [run for run in runs if named(run, "variant") == STANDARD]
 
 
 def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) -> list[str]:
-    """Which runs a table leaves out, and which hold one language only."""
+    """Say which runs a table leaves out, and which hold one language only."""
     notes = []
     if hidden := [f"{run.label} ({named(run, 'variant')})" for run in every if run not in shown]:
         notes.append(f"not shown, the prompt variant is not standard: {', '.join(hidden)}")
@@ -138,12 +138,12 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """All groups, mean of English and Chinese; a run with one of them only has no such mean."""
+    """Build Table 2: all groups, mean of English and Chinese; None for a run with one of them."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 
 def table3(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """The three special categories, rows of both languages pooled."""
+    """Build Table 3: the three special categories, rows of both languages pooled."""
 
     def cells(run: ReportedRun) -> list[Value]:
         block = run.summary["combined"]
@@ -155,7 +155,7 @@ def table3(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """End-to-end (EA) and process accuracy (PA) of the agent categories, languages pooled."""
+    """Build Table 4: end-to-end (EA) and process accuracy (PA) of agents, languages pooled."""
 
     def cells(run: ReportedRun) -> list[Value]:
         block = run.summary["combined"]
@@ -171,12 +171,12 @@ def table4(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def table7(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """All groups, English."""
+    """Build Table 7: all groups, English."""
     return _groups("table7", "English", runs, rules, lambda run: run.summary["languages"].get("en"))
 
 
 def table8(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """All groups, Chinese."""
+    """Build Table 8: all groups, Chinese."""
     return _groups("table8", "Chinese", runs, rules, lambda run: run.summary["languages"].get("zh"))
 
 
@@ -215,16 +215,16 @@ def _table(
 
 
 _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
-"""Conditions that a variant changes. The shorter texts are ace_ray's own, also where the standard
-ones are official, so the prompts' source changes with it."""
+"""Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the
+prompts changes too."""
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """English normal accuracy by prompt variant, from runs that differ in nothing else."""
+    """Build Table 6: English normal accuracy by prompt variant; runs are otherwise alike."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
-    # A run that names none of the variants has no place here.
+    # Runs with an unknown variant are left out.
     for by_variant in filter(None, _series(runs)):
         members = list(by_variant.values())
         if lacks := ", ".join(variant for variant in VARIANTS if variant not in by_variant):
@@ -257,7 +257,7 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
-    """Runs by variant that are otherwise alike; a second run of a variant opens a series."""
+    """Group runs that are otherwise alike by variant; a second run of a variant opens a series."""
     alike: dict[str, list[dict[str, ReportedRun]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])

@@ -44,9 +44,9 @@ from ace_ray.benchmarks.stabletoolbench.options import Options as StableToolBenc
 from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import load, locate, present
-from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, ResultRow, result_json
+from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
 from ace_ray.benchmarks.stabletoolbench.shapes import Doc, ToolFolder
-from ace_ray.benchmarks.stabletoolbench.summary import RATES, summarize
+from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import (
     categories,
     further_tables,
@@ -56,6 +56,7 @@ from ace_ray.benchmarks.stabletoolbench.tables import (
     table,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
@@ -63,10 +64,8 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
-MAX_TOOL_CHARS = 1_000_000
-"""Longest list of functions that a prompt may hold: about 250,000 tokens."""
 JUDGE_S = 240.0
-"""Seconds that all of judging an answer may take beyond the episode's deadline; within its grace
+"""Timeout of judging an answer, counted from the episode's deadline; less than its grace
 (``DEADLINE_GRACE_S``)."""
 
 
@@ -85,6 +84,7 @@ class StableToolBench(Benchmark):
 
     def __init__(self, options: StableToolBenchOptions) -> None:
         super().__init__(options)
+        check_names(options.groups, GROUPS, what="group", where=f"{_WHERE}.groups")
         for key in FOLDERS:
             scheme, separator, _ = (getattr(options, key) or "").partition("://")
             if separator:  # the rest is not shown: it may hold a password
@@ -118,7 +118,7 @@ class StableToolBench(Benchmark):
                     )
         else:
             self._roles["judge"] = parse_role(options.judge, f"{_WHERE}.judge")
-        # JSON text by group and query: a long chain is nested too deep for pickle.
+        # As JSON text by group and query: a long chain is nested too deeply for pickle.
         self._reference: dict[str, dict[str, str]] = {}
         if options.reference is not None:
             self._reference = read_reference(_converted(options.reference), options.groups)
@@ -131,11 +131,10 @@ class StableToolBench(Benchmark):
         options = self._options
         folder = options.tool_folder
         tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
-        wanted = load(self._folder, groups=options.groups, tools=tools, where=f"{_WHERE}.groups")
+        wanted = load(self._folder, groups=options.groups, tools=tools)
         if options.tool_scope == "all":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
             self._pool = _pool(every)
-            self._require_fits(wanted.entries)
         self._warnings = list(dict.fromkeys(wanted.warnings))
         self._lacking = wanted.lacking
         return wanted.entries
@@ -161,8 +160,8 @@ class StableToolBench(Benchmark):
                 "fac": options.fac,
                 "reference_sha256": digest(self._reference) if self._reference else None,
             }
-            if options.fac:
-                identity["episodes"]["judge"]["fac_sampling"] = _fac_sampling(self._roles["judge"])
+            if options.fac and not _has_own_sampling(self._roles["judge"]):
+                identity["episodes"]["judge"]["fac_sampling"] = asking.FAC_SAMPLING.as_json()
         return identity
 
     def resolved(self) -> dict[str, Any]:
@@ -210,19 +209,10 @@ class StableToolBench(Benchmark):
         return apis_of(entry, self._settings.texts, docs=self._pool)
 
     def _api_keys(self) -> Iterator[str]:
-        """The APIs that the run may ask."""
+        """Yield the keys of the APIs that the run may ask."""
         entries = self.dataset()
         for entry in entries[:1] if self._pool else entries:  # all are offered the same
             yield from map(api_key, self._apis(entry))
-
-    def _require_fits(self, entries: Sequence[Entry]) -> None:
-        chars = len(json.dumps(self.tools(entries[0]) or self.prompt(entries[0])))
-        if chars > MAX_TOOL_CHARS:
-            raise UserError(
-                f"the functions of all {len(self._pool or ()):,} APIs have {chars:,} characters",
-                where=f"{_WHERE}.tool_scope",
-                fix=f"no context holds more than {MAX_TOOL_CHARS:,}: write query",
-            )
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         apis = self._apis(entry)
@@ -260,7 +250,7 @@ class StableToolBench(Benchmark):
         if options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
-            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's, where it judges
+            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's limit if it judges
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
         return await measures.judge_answer(
             model,
@@ -304,7 +294,7 @@ class StableToolBench(Benchmark):
         """Return the queries by group; only the groups that outputs answer are read."""
 
         def of(_: str, group: str) -> list[Entry]:
-            return load(self._folder, groups=[group], where="the answers").entries
+            return load(self._folder, groups=[group]).entries
 
         searched = present(self._folder)
         return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
@@ -321,10 +311,7 @@ class StableToolBench(Benchmark):
         import_queries(path, say=say)
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        asked = {"sopr": "judge" in self._roles, "fac": self._options.fac}
-        asked |= dict.fromkeys(RATES, bool(self._reference))
-        judged = [name for name in asked if asked[name]]
-        summary = summarize(rows, max_unscored=max_unscored, asked=judged)
+        summary = summarize(rows, max_unscored=max_unscored)
         return {
             "method": self._options.method,
             "mode": self._options.mode,
@@ -351,8 +338,7 @@ class StableToolBench(Benchmark):
         return text
 
     def files(self, rows: Any, summary: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
-        """The result JSON of all samples, and upstream's converted answers by
-        group; of several samples the first."""
+        """Yield the result JSON of all samples, and the converted answers of the first by group."""
         entries = {entry.key: entry for entry in self.dataset()}
 
         def read(group: str | None = None) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
@@ -361,10 +347,6 @@ class StableToolBench(Benchmark):
                     scored = row["status"] == "scored" and row["state"]
                     key = (row["language"], row["category"], row["id"])
                     yield entries[key], json.loads(row["state"]) if scored else {}
-
-        def answered() -> Iterator[ResultRow]:
-            for entry, state in read():
-                yield ResultRow(entry, state or None, float(state.get("judged_s", 0.0)))
 
         def answers(group: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
             for entry, state in read(group):
@@ -382,21 +364,17 @@ class StableToolBench(Benchmark):
             timestamp=time.strftime("%Y-%m-%d %H:%M:%S"),
             config={"method": self._options.method, "apis": list(self._sources.backends)},
         )
-        yield metadata.path(), result_json(metadata, answered())
+        yield metadata.path(), result_json(metadata, read())
         for group in groups:
             yield f"converted/{group}.json", b"".join(converted_json(answers(group)))
 
     def _judge_name(self, summary: Mapping[str, Any]) -> str:
         role = self._roles.get("judge")
-        if role is None:
-            return "none"
-        if role == "same":
-            return str(summary["model"]["source"])
-        return model_of(role)
+        return "none" if role is None else model_of(role) or str(summary["model"]["source"])
 
 
 def _pool(entries: Sequence[Entry]) -> list[Doc]:
-    """All different APIs of these entries."""
+    """Return all different APIs of these entries."""
     docs = (doc for entry in entries for doc in entry.data["apis"])
     return list({(doc["category"], doc["tool"], doc["api"]): doc for doc in docs}.values())
 
@@ -405,17 +383,8 @@ def _has_own_sampling(role: Role) -> bool:
     return role != "same" and role.sampling is not None
 
 
-def _fac_sampling(role: Role) -> dict[str, Any]:
-    """What the config says of the judge's own sampling, else upstream's for FAC (JSON values)."""
-    own = None if role == "same" else role.sampling
-    if own is None:
-        return asking.FAC_SAMPLING.as_json()
-    # What is left to the judge's model is in the identity of the role.
-    return own.sampling().as_json() if own.is_complete else own.model_dump(mode="json")
-
-
 async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
-    """All of the judging, which ends `JUDGE_S` after the episode's deadline at the latest."""
+    """Await the judging, at most until `JUDGE_S` after the episode's deadline."""
     try:
         return await asyncio.wait_for(work, JUDGE_S + max(0.0, context.left_s or 0.0))
     except TimeoutError:
@@ -423,7 +392,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """The folder of converted answers that ``reference`` is or, as a run's folder, holds."""
+    """Return the folder of converted answers in ``reference``, which may be a run's folder."""
     folder = folder_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -1,12 +1,10 @@
-"""From an episode's state to verdicts and per-row metrics.
+"""Verdicts and metrics of a row, from the state of its episode.
 
-``official`` reads the votes as upstream (``eval_pass_rate.py``) does: valid when the answer's
-mean of 1 for Solved, 0.5 for Unsure and 0 for Unsolved is over a half; its SoPR is that mean.
-``strict``: every vote says Solved, so no judgement contradicts another; its SoPR is 1 or 0.
+``official`` counts the votes as upstream (``eval_pass_rate.py``). A row is valid if the mean of 1
+for Solved, 0.5 for Unsure and 0 for Unsolved is over a half; its SoPR is that mean. ``strict``:
+every vote says Solved; its SoPR is 1 or 0.
 
-A call is what an episode's state keeps of it: ``{"name", "tool", "api", "arguments", "code",
-"source", "error"}``, names as published and empty where no API has the called name. Finish is no
-call of an API.
+Calls are those in the episode's state (docs/results.md). Finish is not among them.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
 from ace_ray.types import Entry, Verdict
 
 ORIGINS = ("recorded", "simulator", "real")
-"""Who first made an answer that came from the cache."""
+"""First makers of cached answers."""
 SOURCES = ("cache", "simulator", "real", "none")
 HALLUCINATED = 1
 """Upstream's status code of a call whose name no function has."""
@@ -34,28 +32,25 @@ CALLS = "calls_"
 FROM = "from_"
 CACHED = "cached_"
 FAILED = "failed_"
-SCHEMA_REFUSED = "schema_refused"
 """Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
 
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
-    """The result JSON's API call score: the share of the relevant APIs that were called, 0 where
-    none are published."""
+    """Return the result JSON's API call score: the share of relevant APIs that were called, 0
+    without any."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
 
 
 def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Shares in 0..1 of one run.
+    """Return the metrics of one row, shares in 0..1.
 
-    ``api_recall``; ``api_precision`` (of the APIs reached, those that are relevant; absent for
-    none); ``exact_set`` (1 when they are the same); of all calls, if any: ``hallucinated``,
-    ``errors`` (an API that has the name answered with an error), ``cache_hit`` and
-    ``from_<source>``, of the cache also ``cached_<origin>``, and if there are any
-    ``schema_refused`` (the simulator was asked without its schema) and ``failed_<kind>`` (no answer
-    of an API, see `Answered.failure`); ``calls_<n>`` is 1 for n calls.
+    ``api_recall``, ``exact_set`` (1 if exactly the relevant APIs were reached), ``calls_<n>`` (1
+    for n calls), and ``api_precision`` if an API was reached. With calls also the shares
+    ``hallucinated``, ``errors`` (an API answered with an error), ``cache_hit``, ``from_<source>``,
+    ``cached_<origin>`` and ``failed_<kind>`` (see `Answered.failure`).
     """
     wanted = {(tool, api) for tool, api in relevant}
     reached, made = _reached(calls), calls
@@ -76,8 +71,6 @@ def metrics(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> dict[str, fl
         "errors": failed / len(made),
         "cache_hit": sources["cache"] / len(made),
     }
-    if count := sum(bool(call.get(SCHEMA_REFUSED)) for call in made):
-        shares[SCHEMA_REFUSED] = count / len(made)
     kinds = Counter(call["failure"] for call in made if call.get("failure"))
     shares |= {f"{FAILED}{kind}": count / len(made) for kind, count in kinds.items()}
     origins = Counter(call.get("origin") for call in made if _source(call) == "cache")
@@ -102,7 +95,7 @@ def _source(call: Mapping[str, Any]) -> str:
 
 
 VOTE = "vote_"
-"""Prefix of the metric that holds what one vote is worth."""
+"""Prefix of the metrics with the points of one vote."""
 _WHY = {
     **UNANSWERED,
     "unsolved": "the judge says Unsolved",
@@ -112,14 +105,11 @@ _WHY = {
 
 
 def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
-    """Both rule sets' verdicts of one episode.
+    """Return the verdicts of both rule sets on one episode.
 
-    ``state`` is `Episode.state`: ``answer`` (a converted answer), ``calls``, ``votes`` of
-    `judge_sopr`, ``fac`` of `judge_fac` and ``sowr`` of `judge_sowr`; the last three may be null.
-    Metrics: those of `metrics`; ``finish``, ``give_up``; ``sopr`` and ``vote_<n>``,
-    ``fac``, and of SoWR ``win``, ``lose`` and ``tie``, each only where it was judged;
-    ``sowr_missing`` where the reference has no answer (``sowr_missing`` of the state). ``sopr``
-    differs between the rule sets, the others do not.
+    ``state`` is `Episode.state`. Its ``votes``, ``fac`` and ``sowr`` may be null; their metrics are
+    there only if they were judged. ``sowr_missing`` says that the reference has no answer. Only
+    ``sopr`` differs between the rule sets.
     """
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()

@@ -1,9 +1,9 @@
-"""Converted answers, which upstream's judges read: made of a run, looked into, as files.
+"""Converted answers, which upstream's judges read: make them from a run, read and write files.
 
 Shape (upstream ``tooleval/convert_to_answer_format.py``): one root ``{"role": "system", "message":
 "", "next": [{"role": "user", ...}]}``, then a chain of ``{"role": "tool", "message": {"name",
-"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. Text and trees may be a
-model's or come from outside: no type is assumed and nothing recurses.
+"arguments", "response"}}`` and ``{"role": "assistant", "message": text}``. A model or another
+program may have written it: no type is assumed, and no function recurses.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH
 GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
 MAX_STORED_NODES = (MOST_ROW_DEPTH - 20) // 2
-"""Nodes of a chain that a row keeps: JSON nests each two levels below the one before."""
+"""Maximum nodes of a chain in a row: each one is nested two JSON levels deeper."""
 _ANSWER_MARK = '"final_answer": "'
 
 
@@ -37,18 +37,18 @@ def node(role: str, message: Any) -> Node:
 
 
 def called(name: str, arguments: str, response: str = "") -> Node:
-    """A tool node; the response to Finish is empty."""
+    """Return a tool node; the response to Finish is empty."""
     return node("tool", {"name": name, "arguments": arguments, "response": response})
 
 
 def both_ends(nodes: list[Node]) -> list[Node]:
-    """`MAX_STORED_NODES` of the nodes at most, from the chain's beginning and its end."""
+    """Return at most `MAX_STORED_NODES` nodes, from both ends of the chain."""
     half = MAX_STORED_NODES // 2
     return nodes if len(nodes) <= MAX_STORED_NODES else [*nodes[:half], *nodes[-half:]]
 
 
 def linked(nodes: Sequence[Node]) -> list[Node]:
-    """``answer_details`` of these nodes, one after the other below system and user."""
+    """Return ``answer_details`` of these nodes, as a chain below system and user."""
     whole = [node("system", ""), node("user", ""), *nodes]
     for one, following in pairwise(whole):
         one["next"] = [following]
@@ -56,8 +56,8 @@ def linked(nodes: Sequence[Node]) -> list[Node]:
 
 
 def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The nodes of a converted answer from the root on, first children only, as upstream walks it
-    (``tooleval/utils.py::get_steps``). Ends at what is no node, and at `MAX_NODES`."""
+    """Yield the nodes of a converted answer, first children only, as upstream
+    (``tooleval/utils.py::get_steps``). The chain ends at another value, and at `MAX_NODES`."""
     nodes = answer.get("answer_details")
     for _ in range(MAX_NODES):
         if not isinstance(nodes, list) or not nodes or not isinstance(nodes[0], Mapping):
@@ -67,35 +67,34 @@ def chain(answer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def tool_messages(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages of the tool nodes on the `chain`; one that is JSON text is read as that."""
+    """Return the messages of the tool nodes on the `chain`; JSON texts are parsed."""
     messages = []
     for node in chain(answer):
         message = node.get("message")
         if node.get("role") != "tool" or not message:
             continue
         if isinstance(message, str):
-            message = _object(message)
+            message = object_of(message)
         if isinstance(message, Mapping):
             messages.append(message)
     return messages
 
 
 def has_finish(answer: Mapping[str, Any]) -> bool:
-    """Whether the last tool that was called is Finish (upstream ``eval_pass_rate.py``, which looks
-    for it in the text of the last tool node)."""
+    """Return whether the last called tool is Finish (upstream ``eval_pass_rate.py``)."""
     messages = tool_messages(answer)
     return bool(messages) and messages[-1].get("name") == FINISH
 
 
 def final_text(raw: Any) -> str:
-    """The answer inside of Finish's arguments as the model wrote them, "" if there is none.
+    """Return the answer inside of Finish's arguments as the model wrote them, "" without one.
 
-    Text that is no JSON is searched for the answer as upstream's Finish does; text that looks like
-    no arguments at all is the answer itself.
+    Text that is not JSON is searched for the answer as upstream does. Text that does not look like
+    arguments is the answer itself.
     """
     if not isinstance(raw, str):
         return ""
-    arguments = _object(raw)
+    arguments = object_of(raw)
     if arguments is not None:
         answer = arguments.get("final_answer")
         if answer is None or isinstance(answer, str):
@@ -110,11 +109,11 @@ def final_text(raw: Any) -> str:
 
 
 def gave_up(raw: Any) -> bool:
-    """Upstream's test: the mark of giving up is anywhere in Finish's arguments."""
+    """Return whether Finish's arguments hold the mark of giving up anywhere, as upstream tests."""
     return isinstance(raw, str) and GIVE_UP in raw
 
 
-def _object(text: str) -> Mapping[str, Any] | None:
+def object_of(text: str) -> Mapping[str, Any] | None:
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):  # too many digits are a ValueError too
@@ -123,16 +122,13 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any]:
-    """``{"query", "available_tools", "answer": {"method", "total_steps", "final_answer",
-    "answer_details"}}`` of a run that was offered ``tools``.
+    """Convert ``run``, an `AgentRun` as JSON, that was offered ``tools``.
 
-    ``total_steps`` counts system and user as upstream does, ``final_answer`` is what Finish was
-    given, as the model wrote it, "" for a run without.
-
-    As in upstream, a run that ended in Finish is converted from its messages: thoughts beside calls
-    are dropped, and so are calls after Finish in one reply. One that did not shows one of its
-    tries, or one way from the root of its tree to a leaf; which one upstream leaves to chance, here
-    it is a function of the query. ``run`` is an `AgentRun` as JSON.
+    ``total_steps`` counts system and user, as upstream. ``final_answer`` is Finish's arguments as
+    the model wrote them, "" without Finish. As upstream, a run that ended in Finish is converted
+    from its messages, without thoughts beside calls and without calls after Finish in one reply.
+    Another run shows one of its tries, or one way from the root of its tree to a leaf. Upstream
+    draws it at random; here it depends on the query.
     """
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {
@@ -186,7 +182,7 @@ def _from_nodes(query: str, run: Mapping[str, Any]) -> list[Node]:
 
 
 def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
-    """The nodes below the root on one way down; of a chain there is only one."""
+    """Yield the nodes below the root on one way down; a chain has only one."""
     below: dict[int, list[int]] = {}
     for place, step in enumerate(steps):
         if step["parent"] is not None:
@@ -199,18 +195,18 @@ def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
 
 REFERENCE_LIMIT_BYTES = 256 << 20
 MAX_NESTING = 900
-"""Levels of an answer's JSON, two a node: Python reads few more, and fewer deep inside a worker."""
+"""Maximum JSON levels of an answer, two for each node. Python reads few more, fewer in a worker."""
 FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
 
 def text_of(value: Any) -> str:
-    """JSON text; lone surrogates, which no UTF-8 can hold, become U+FFFD, as in stored rows."""
+    """Return JSON text; lone surrogates become U+FFFD, as in stored rows."""
     text = json.dumps(value, ensure_ascii=False)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[bytes]:
-    """Upstream's ``<model>/<group>.json`` in pieces, from (query id, `converted`) pairs."""
+    """Yield upstream's ``<model>/<group>.json`` in pieces, from (query id, `converted`) pairs."""
     before = "{"
     for query_id, answer in answers:
         yield f"{before}\n{text_of(query_id)}: {text_of(answer)}".encode()
@@ -219,10 +215,9 @@ def converted_json(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator
 
 
 def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Another run's answers for SoWR: ``{group: {query id: the "answer" of a converted answer, as
-    JSON text}}``.
+    """Read another run's answers for SoWR: ``{group: {query id: "answer" as JSON text}}``.
 
-    A group without a file has no answers. Raises `UserError` naming file and query.
+    A group without a file is empty. Raises `UserError` naming file and query.
     """
     answers = {}
     for group in groups:
@@ -252,8 +247,7 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
 
 
 def answer_of(given: Any, where: str) -> Mapping[str, Any]:
-    """Return the ``answer`` of a converted answer, as far as judges look at it. Raises `UserError`
-    where there is none."""
+    """Return the ``answer`` of a converted answer. Raises `UserError` if a judge cannot read it."""
     answer = given.get("answer") if isinstance(given, Mapping) else None
     if not isinstance(answer, Mapping) or not is_answer(answer):
         raise UserError("has no converted answer", where=where, fix=FIX)
@@ -269,7 +263,7 @@ def is_answer(answer: Any) -> bool:
 
 
 def answer_json(answer: Mapping[str, Any], where: str) -> str:
-    """The ``answer`` of a converted answer as JSON text: pickle takes no long chain.
+    """Return the ``answer`` of a converted answer as JSON text: a long chain cannot be pickled.
 
     Raises `UserError` naming ``where`` beyond `MAX_NESTING`.
     """

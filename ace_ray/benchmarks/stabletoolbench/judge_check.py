@@ -1,7 +1,6 @@
-"""A judge held against people's labels, as a benchmark of its own: ``ace-ray judge check``.
+"""``ace-ray judge check``: compare a judge with people's labels, as a benchmark of its own.
 
-The candidate is the judge. Its categories are the labels, so that a row needs no more than what it
-said.
+The candidate is the judge, and the categories are the labels.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +26,18 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     SAMPLING,
+    STATUSES,
     protocol,
     retried,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import judge_sopr, majority
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import official, own
-from ace_ray.benchmarks.stabletoolbench.judge.reading import STATUSES
 from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
 from ace_ray.util.local_files import folder_of
-from ace_ray.util.stats import Z95, wilson
+from ace_ray.util.stats import wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
 _SAID = "said_"
@@ -61,7 +59,7 @@ class JudgeOptions(Section):
 
 
 class JudgeCheck(Benchmark):
-    """One entry a label; valid where most votes of the judge say the same."""
+    """One entry for each label; valid if most votes of the judge agree with the label."""
 
     name = NAME
     rule_sets = RULE_SETS
@@ -118,7 +116,7 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """As of a run's judge, and what the config says beside the temperature."""
+        """Return the sampling of a run's judge, with the config's changes and the temperature."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
         return replace(SAMPLING, **{**changed, "temperature": self._options.temperature})
@@ -166,8 +164,7 @@ def _sentence(measured: Mapping[str, Any]) -> str:
     low, high = measured["accuracy_interval"]
     kappa = "Cohen's kappa is not defined: chance alone would agree"
     if measured["kappa"] is not None:
-        least, most = measured["kappa_interval"]
-        kappa = f"Cohen's kappa {measured['kappa']:.2f} [{least:.2f}, {most:.2f}]"
+        kappa = f"Cohen's kappa {measured['kappa']:.2f}"
     return (
         f"the judge agrees with people on {100 * measured['accuracy']:.1f} % "
         f"[{100 * low:.1f}, {100 * high:.1f}] of {measured['n']} answers; {kappa}; "
@@ -175,7 +172,6 @@ def _sentence(measured: Mapping[str, Any]) -> str:
     )
 
 
-MAX_LABELS = 100_000
 _FIX = 'write {"query_id": ..., "query": ..., "answer": ..., "label": ...} on each line'
 
 
@@ -183,18 +179,15 @@ def read_labels(path: Path) -> list[Entry]:
     """Read the labels of a JSON-lines file, ``{"query_id", "query", "answer", "label"}`` each, as
     entries; an entry's category is its label.
 
-    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer;
-    ``label`` one of Solved, Unsure, Unsolved. Of a text the execution is unknown: the judge's
-    second question then has nothing to go by. Several answers may share a query.
+    ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer. A text
+    has no execution for the judge's second question. ``label`` is Solved, Unsure or Unsolved.
+    Several answers may share a query.
 
     Raises:
         UserError: naming file and line: what is missing or malformed.
     """
     lines = enumerate(json_lines(read_bounded(path), path))
-    entries = [_entry(number, row, where) for number, (where, row) in lines]
-    if len(entries) > MAX_LABELS:
-        raise UserError(f"has {len(entries):,} labels", where=str(path), fix=f"use {MAX_LABELS:,}")
-    return entries
+    return [_entry(number, row, where) for number, (where, row) in lines]
 
 
 def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
@@ -211,7 +204,7 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
     )
     if status is None:
         raise UserError(f"label is {label!r:.60}", where=where, fix=f"write {', '.join(STATUSES)}")
-    # JSON text: pickle takes no long chain.
+    # As JSON text: a long chain cannot be pickled.
     data = {"query": query, "answer": answer_json(_labelled_answer(row["answer"], where), where)}
     return Entry(NAME, status, "en", f"{number}-{name}", data, status, group=str(name))
 
@@ -233,47 +226,26 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
 
 
 def agreement(labels: Sequence[str], verdicts: Sequence[str | None]) -> dict[str, Any]:
-    """Pairwise agreement of two lists over `STATUSES`; None is an answer that the judge failed on.
+    """Return the pairwise agreement of two lists over `STATUSES`; None is a failure of the judge.
 
     Returns:
         ``n`` compared pairs and ``judge_errors``; ``accuracy`` with ``accuracy_interval`` (Wilson);
-        ``kappa`` with ``kappa_interval`` (large-sample standard error of Fleiss, Cohen and Everitt
-        1969), None where chance alone would agree always; ``confusion``, ``{label: {verdict: n}}``.
-        All None for no pairs.
+        ``kappa`` (Cohen's), None where chance alone would agree always; ``confusion``,
+        ``{label: {verdict: n}}``. All None for no pairs.
     """
     pairs = [(a, b) for a, b in zip(labels, verdicts, strict=True) if b is not None]
     n = len(pairs)
     confusion = {a: {b: pairs.count((a, b)) for b in STATUSES} for a in STATUSES}
     right = sum(confusion[s][s] for s in STATUSES)
-    kappa, interval = _kappa([[confusion[a][b] for b in STATUSES] for a in STATUSES], n)
+    said = {s: sum(confusion[a][s] for a in STATUSES) for s in STATUSES}
+    # Agreements to be expected by chance, times n.
+    chance = sum(sum(confusion[s].values()) * said[s] for s in STATUSES) / n if n else 0.0
     share = wilson(right, n)
     return {
         "n": n,
         "judge_errors": len(verdicts) - n,
         "accuracy": right / n if n else None,
         "accuracy_interval": None if share is None else list(share),
-        "kappa": kappa,
-        "kappa_interval": interval,
+        "kappa": (right - chance) / (n - chance) if chance < n else None,
         "confusion": confusion,
     }
-
-
-def _kappa(counts: Sequence[Sequence[int]], n: int) -> tuple[float | None, list[float] | None]:
-    if not n:
-        return None, None
-    size = range(len(counts))
-    p = [[count / n for count in row] for row in counts]
-    rows = [sum(p[i]) for i in size]
-    columns = [sum(p[i][j] for i in size) for j in size]
-    observed = sum(p[i][i] for i in size)
-    chance = sum(rows[i] * columns[i] for i in size)
-    if chance >= 1 - 1e-12:
-        return None, None
-    kappa = (observed - chance) / (1 - chance)
-    agreed = sum(p[i][i] * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2 for i in size)
-    apart = (1 - kappa) ** 2 * sum(
-        p[i][j] * (columns[i] + rows[j]) ** 2 for i in size for j in size if i != j
-    )
-    variance = agreed + apart - (kappa - chance * (1 - kappa)) ** 2
-    half = Z95 * sqrt(max(0.0, variance) / n) / (1 - chance)
-    return kappa, [max(-1.0, kappa - half), min(1.0, kappa + half)]

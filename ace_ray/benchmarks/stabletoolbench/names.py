@@ -1,8 +1,7 @@
-"""Names: of the groups of queries, and of tools, APIs, parameters and categories.
+"""Names of the groups of queries, and of tools, APIs, parameters and categories.
 
-The rules by which published names become names that models call are those of ``toolbench/utils.py``
-and ``server/utils.py``, kept to the letter, slips included: caches and answers of upstream are
-keyed by their results.
+Published names become callable names by the exact rules of ``toolbench/utils.py`` and
+``server/utils.py``, slips included: upstream's caches and answers have these names as keys.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ GROUPS = (
     "G2_category",
     "G3_instruction",
 )
-"""In the order in which upstream's tables list the levels.
+"""Groups in the order of upstream's tables.
 
 ``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
-collection. What follows is what ToolBench's training set has not seen: ``instruction`` the queries,
-``tool`` the tools, ``category`` whole categories.
+collection. The second part is new compared with ToolBench's training set: the queries
+(``instruction``), the tools (``tool``), or whole categories (``category``).
 """
 LEVELS = {f"I{n}": tuple(name for name in GROUPS if name.startswith(f"G{n}")) for n in (1, 2, 3)}
 MAX_NAME = 64
 FINISH = "Finish"
 HALLUCINATED = "invalid_hallucination_function_name"
-"""What the history shows in place of the name of a function that does not exist."""
+"""Name in the history in place of a function that does not exist."""
 
 # The circumflex is kept by a slip in upstream's pattern.
 _OTHER = re.compile("[^\u4e00-\u9fa5a-zA-Z0-9_^]")
@@ -38,16 +37,11 @@ _RESERVED = frozenset(("from", "class", "return", "false", "true", "id", "and"))
 def standardize(name: str) -> str:
     """``4chan Feed`` -> ``get_4chan_feed``, ``/api/Tracking/`` -> ``api_tracking``.
 
-    Everything but CJK, ASCII letters, digits and ``_`` (and ``^``) is an underscore; runs of them
-    are one, and none is left at the ends. May be empty.
+    Other characters than CJK, ASCII letters, digits, ``_`` and ``^`` become underscores. Repeated
+    ones become one, and those at the ends are dropped. The result may be empty.
     """
     name = re.sub("_+", "_", _OTHER.sub("_", name)).lower().strip("_")
     return f"get_{name}" if name[:1].isdigit() else name
-
-
-def change_name(name: str) -> str:
-    """Names that programs cannot use get ``is_`` in front: ``id`` -> ``is_id``."""
-    return f"is_{name}" if name in _RESERVED else name
 
 
 def standardize_category(category: str) -> str:
@@ -58,11 +52,11 @@ def standardize_category(category: str) -> str:
 
 
 def api_name(name: str) -> str:
-    """The standard name of an API, or of a parameter."""
-    return change_name(standardize(name))
+    """Return the standard name of an API or a parameter; the reserved ``id`` is ``is_id``."""
+    standard = standardize(name)
+    return f"is_{standard}" if standard in _RESERVED else standard
 
 
 def function_name(api: str, tool: str) -> str:
-    """The function of the published ``api`` of the published ``tool``: the last 64 characters of
-    ``<api>_for_<tool>``."""
+    """Return the function of a published API: the last 64 characters of ``<api>_for_<tool>``."""
     return f"{api_name(api)}_for_{standardize(tool)}"[-MAX_NAME:]

@@ -12,7 +12,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, Texts
 from ace_ray.config.schema import Section
-from ace_ray.errors import UserError
 
 Form = Literal["native", "react"]
 
@@ -20,17 +19,18 @@ MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
 """Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
 12 steps."""
 MAX_CALLS = 64
-"""Calls of one reply that are looked at; the rest is counted and dropped."""
+"""Maximum calls of one reply; further ones are counted and dropped."""
 
 _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 
 
 @dataclass(frozen=True)
 class Settings:
-    """``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is
-    DFSDT with 2 children a node. ``max_steps`` is the depth of a chain in nodes (a thought, an
+    """Settings of an agent.
+
+    ``method`` is upstream's name: ``CoT@n`` tries n single chains, ``DFS_woFilter_w2`` is DFSDT
+    with 2 children for each node. ``max_steps`` is the depth of a chain in nodes (a thought, an
     action and its input are one each), ``max_queries`` the model calls of a tree search.
-    Raises `UserError` on a bad value.
     """
 
     method: str = "CoT@1"
@@ -39,28 +39,20 @@ class Settings:
     max_queries: int = MAX_QUERIES
     texts: Texts = OWN
 
-    def __post_init__(self) -> None:
-        if not _METHOD.fullmatch(self.method):
-            raise UserError(
-                f"unknown method {self.method!r:.60}",
-                where="benchmarks.stabletoolbench.method",
-                fix="write CoT@<tries> or DFS_woFilter_w<children>, such as CoT@1",
-            )
-
     @property
     def tries(self) -> int:
-        """Chains of ``CoT``; 0 for a tree."""
+        """Number of chains of ``CoT``; 0 for a tree."""
         match = _METHOD.fullmatch(self.method)
         return int(match[1] or 0) if match else 0
 
     @property
     def width(self) -> int:
-        """Children a node of the tree; 0 for chains."""
+        """Children of each node of the tree; 0 for chains."""
         match = _METHOD.fullmatch(self.method)
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
-        """What of it can move a score (JSON values)."""
+        """Return the settings that can move a score (JSON values)."""
         return {
             "method": self.method,
             "form": self.form,
@@ -77,7 +69,7 @@ _ROLE = (
 )
 
 FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
-"""Keys that may name a folder, of this machine."""
+"""Keys that may name a folder of this machine."""
 
 
 class Options(Section):
@@ -108,7 +100,7 @@ class Options(Section):
     apis: list[str] = Field(
         default=["cache", "simulator"],
         min_length=1,
-        description="who answers API calls, in order: some of cache, real, simulator",
+        description="who answers API calls, some of cache, real, simulator; asked in this order",
     )
     cache: Literal["read", "readwrite"] = Field(
         "readwrite", description="readwrite: new answers are recorded"
@@ -125,6 +117,13 @@ class Options(Section):
     reference: str | None = Field(
         None, description="folder of another run's converted answers, to be compared with (SoWR)"
     )
+
+    @field_validator("method")
+    @classmethod
+    def _known(cls, method: str) -> str:
+        if not _METHOD.fullmatch(method):
+            raise ValueError("CoT@<tries> or DFS_woFilter_w<children>")
+        return method
 
     @field_validator("groups")
     @classmethod

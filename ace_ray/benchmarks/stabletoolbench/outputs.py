@@ -1,13 +1,13 @@
-"""Converted answers made elsewhere, as the episodes that a run would have stored.
+"""Read converted answers made elsewhere, as the episodes that a run would have stored.
 
 Upstream (``tooleval/convert_to_answer_format.py``) writes ``<model>/<group>.json``: ``{query id:
-{"query", "available_tools", "answer": {"method", "total_steps", "final_answer",
-"answer_details"}}}``. Its judge (``eval_pass_rate.py``) writes ``<group>_<model>.json``, with
-``is_solved`` of each query: ``{number of the vote: "AnswerStatus.Solved"}``. Where that file lies
-beside the answers, its votes are the episodes' own; otherwise an episode is one that no judge has
-seen.
+{"query", "available_tools", "answer"}}``, see `converted`. Its judge (``eval_pass_rate.py``) writes
+``<group>_<model>.json``, with ``is_solved`` of each query: ``{number of the vote:
+"AnswerStatus.Solved"}``. Votes beside the answers are taken over; otherwise episodes are not
+judged.
 
-The calls are those that ``answer_details`` shows: of a search only those on the way to its answer.
+The calls are read from ``answer_details``; in a search these are the calls on the way to the
+answer.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     json_object,
     linked,
     node,
+    object_of,
 )
 from ace_ray.benchmarks.stabletoolbench.judge.measures import POINTS
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, GROUPS, HALLUCINATED
@@ -54,12 +55,12 @@ _VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """The outputs at ``path``: a folder of converted answers, ``<group>.json`` each, one of its
-    files, or JSON lines of ``id`` and ``output`` (the final answer, or a converted one), and
-    perhaps ``sample``.
+    """Yield the outputs at ``path``: a folder of converted answers, ``<group>.json`` each, one of
+    its files, or JSON lines of ``id``, ``output`` (a final or a converted answer) and perhaps
+    ``sample``.
 
-    Raises `UserError`: for a bad answer with its file and query, for a query that the data has in
-    other words, and for votes that are not of these answers.
+    Raises `UserError`: a bad answer (with file and query), a query that the data has in other
+    words, or votes on other answers.
     """
     return each_once(_outputs(path, entries), path)
 
@@ -88,7 +89,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
-    """The votes on the answers of a group by query, None where no file has any."""
+    """Return the votes on the answers of a group by query, None without a file of votes."""
     files = sorted(file.parent.glob(f"{file.stem}_*.json"))
     if not files:
         return None
@@ -131,7 +132,7 @@ def _of_line(entry: Entry, row: Row, where: str) -> Episode:
 
 
 def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) -> Episode:
-    """Of a converted answer; ``state`` is what a run stores, without what only it knows."""
+    """Return the episode of a converted answer, with the state that a run would have stored."""
     answer = answer_of(given, where)
     query = entry.data["query"]
     asked = given.get("query", query)
@@ -167,7 +168,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """The thoughts and calls on the chain, with texts where foreign files may have anything."""
+    """Return the thoughts and calls on the chain; other values than texts are converted."""
     nodes = []
     for one in chain(answer):
         message = one.get("message")
@@ -175,7 +176,7 @@ def _nodes(answer: Mapping[str, Any]) -> list[Node]:
             nodes.append(node("assistant", _text(message)))
         elif one.get("role") == "tool":
             if isinstance(message, str):
-                message = _parsed(message)
+                message = object_of(message)
             if isinstance(message, Mapping):
                 texts = [_text(message.get(key)) for key in ("name", "arguments", "response")]
                 nodes.append(called(*texts))
@@ -202,8 +203,8 @@ def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """The calls as a run keeps them. Who answered is not known. A function that was offered and is
-    no API of the query is one that upstream retrieved for it."""
+    """Return the calls as a run stores them; their backend is unknown. A function that was offered,
+    but is not an API of the query, was retrieved for it by upstream."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
@@ -229,7 +230,7 @@ def _calls(
 
 
 def _offered(given: Mapping[str, Any]) -> frozenset[str]:
-    """The names in ``available_tools``, whose form has changed with upstream's versions."""
+    """Return the names in ``available_tools``, in the forms of several upstream versions."""
     tools = given.get("available_tools")
     names = set()
     for tool in tools if isinstance(tools, list) else ():
@@ -241,7 +242,7 @@ def _offered(given: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _error(response: str) -> str:
-    """The error in an observation, which may have been cut."""
+    """Return the error in an observation, which may be cut."""
     if not response.startswith(_ERROR):
         return ""
     try:
@@ -249,13 +250,6 @@ def _error(response: str) -> str:
     except (ValueError, RecursionError):
         return ""
     return error if isinstance(error, str) else ""
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _text(value: Any) -> str:

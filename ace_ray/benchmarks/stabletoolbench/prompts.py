@@ -1,12 +1,11 @@
-"""What the agent is told: ace_ray's own wording, and the official one of a checkout.
+"""The agent's prompt texts: ace_ray's own wording, and the official one of a checkout.
 
 Placeholders are in braces and filled with `str.replace`, because the values come from data and
 models. The words that parsers and answers depend on (``Thought:``, ``Action:``, ``Action Input:``,
 ``Finish``, ``return_type``, ``give_answer``, ``give_up_and_restart``) are upstream's.
 
-Official texts are read from a checkout of StableToolBench as constants; nothing is executed. They
-are the constants of two prompt modules, the sentences that ``rapidapi_multithread.py`` puts
-together, the repeated observation of ``DFS.py`` and the ReAct form of ``toolbench/utils.py``.
+Official texts are read as constants from a checkout of StableToolBench; no code is executed. They
+come from two prompt modules, ``rapidapi_multithread.py``, ``DFS.py`` and ``toolbench/utils.py``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ace_ray.types import digest
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Every sentence an agent sees that is not the query's, its tools' or an API's."""
+    """All sentences of the agent's prompts, without queries, tools and API answers."""
 
     source: str
     """``own`` or ``upstream``."""
@@ -35,17 +34,14 @@ class Texts:
     task: str
     """Opens the task description; one line a tool follows."""
     function: str
-    """Opens a function's description, with ``{tool}``."""
     function_says: str
-    """Follows it where the API has a description, with ``{description}``."""
+    """A function's description: with ``{tool}``, and with the API's ``{description}`` if any."""
     finish: str
-    """The description of Finish."""
     finish_answer: str
-    """The description of its parameter ``final_answer``."""
+    """Descriptions of Finish, and of its parameter ``final_answer``."""
     diversity: str
-    """Asks for another action than before, with ``{previous_candidate}``."""
     last_observation: str
-    """Follows the former actions in it, with ``{observation}``."""
+    """Ask for an action unlike ``{previous_candidate}``, and show the ``{observation}`` before."""
     react_after: str
     """The sentence of ``system`` that the ReAct form continues; "" puts it at the end."""
     react: str
@@ -53,7 +49,7 @@ class Texts:
     react_tools: str
     """Opens the list of functions, in the ReAct form."""
     no_function: str
-    """Observation: no function has the name ``{name}``."""
+    """Observation of an unknown function ``{name}``."""
     no_return_type: str
     no_final_answer: str
     bad_return_type: str
@@ -124,13 +120,13 @@ ENVIRONMENT = f"{_INFERENCE}/Downstream_tasks/rapidapi_multithread.py"
 SEARCH = f"{_INFERENCE}/Algorithms/DFS.py"
 UTILS = "toolbench/utils.py"
 SOURCES = (REACT_PROMPTS, TREE_PROMPTS, ENVIRONMENT, SEARCH, UTILS)
-"""The files that the texts are in, relative to a checkout."""
+"""Files with the texts, relative to a checkout."""
 
 _FIX = "name an unmodified checkout of StableToolBench"
 
 
 def read_texts(root: Path) -> Texts:
-    """The texts of the checkout at ``root``, or of an import of one. Raises `UserError`."""
+    """Read the texts of the checkout at ``root``, or of an import. Raises `UserError`."""
     prompts, tree = _parse(root, REACT_PROMPTS), _parse(root, TREE_PROMPTS)
     environment, utils = _parse(root, ENVIRONMENT), _parse(root, UTILS)
     finish = _finish(environment, root)
@@ -183,7 +179,7 @@ def _function(tree: ast.Module, name: str, where: Path) -> ast.FunctionDef:
 
 
 def _texts(tree: ast.AST) -> list[str]:
-    """String constants in the order of the source."""
+    """Return the string constants in the order of the source."""
     constants = [
         node
         for node in ast.walk(tree)
@@ -211,7 +207,7 @@ def _assigned_to(tree: ast.Module, target: str, root: Path) -> str:
 
 
 def _template(tree: ast.Module, opening: str, placeholder: str, root: Path) -> str:
-    """The f-string that begins with ``opening``, its expression replaced."""
+    """Return the f-string that begins with ``opening``, its expression replaced."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr) and (text := _fill(node, placeholder)).startswith(
             opening
@@ -239,7 +235,7 @@ def _finish(tree: ast.Module, root: Path) -> dict[str, str]:
 
 
 def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
-    """What ``_step`` returns for Finish and for functions that do not exist."""
+    """Return the observations in ``_step`` for Finish and for functions that do not exist."""
     by_code: dict[int, list[ast.expr]] = {}
     for text, code in _returns(_function(tree, "_step", root / ENVIRONMENT)):
         by_code.setdefault(code, []).append(text)
@@ -268,7 +264,7 @@ def _observations(tree: ast.Module, root: Path) -> dict[str, str]:
 
 
 def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
-    """(text, code) of each ``return text, code``, in the order of the source."""
+    """Yield (text, code) of each ``return text, code``, in the order of the source."""
     nodes = [node for node in ast.walk(function) if isinstance(node, ast.Return)]
     for node in sorted(nodes, key=lambda node: node.lineno):
         if isinstance(node.value, ast.Tuple) and len(node.value.elts) == 2:

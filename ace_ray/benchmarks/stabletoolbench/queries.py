@@ -1,11 +1,11 @@
-"""The published queries as entries: six groups of them, filtered by id, each shape checked.
+"""Read the published queries as entries, and import them: six groups, filtered by id.
 
-Layout, as published: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries,
-``solvable_queries/test_query_ids/<group>.json`` the ids that count, as a list or as the keys of an
-object; without that file all do.
+Layout: ``solvable_queries/test_instruction/<group>.json`` holds a list of queries. Optional
+``solvable_queries/test_query_ids/<group>.json`` holds the ids that count, as a list or as the keys
+of an object.
 
-An import keeps, under their paths in the checkout, the queries, the ids, the licence, and where
-they are there the sources that hold official prompts, so that a version serves as a small checkout.
+An import keeps the queries, the ids, the licence, and the sources with official prompts if there
+are any. It serves as a small checkout.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_bounded, read_inside
+from ace_ray.benchmarks.dataset import (
+    files_hash,
+    json_value,
+    keep,
+    read_bounded,
+    read_inside,
+    shaped,
+)
 from ace_ray.benchmarks.stabletoolbench.names import BENCHMARK, GROUPS
 from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
-from ace_ray.benchmarks.stabletoolbench.shapes import (
-    Doc,
-    ToolFolder,
-    docs_of,
-    query_id,
-    relevant_of,
-    text_of,
-)
-from ace_ray.config.suggestions import check_names
+from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 from ace_ray.util.local_files import folder_of
@@ -40,7 +39,7 @@ GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of St
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
-"""What `files_hash` gives for the queries and ids of that commit."""
+"""`files_hash` of the queries and ids of that commit."""
 LICENSE = "LICENSE"
 OTHER_SOURCES = (
     "server/main.py",
@@ -51,15 +50,15 @@ OTHER_SOURCES = (
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/config.yaml",
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt",
 )
-"""Prompts of API simulators and judges; kept as they are, where a checkout has them."""
+"""Prompts of API simulators and judges, copied if a checkout has them."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Entries by group and place in its file, and lines for the user: ``warnings`` about them, and
-    what the tool directory is ``lacking``."""
+    """Entries in the order of groups and files, ``warnings`` about them, and the tools and APIs
+    that the tool directory is ``lacking``, a line each."""
 
     entries: list[Entry]
     warnings: list[str]
@@ -71,37 +70,35 @@ def load(
     *,
     groups: Sequence[str] = GROUPS,
     tools: ToolFolder | None = None,
-    where: str = "groups",
 ) -> Loaded:
     """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
-    Files of other groups are not needed. ``where`` names what asks for the groups, such as the
-    config's key. ``tools`` adds what a tool directory says of the APIs. Raises
-    `UserError` naming the file and the query at fault; a query without APIs is at fault, too.
+    Files of other groups are not needed. ``tools`` adds what a tool directory says of the APIs.
+    Raises `UserError` naming the file and the query at fault; a query without APIs is at fault,
+    too.
     """
-    check_names(groups, GROUPS, what="group", where=where)
     warnings: list[str] = []
     entries = [
         entry
         for group in groups
-        for entry in _load_group(queries_folder(folder), group, tools, warnings, where)
+        for entry in _load_group(queries_folder(folder), group, tools, warnings)
     ]
     return Loaded(entries, warnings, tools.lacking if tools is not None else [])
 
 
 def present(folder: Path) -> list[str]:
-    """The groups whose file is in ``folder``."""
+    """Return the groups whose file is in ``folder``."""
     root = queries_folder(folder)
     return [group for group in GROUPS if (root / files_of(group)[0]).is_file()]
 
 
 def files_of(group: str) -> tuple[str, str]:
-    """The group's queries and its ids, relative to ``solvable_queries``."""
+    """Return the files of a group's queries and ids, relative to ``solvable_queries``."""
     return f"test_instruction/{group}.json", f"test_query_ids/{group}.json"
 
 
 def queries_folder(folder: Path) -> Path:
-    """``folder`` or the ``solvable_queries`` in it. Raises `UserError` when it is neither."""
+    """Return ``folder``, or the ``solvable_queries`` in it. Raises `UserError` if it is neither."""
     for candidate in (folder, folder / QUERIES):
         if (candidate / "test_instruction").is_dir():
             return candidate
@@ -115,7 +112,7 @@ def queries_folder(folder: Path) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The folder a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    """Return the folder that ``data:`` in a config names: ``mini``, ``imported`` (the only import),
     ``imported:<version>``, or the path of a folder that is or holds ``solvable_queries``."""
     return dataset.locate(name, BENCHMARK, mini=MINI, get_data=GET_DATA, check=queries_folder)
 
@@ -125,14 +122,13 @@ def _load_group(
     group: str,
     tools: ToolFolder | None,
     warnings: list[str],
-    wanted_by: str,
 ) -> list[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
         raise UserError(
             f"the group {group} is missing: no such file",
             where=str(query_file),
-            fix=f"get the file, or leave the group out of {wanted_by}",
+            fix="get the file, or leave the group out",
         )
     rows = _queries(query_file)
     wanted = _ids(ids_file) if ids_file.is_file() else list(rows)
@@ -150,12 +146,12 @@ def _load_group(
         if row_id not in chosen:
             continue
         where = f"{query_file}, query {row_id}"
-        docs = docs_of(where, row)
-        if not docs:
+        query = shaped(Query, row, where)
+        if not query.api_list:
             raise UserError(
                 "the query has no APIs, so it cannot be evaluated", where=where, fix="take it out"
             )
-        entries.append(_entry(where, group, row_id, row, docs, tools, warnings))
+        entries.append(_entry(where, group, row_id, query, tools, warnings))
     return entries
 
 
@@ -163,19 +159,19 @@ def _entry(
     where: str,
     group: str,
     row_id: str,
-    row: dict[str, Any],
-    docs: list[Doc],
+    query: Query,
     tools: ToolFolder | None,
     warnings: list[str],
 ) -> Entry:
-    relevant = relevant_of(where, row)
+    docs = [api.doc() for api in query.api_list]
+    relevant = [list(pair) for pair in dict.fromkeys(map(tuple, query.relevant))]
     offered = {(doc["tool"], doc["api"]) for doc in docs}
     for tool, api in relevant:
         if (tool, api) not in offered:
             warnings.append(f"{where}: the relevant API {tool} / {api} is not in its api_list")
     if tools is not None:
         docs = [tools.enrich(doc) for doc in docs]
-    data = {"query": text_of(where, row, "query"), "apis": docs}
+    data = {"query": query.query, "apis": docs}
     return Entry(BENCHMARK, group, "en", row_id, data, {"relevant": relevant}, row_id)
 
 
@@ -186,9 +182,7 @@ def _queries(path: Path) -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         where = f"{path}, query {number} of the list"
-        if not isinstance(row, dict):
-            raise UserError(f"is {row!r:.40}, not an object", where=where)
-        row_id = query_id(where, row)
+        row_id = str(shaped(Identified, row, where).query_id)
         if row_id in rows:
             raise UserError(f"the query_id {row_id} appears twice", where=str(path))
         rows[row_id] = row
@@ -258,10 +252,10 @@ def import_queries(
 
 
 def _beside(path: Path) -> dict[str, bytes]:
-    """The licence and the sources of ``path``; without the agent's prompts it is no checkout."""
+    """Return the licence and, if the agent's prompts are there, the sources of a checkout."""
     root = path.parent if path.name == QUERIES else path
     names = [LICENSE]
     if any((root / name).exists() for name in SOURCES):
-        read_texts(root)  # only to find out now, rather than in a run, that they can be read
+        read_texts(root)  # fails now, rather than in a run, if they cannot be read
         names += [*SOURCES, *OTHER_SOURCES]
     return {name: read_inside(root, name) for name in names if (root / name).exists()}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.values import MAX_ARGUMENTS, Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import MAX_ARGUMENTS, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.check import api_recall
 from ace_ray.benchmarks.stabletoolbench.converted import (
     Node,
@@ -22,22 +22,11 @@ from ace_ray.types import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRow:
-    """One row: its entry, the episode's state, and the seconds that its judgement took.
-
-    ``state`` is None of a row that was not scored: it is counted, and has no result.
-    """
-
-    entry: Entry
-    state: Mapping[str, Any] | None
-    evaluation_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Metadata:
-    """``framework`` is the candidate, ``test_set`` the groups that were run, joined by ``+``, or
-    "all", ``timestamp`` local time as ``2024-01-15 10:30:45``. ``config`` goes beside the four keys
-    of the format."""
+    """Facts of a run.
+
+    ``framework`` is the candidate, ``test_set`` the groups joined by ``+``, or "all", ``timestamp``
+    the local time as ``2024-01-15 10:30:45``. ``config`` has further keys."""
 
     framework: str
     test_set: str
@@ -55,21 +44,23 @@ class Metadata:
         return f"results/tools/{name[-150:].lstrip('-.')}.json"
 
 
-def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
-    """Return the file, UTF-8."""
+def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
+    """Return the file, UTF-8, from entries and the states of their episodes.
+
+    A row that was not scored has an empty state. It is counted, and has no result."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0
     lines: list[str] = []
     counted: list[Mapping[str, Any]] = []
-    for row in rows:
-        query = f"{row.entry.category}/{row.entry.id}"
+    for entry, state in rows:
+        query = f"{entry.category}/{entry.id}"
         declared.add(query)
-        if row.state is None:
+        if not state:
             not_scored += 1
             continue
         evaluated.add(query)
-        result = result_of(row, row.state, metadata.evaluation_method)
+        result = _result(entry, state, metadata.evaluation_method)
         lines.append(text_of(result))
         counted.append({key: result[key] for key in ("scores", "evaluation", "timing")})
     head = {
@@ -84,7 +75,7 @@ def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
         "overall_time": metadata.overall_time_s,
         "timestamp": metadata.timestamp,
     }
-    # not_scored is no key of the format.
+    # not_scored is an addition to the format.
     summary = {"total_queries": len(evaluated), **_summary(counted), "not_scored": not_scored}
     results = ",\n".join(lines)
     return (
@@ -93,9 +84,8 @@ def result_json(metadata: Metadata, rows: Iterable[ResultRow]) -> bytes:
     ).encode()
 
 
-def result_of(row: ResultRow, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
+def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> dict[str, Any]:
     """Return one element of ``results``, of a row that was scored."""
-    entry = row.entry
     answer, votes = state["answer"]["answer"], state["votes"] or ()
     return {
         "query_id": entry.id,
@@ -117,12 +107,12 @@ def result_of(row: ResultRow, state: Mapping[str, Any], evaluation_method: str) 
             "has_finish": _calls_finish(answer),
             "evaluation_method": evaluation_method,
         },
-        "timing": {"evaluation_time": row.evaluation_s},
+        "timing": {"evaluation_time": float(state.get("judged_s", 0.0))},
     }
 
 
 def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The format's statistics; averages are over scored answers."""
+    """Return the statistics of the format; averages are over scored answers."""
     sopr = [one["scores"]["sopr_score"] for one in results]
     judged = [points for points in sopr if points is not None]
     solved = judged.count(1.0)
@@ -140,13 +130,13 @@ def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _calls_finish(answer: Mapping[str, Any]) -> bool:
-    """Return whether the answer contains a call of Finish, as the format says; upstream's pass
-    rate, and the metric ``finish``, want it at the end."""
+    """Return whether the answer has a call of Finish, as the format says. Upstream's pass rate and
+    the metric ``finish`` want it at the end."""
     return any(message.get("name") == FINISH for message in tool_messages(answer))
 
 
 def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The query's APIs by tool, published names, in published order."""
+    """Return the query's APIs by tool, with published names in published order."""
     tools: dict[tuple[str, str], dict[str, Any]] = {}
     for doc in docs:
         key = (doc["category"], doc["tool"])
@@ -165,8 +155,7 @@ def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _details(answer: Mapping[str, Any]) -> list[Node]:
-    """``answer_details`` with the messages of tools as JSON text, as the format has them,
-    arguments parsed where they are JSON."""
+    """Return ``answer_details`` with messages of tools as JSON text, and parsed arguments."""
     top: list[Node] = []
     place = top
     for one in chain(answer):

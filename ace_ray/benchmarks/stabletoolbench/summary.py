@@ -1,22 +1,7 @@
-"""The summary of a run: SoPR, FAC and SoWR by group, and what needs no judge.
+"""The summary of a run: SoPR, FAC and SoWR by group, and metrics without a judge.
 
-Keys beside those of `benchmarks.statistics` (``docs/results.md`` explains them)::
-
-    totals           further {"api_calls", "calls_per_query"}
-    judge_errors     rows without a verdict because of the judge; among ``infra_error``
-    categories       {group: further {"judge_errors", "fac": CELL, "shares": {metric: CELL},
-                     "sowr": {"win", "lose", "tie": CELL, "missing": rows}, "sources": SOURCES,
-                     "calls_per_query"}}
-    averages         the plain mean of all six groups: {"fac", "win", "lose", "tie", metric: MEAN}
-    sources          SOURCES over all groups
-
-    STATS            of a group further {"sopr": CELL, "answered_only": CELL, "votes": [SoPR by
-                     vote], "spread"}; of all groups {"sopr": MEAN, "answered_only": MEAN, "spread"}
-    CELL             {"value", "interval", "n"}; value null where nothing was judged
-    MEAN             {"value", "interval", "n", "missing": [group]}; value null without every group,
-                     and then "partial": {"value", "interval"} is the mean of those there, or null
-    SOURCES          {"calls", "counts": {source: n}, "cached": {origin: n}, "schema_refused",
-                     "failures": {kind: n}}
+docs/results.md explains the keys. A value is null where nothing was judged; a mean over the groups
+is null unless it has every group, and has ``partial``, the mean of the groups there are.
 
 ``sopr`` and ``fac`` count skipped queries as Unsolved, ``sowr`` as lost; ``answered_only`` leaves
 them out, which is upstream's denominator of SoPR, and so do ``shares``. Rows that failed are in
@@ -37,7 +22,6 @@ from ace_ray.benchmarks.stabletoolbench.check import (
     FAILED,
     FROM,
     ORIGINS,
-    SCHEMA_REFUSED,
     SOURCES,
     VOTE,
 )
@@ -59,7 +43,7 @@ SHARES = (
 """Judge-free metrics of rows, averaged over the rows that have them."""
 RATES = ("win", "lose", "tie")
 OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
-"""What needs a judge, and what a skipped query is worth in it: it has no answer."""
+"""Metrics that need a judge, and the value of a skipped query, which has no answer."""
 JUDGE_ERROR = "JudgeError"
 
 Cell = dict[str, Any]
@@ -70,13 +54,11 @@ def summarize(
     rows: Iterable[ScoredRow],
     *,
     max_unscored: float = 0.0,
-    asked: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """One pass over ``rows``, each (id, sample) once.
 
     A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but
-    enters no mean. ``asked`` is what the judge was asked for, of `OF_SKIPPED`; by default what rows
-    carry.
+    enters no mean.
     """
     by_name: dict[str, Group] = defaultdict(Group)
 
@@ -88,8 +70,9 @@ def summarize(
     summary = statistics(noted(), RULE_SETS, LEVELS, max_unscored)
     del summary["groups"], summary["languages"]
     every = list(by_name.values())
+    asked = _asked(every)
     for group in every:
-        group.asked = _carried(every) if asked is None else asked
+        group.asked = asked
     usable = {}
     for name, stats in summary["categories"].items():
         _add_group(stats, by_name[name])
@@ -131,28 +114,28 @@ class Group:
         self.judge_errors += getattr(row, "error_class", None) == JUDGE_ERROR
 
     def sopr(self, rules: str) -> Cell:
-        """Of all queries of the group but those that failed (``infra_error``, ``quarantined``):
-        one that was skipped has no answer, so it counts as Unsolved."""
+        """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
+        skipped query has no answer, so it counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
-        """The same over the queries that have an answer file: upstream's denominator."""
+        """Return SoPR over the queries with an answer: upstream's denominator."""
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """FAC and SoWR of all queries, as `sopr`; what needs no judge of the rows that have it."""
+        """Return FAC or SoWR over all queries, as `sopr`; other metrics over their rows."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
-        """Whether a row carries it."""
+        """Return whether a row has the metric."""
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
-        """Rows that were compared with nothing, since the reference has no answer to the query."""
+        """Count the rows without a comparison: the reference has no answer to the query."""
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:
-        """The group's SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
+        """Return the SoPR by vote, as `answered_only`. Upstream counts a missing vote as 0."""
         if rules != "official":
             return []
         rows = self._sums["official/sopr"][1]
@@ -172,11 +155,11 @@ class Group:
         calls = sum(int(name.removeprefix(CALLS)) for name in metrics if name.startswith(CALLS))
         self.calls += calls
         for name, value in metrics.items():
-            if name.startswith((FROM, CACHED, FAILED, SCHEMA_REFUSED)):
+            if name.startswith((FROM, CACHED, FAILED)):
                 self.counts[name] += round(value * calls)
 
     def _of_all(self, name: str, rules: str = "official") -> Cell:
-        # A reference that answers no query of the group compares with none of them.
+        # Without an answer of the reference in this group there is no comparison at all.
         apart = name in RATES and self.sowr_missing() and not self.has(name)
         if name not in self.asked or apart:
             return self._mean(f"{rules}/{name}")
@@ -225,7 +208,7 @@ def _share(name: str) -> Callable[[Group], Cell]:
 
 
 def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[str, Any]:
-    """Upstream's "average": every group counts the same, however many queries it has."""
+    """Return upstream's "average": the mean of groups, whatever their number of queries."""
     cells = {name: cell(group) for name, group in groups.items()}
     there = [one for one in cells.values() if one["value"] is not None]
     missing = [name for name in GROUPS if cells.get(name, {}).get("value") is None]
@@ -242,27 +225,24 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
 
 
 def _spread(votes: Sequence[float]) -> float | None:
-    """The population standard deviation of the scores by vote, as upstream prints it."""
+    """Return the population standard deviation of the scores by vote, as upstream."""
     return pstdev(votes) if votes else None
 
 
-def _carried(groups: Sequence[Group]) -> set[str]:
-    """Of `OF_SKIPPED` what some row carries; SoPR where none was scored."""
+def _asked(groups: Sequence[Group]) -> set[str]:
+    """Return the metrics of `OF_SKIPPED` that a row has; SoPR if no row was scored."""
     if not any(group.scored for group in groups):
         return {"sopr"}
     return {name for name in OF_SKIPPED if any(group.has(name) for group in groups)}
 
 
 def _sources_of(groups: Sequence[Group]) -> dict[str, Any]:
-    """Calls by where their answers came from; ``cached`` by who made those of the cache,
-    ``schema_refused`` those that a simulator was asked without its schema, ``failures`` those that
-    no API answered, by `Answered.failure`."""
+    """Count calls by source of the answer, cached ones by maker, failed ones by kind."""
     counts = sum((group.counts for group in groups), Counter[str]())
     return {
         "calls": sum(group.calls for group in groups),
         "counts": {name: counts[f"{FROM}{name}"] for name in SOURCES},
         "cached": {name: counts[f"{CACHED}{name}"] for name in ORIGINS},
-        "schema_refused": counts[SCHEMA_REFUSED],
         "failures": {
             name.removeprefix(FAILED): counts[name]
             for name in sorted(counts)

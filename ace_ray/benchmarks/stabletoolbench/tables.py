@@ -1,4 +1,4 @@
-"""The summary as printed tables, and what reports need: upstream's groups and tables."""
+"""The summary as printed tables, and upstream's groups and tables for reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Stats = Mapping[str, Any]
 
 
 def table(summary: Stats) -> dict[str, Any]:
-    """SoPR by group, then the plain mean of all six."""
+    """Build the printed table: SoPR by group, then the plain mean of all six."""
 
     def line(name: str, declared: int, stats: Stats) -> list[str]:
         return [name, str(declared), *(_shown(stats[rules]["sopr"]) for rules in RULE_SETS)]
@@ -39,8 +39,8 @@ def table(summary: Stats) -> dict[str, Any]:
 
 
 def further_tables(summary: Stats) -> list[dict[str, Any]]:
-    """The judges' other numbers, those without a judge, where observations came from, and what
-    several samples say."""
+    """Build the tables of other judged numbers, of metrics without a judge, of the sources of
+    observations, and of several samples."""
     categories, averages = summary["categories"], summary["averages"]
     free = [
         [name, *(_share(one["shares"][metric]["value"]) for metric in SHARES), _number(one)]
@@ -62,7 +62,7 @@ def further_tables(summary: Stats) -> list[dict[str, Any]]:
 
 
 def notes(summary: Stats) -> list[str]:
-    """What else there is to say, a sentence each."""
+    """Return further notes on the numbers, a sentence each."""
     sources, sentences = summary["sources"], []
     if failed := summary["judge_errors"]:
         sentences.append(
@@ -81,11 +81,6 @@ def notes(summary: Stats) -> list[str]:
         )
     if cached := _listed(sources["cached"]):
         sentences.append(f"API answers out of the cache, by who made them: {cached}")
-    if free := sources["schema_refused"]:
-        sentences.append(
-            f"{free} API calls were simulated without a schema for the answer (each call in a "
-            "row's state says why)"
-        )
     if kinds := _listed(sources["failures"]):
         failed = sum(sources["failures"].values())
         sentences.append(f"{failed} API calls failed without an answer of an API: {kinds}")
@@ -101,7 +96,7 @@ def _listed(counts: Mapping[str, int]) -> str:
 
 
 def _judged(summary: Stats) -> dict[str, Any]:
-    """Upstream's SoPR with its spread over the votes, FAC, and SoWR where there is any."""
+    """Build the table of upstream's SoPR with its spread over the votes, FAC, and SoWR if any."""
     compared = any(stats["sowr"]["win"]["n"] for stats in summary["categories"].values())
     rates = RATES if compared else ()
 
@@ -147,8 +142,8 @@ _LIKE_FOR_LIKE = "runs compare only with the same judge and the same source of o
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:
-    """The means over the six groups, SoPR, FAC, SoWR's wins and the API call score; and the share
-    of all queries that are solved."""
+    """Return the means over the six groups (SoPR, FAC, SoWR's wins, the API call score), and the
+    share of solved queries."""
     averages = summary["averages"]
     cells = {
         "SoPR": summary["rules"][rules]["sopr"],
@@ -166,8 +161,7 @@ def scores(summary: Stats, rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """SoPR, and of runs with either FAC and API recall, which are the same in both rule
-    sets."""
+    """Return SoPR by group, and FAC and API recall if a run has them (equal in both rule sets)."""
     results = []
     for name, stats in run.summary["categories"].items():
         measures = {
@@ -186,7 +180,7 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Upstream's tables of SoPR, FAC and SoWR, and SoPR against size."""
+    """Build upstream's tables of SoPR, FAC and SoWR, and SoPR against size."""
 
     def sopr(run: ReportedRun) -> list[Value]:
         stats = run.summary["rules"][rules]
@@ -222,7 +216,7 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
 
 
 Pick = Callable[[Stats], Stats]
-"""A cell of a group's statistics."""
+"""Picks a cell of a group's statistics."""
 _FAC: Pick = lambda stats: stats["fac"]  # noqa: E731
 _WINS: Pick = lambda stats: stats["sowr"]["win"]  # noqa: E731
 

@@ -1,8 +1,8 @@
-"""The functions an agent is offered: APIs under callable names, with JSON schemas, and Finish.
+"""Functions that an agent is offered: APIs under callable names, with JSON schemas, and Finish.
 
-They are what upstream's ``rapidapi_multithread.py`` makes of them: optional parameters are shown
-only beside a required one, ``required`` begins with an empty text, numbers are integers, and a call
-goes to the first function whose name ends in the called name.
+The rules are those of upstream's ``rapidapi_multithread.py``. Optional parameters are shown only
+beside a required one, ``required`` begins with an empty text, numbers are integers, and a call goes
+to the first function whose name ends in the called name.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TYPES = {"NUMBER": "integer", "STRING": "string", "BOOLEAN": "boolean"}
 class Api:
     """One API as the agent may call it.
 
-    ``category, tool, api`` are published names, ``std_*`` the standard ones that caches are keyed
-    by; ``name``, ``description`` and ``parameters`` are the function's, the rest is the API's own
-    documentation for a simulator.
+    ``category, tool, api`` are published names, ``std_*`` the standard ones, which are keys of
+    caches. ``name``, ``description`` and ``parameters`` belong to the function; the rest documents
+    the API for a simulator.
     """
 
     category: str
@@ -57,18 +57,18 @@ class Api:
 
 
 def apis_of(entry: Entry, texts: Texts = OWN, docs: Sequence[Doc] | None = None) -> list[Api]:
-    """The entry's APIs in published order; ``docs`` are others offered in their place."""
+    """Return the entry's APIs in published order; ``docs`` replaces them."""
     return [_api(doc, texts) for doc in (entry.data["apis"] if docs is None else docs)]
 
 
 def schemas(apis: Sequence[Api], texts: Texts = OWN) -> list[Schema]:
-    """The functions as tools in OpenAI's form, Finish last."""
+    """Return the functions as tools in OpenAI's form, Finish last."""
     offered = [_schema(api.name, api.description, api.parameters) for api in apis]
     return [*offered, finish_schema(texts)]
 
 
 def finish_schema(texts: Texts = OWN) -> Schema:
-    """The function that ends an attempt, with an answer or without."""
+    """Return the function that ends an attempt, with an answer or without."""
     parameters = {
         "type": "object",
         "properties": {
@@ -81,25 +81,19 @@ def finish_schema(texts: Texts = OWN) -> Schema:
 
 
 def find(apis: Sequence[Api], called_name: str) -> Api | None:
-    """The API that a call of ``called_name`` reaches, None when there is none.
-
-    It is the first whose function name ends in it, so that "" reaches the first of all; of
-    functions with one name the first is reached.
-    """
+    """Return the API that a call of ``called_name`` reaches: the first whose function name ends in
+    it, None without one. So "" reaches the first of all."""
     return next((api for api in apis if api.name.endswith(called_name)), None)
 
 
 def tool_lines(apis: Sequence[Api]) -> str:
-    """One numbered line for each tool, with at most 512 characters of its description."""
+    """Return a numbered line for each tool, with at most 512 characters of its description."""
     described = {api.std_tool: api.tool_description for api in apis}
+    lines = [text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip() for text in described.values()]
     return "".join(
-        f"{number}.{tool}: {_one_line(text) or 'None'}\n"
-        for number, (tool, text) in enumerate(described.items(), start=1)
+        f"{number}.{tool}: {line or 'None'}\n"
+        for number, (tool, line) in enumerate(zip(described, lines, strict=True), start=1)
     )
-
-
-def _one_line(text: str) -> str:
-    return text[:MAX_TOOL_DESCRIPTION].replace("\n", "").strip()
 
 
 def _schema(name: str, description: str, parameters: dict[str, Any]) -> Schema:

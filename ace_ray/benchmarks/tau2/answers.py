@@ -1,4 +1,4 @@
-"""What a model says in a turn: text and calls, through its own template or in a text protocol.
+"""Read a model's turn: text and calls, through its own template or in a text protocol.
 
 The text protocol is for models without tool calling. Its wording is ours; upstream has none.
 """
@@ -42,16 +42,16 @@ _OTHERWISE = {
 }
 _RESULT = '<tool_result name="%s">\n%s\n</tool_result>'
 RESULT_MARK = "<tool_result"
-"""What an answer in the text protocol ends before. Small models go on after a call and make up what
-it returned: of 49 episodes of a 1.5B model 48 ended so, with their first answer."""
+"""Stop text of the text protocol. Small models continue after a call and invent its result: of 49
+episodes of a 1.5B model 48 ended so, with their first answer."""
 _MARKED = "hermes"
-"""The reader of the blocks above."""
+"""Name of the reader of the blocks above."""
 PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A turn: what is said to the other side, and calls, which may be none."""
+    """A turn: a text to the other side, and calls, if any."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -62,14 +62,15 @@ class Answer:
 
 
 def with_protocol(system: str, tools: Tools, who: str) -> str:
-    """A system message with the tools in the text protocol; ``who``: agent, solo or user. The tools
-    come first: they are the same in all tasks, and engines keep what prompts begin with."""
+    """Return a system message with the tools in the text protocol; ``who``: agent, solo or user.
+    The
+    tools come first: they are equal in all tasks, so that engines can cache the prefix."""
     lines = [json.dumps(tool["function"], ensure_ascii=False) for tool in tools]
     return PROTOCOL % (_OTHERWISE[who], "\n".join(lines)) + system
 
 
 def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
-    """What a completion says, where ``tools`` were offered through the template or in the text."""
+    """Read a completion; ``tools`` were offered through the template or in the text."""
     if native and completion.tools is not None:
         return Answer(completion.tools.content, completion.tools.calls)
     if native or not tools:
@@ -79,8 +80,8 @@ def answer_of(completion: Completion, tools: Tools, *, native: bool) -> Answer:
 
 
 def _read(text: str, tools: Tools) -> Answer:
-    """Blocks as asked for; or calls in another format that is known, if all are of tools that were
-    offered: a text may show code to the user."""
+    """Read the requested blocks, or calls in another known format if all their tools were offered:
+    a text may show code to the user."""
     found = known_calls(text, tools)
     names = {tool["function"]["name"] for tool in tools}
     if found is None:
@@ -94,5 +95,5 @@ def _read(text: str, tools: Tools) -> Answer:
 
 
 def results_text(answers: Sequence[tuple[str, str]]) -> str:
-    """What a model is told in the text protocol that its calls returned: (tool, answer)."""
+    """Return the message of the text protocol with the results of calls: (tool, answer)."""
     return "\n".join(_RESULT % pair for pair in answers)

@@ -20,11 +20,6 @@ from ace_ray.benchmarks.results import Score, ScoredRow
 from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, DOMAINS, LEADERBOARD, Category
-from ace_ray.benchmarks.tau2.data.loader import load, policy, splits
-from ace_ray.benchmarks.tau2.data.tasks import UserScenario
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage, all_files
-from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, read_texts
 from ace_ray.benchmarks.tau2.environment.limited import (
     Schemas,
     TauEnvironment,
@@ -33,13 +28,22 @@ from ace_ray.benchmarks.tau2.environment.limited import (
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
 from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.options import MAX_ERRORS, MAX_STEPS, check, split_of
+from ace_ray.benchmarks.tau2.options import (
+    CATEGORIES,
+    DOMAINS,
+    LEADERBOARD,
+    MAX_ERRORS,
+    MAX_STEPS,
+    Category,
+)
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import read_results, results_json
-from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings
-from ace_ray.benchmarks.tau2.transcript import transcript
+from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
+from ace_ray.benchmarks.tau2.tasks import UserScenario, load, policy, splits
+from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step
+from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
@@ -47,7 +51,7 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.tau2"
 USER_TOKENS = 4096
-"""Of a user's turn, unless the config says otherwise; upstream leaves it to the endpoint."""
+"""Default maximum tokens of a user's turn; upstream leaves it to the endpoint."""
 _DONE = {
     "type": "function",
     "function": {
@@ -73,11 +77,11 @@ class Tau2(Benchmark):
 
     def __init__(self, options: TauOptions) -> None:
         super().__init__(options)
-        check(options)
+        check_names(options.domains, CATEGORIES, what="domain", where=f"{_WHERE}.domains")
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
-        # Read here and not where they are used: workers have no copy of the data.
+        # Read on the driver: workers have no copy of the data.
         self._texts = read_texts(self._package)
         self._policies = {
             one.name: policy(self._package, one, options.policy) for one in self._categories
@@ -90,13 +94,13 @@ class Tau2(Benchmark):
         if any(one.has_user for one in self._categories):
             self._roles["user"] = parse_role(options.user, f"{_WHERE}.user")
 
-    # What is asked.
+    # Entries and prompts.
 
     def entries(self) -> Sequence[Entry]:
         return [
             entry
             for one in self._categories
-            for entry in load(self._package, one, split_of(self._options, one.name))
+            for entry in load(self._package, one, self._options.split)
         ]
 
     def ready(self, *, named: bool) -> None:
@@ -119,7 +123,7 @@ class Tau2(Benchmark):
             "policies_sha256": digest(self._policies),
             "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
             "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
-            # It words the errors of tools, and the schemas.
+            # Errors of tools and schemas are worded by pydantic.
             "pydantic": pydantic.VERSION,
         }
         if options.mode == "prompt":
@@ -127,7 +131,7 @@ class Tau2(Benchmark):
         return {
             "version": self._package.version,
             "data_sha256": data_hash(self.dataset()),
-            "split": {one.name: split_of(options, one.name) for one in self._categories},
+            "split": options.split,
             "policy": options.policy,
             "protocol": protocol,
         }
@@ -205,7 +209,7 @@ class Tau2(Benchmark):
             return None
         return next((tools for one in self._categories if (tools := self._user_tools(one))), None)
 
-    # What it is worth.
+    # Verdicts.
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         category = CATEGORIES[entry.category]
@@ -220,11 +224,11 @@ class Tau2(Benchmark):
             texts_of(message)
             for place, (message, turn) in enumerate(zip(said, turns, strict=False))
             if not turn.get("tool_calls") and not message.get("tool_calls")
-            # The greeting is no answer of the model's.
+            # The greeting is not written by the model.
             if place or message.get("content") != self._texts.greeting
         ]
 
-    # Its numbers.
+    # Numbers of a run.
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -299,10 +303,10 @@ class Tau2(Benchmark):
         UpstreamPackage.import_copy(path, all_files(), _count, counted, say)
 
     def gold(self, entry: Entry) -> Gold:
-        # A silent agent passes tasks that ask for no change. A task of mock expects a change, and
-        # has no gold call that makes it.
+        # A silent agent passes tasks that ask for no change. One task of mock expects a change, but
+        # its gold calls do not make it.
         return Gold(
-            gold_episode(self, entry),
+            gold_episode(self.scenario(entry), entry),
             silent_episode(entry),
             may_fail=not (entry.gold or {}).get("actions"),
             mangled_may_pass=True,
@@ -315,14 +319,14 @@ class Tau2(Benchmark):
         return benchmark
 
     def output_entries(self) -> Entries:
-        """Of every domain: a results file names its own."""
+        """Return the entries of every domain: a results file names its own."""
 
         def of(_: str, name: str) -> list[Entry]:
             domain = CATEGORIES[name].domain
             if domain not in self._sources:
                 one = tool_sources(self._package, domain)
                 self._sources[domain] = replace(one, named=self._named)
-            return load(self._package, CATEGORIES[name], split_of(self._options, name))
+            return load(self._package, CATEGORIES[name], self._options.split)
 
         @cache
         def of_other_splits(_: str, name: str) -> list[Entry]:
@@ -389,7 +393,7 @@ class Tau2(Benchmark):
         text = self._texts.user_prompt(scenario, tools=bool(tools))
         return text if self._native or not tools else with_protocol(text, tools, "user")
 
-    # What a run says of itself.
+    # Comparability and names.
 
     def _comparable(self) -> str:
         reasons = list(self._differences())
@@ -413,9 +417,8 @@ class Tau2(Benchmark):
             yield "the telecom policy is the workflow's"
         if (options.max_steps, options.max_errors) != (MAX_STEPS, MAX_ERRORS):
             yield "the limits of an episode are others"
-        others = {split_of(options, one.name) for one in self._categories} - {"base"}
-        if others:
-            yield f"the split is {', '.join(sorted(others))}"
+        if options.split != "base":
+            yield f"the split is {options.split}"
         if any(one.name not in LEADERBOARD for one in self._categories):
             yield "categories besides airline, retail and telecom are not ranked there"
         if any(one.solo for one in self._categories):

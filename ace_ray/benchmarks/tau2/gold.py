@@ -1,25 +1,22 @@
-"""Episodes in which the gold calls were made, and in which nothing was."""
+"""Episodes in which the gold calls are made, and in which no call is made."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-from ace_ray.benchmarks.tau2.categories import CATEGORIES
-from ace_ray.benchmarks.tau2.data.tasks import Message
-from ace_ray.benchmarks.tau2.data.upstream_texts import STOP
+from ace_ray.benchmarks.tau2.options import CATEGORIES
+from ace_ray.benchmarks.tau2.tasks import Message
+from ace_ray.benchmarks.tau2.upstream_package import STOP
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import Entry, Episode
 
 
-class HasScenarios(Protocol):
-    def scenario(self, entry: Entry) -> Scenario: ...
+def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
+    """Return an episode in which each side makes its gold calls, and the agent says everything.
 
-
-def gold_episode(benchmark: HasScenarios, entry: Entry) -> Episode:
-    """An episode in which the gold calls were made by whom they are of, and all was said."""
-    scenario = benchmark.scenario(entry)
+    ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}
     solo = CATEGORIES[entry.category].solo
     trajectory = list(history(entry))
@@ -32,14 +29,14 @@ def gold_episode(benchmark: HasScenarios, entry: Entry) -> Episode:
 
 
 def silent_episode(entry: Entry) -> Episode:
-    """One in which the agent does nothing and the user ends."""
+    """Return an episode in which the agent does nothing and the user ends."""
     return _ended(list(history(entry)), solo=CATEGORIES[entry.category].solo)
 
 
 def call(
     scenario: Scenario, side: str, call_id: str, name: str, arguments: Mapping[str, Any]
 ) -> Iterator[dict[str, Any]]:
-    """The messages of one call on a scenario."""
+    """Make a call on a scenario, and yield its messages."""
     given = {"requestor": side, "arguments": arguments, "last": True}
     observation = scenario.call(name, given)
     made = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}
@@ -54,7 +51,7 @@ def call(
 
 
 def history(entry: Entry) -> Iterator[dict[str, Any]]:
-    """Return the messages that a task begins with, as a trajectory has them."""
+    """Yield the message history of a task in the form of a trajectory."""
     for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
         yield Message.model_validate(message).stored()
 

@@ -1,16 +1,46 @@
-"""The ``tau2`` section of a run's config."""
+"""The ``tau2`` section of a run's config, and the categories that it chooses from: upstream's
+domains, and telecom without a user."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from ace_ray.benchmarks.tau2.categories import CATEGORIES
 from ace_ray.config.schema import Section
-from ace_ray.config.suggestions import check_names
 
-_WHERE = "benchmarks.tau2"
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A category. ``solo``: no user; the agent reads a ticket and has the user's tools too.
+    ``user_tools``: the domain has tools for the user."""
+
+    name: str
+    domain: str
+    solo: bool = False
+    user_tools: bool = False
+
+    @property
+    def has_user(self) -> bool:
+        return not self.solo
+
+
+CATEGORIES = {
+    one.name: one
+    for one in (
+        Category("airline", "airline"),
+        Category("retail", "retail"),
+        Category("telecom", "telecom", user_tools=True),
+        Category("telecom_solo", "telecom", solo=True, user_tools=True),
+        Category("mock", "mock"),
+    )
+}
+"""Categories by name, in print order."""
+LEADERBOARD = ("airline", "retail", "telecom")
+"""Domains of upstream's leaderboard."""
+DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
+
 MAX_STEPS = 200
 MAX_ERRORS = 10
 """Upstream's defaults (``config.py``)."""
@@ -29,11 +59,7 @@ class Options(Section):
         min_length=1,
         description=f"among {', '.join(CATEGORIES)}",
     )
-    split: str | dict[str, str] = Field(
-        "base",
-        description="of the tasks, such as base, train, test; or one for each domain: "
-        "{airline: test}, base for the others",
-    )
+    split: str = Field("base", description="of the tasks, such as base, train, test")
     mode: Literal["native", "prompt"] = Field(
         "native",
         description="native: tools go through the models' own templates, calls are read by "
@@ -61,17 +87,3 @@ class Options(Section):
     @classmethod
     def _once(cls, names: list[str]) -> list[str]:
         return list(dict.fromkeys(names))
-
-
-def check(options: Options) -> None:
-    """Raise `UserError` for a domain that is not known."""
-    by_domain = options.split if isinstance(options.split, dict) else ()
-    for key, names in (("domains", options.domains), ("split", by_domain)):
-        check_names(names, CATEGORIES, what="domain", where=f"{_WHERE}.{key}")
-
-
-def split_of(options: Options, category: str) -> str:
-    """The split of a category's tasks."""
-    if isinstance(options.split, str):
-        return options.split
-    return options.split.get(category, "base")

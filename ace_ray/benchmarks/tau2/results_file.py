@@ -15,9 +15,9 @@ from pydantic import Field, ValidationError
 from ace_ray.benchmarks.context import arguments_of
 from ace_ray.benchmarks.dataset import first_problem, read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, Category
-from ace_ray.benchmarks.tau2.data.tasks import Message, Part
-from ace_ray.benchmarks.tau2.data.upstream_texts import ENDS, STOP
+from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
+from ace_ray.benchmarks.tau2.tasks import Message, Part
+from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
@@ -56,7 +56,7 @@ def results_json(
 
 
 def _json(value: Any) -> bytes:
-    """With a question mark for each lone surrogate, over which upstream's reader refuses a file."""
+    """Write JSON, with a question mark for each lone surrogate, which upstream's reader refuses."""
     return json.dumps(value, ensure_ascii=False).encode(errors="replace")
 
 
@@ -87,7 +87,7 @@ def _simulation(entry: Entry, row: Row) -> dict[str, Any]:
 
 
 def _reward(entry: Entry, row: Row, ended: str) -> dict[str, Any]:
-    """The stored verdict; nothing is judged again."""
+    """Return the stored verdict; nothing is judged again."""
     metrics = json.loads(row["official_metrics"] or "{}")
     parts = {name: metrics[key] for name, key in METRICS.items() if key in metrics}
     basis = (entry.gold or {}).get("reward_basis", ["DB", "COMMUNICATE"])
@@ -276,7 +276,7 @@ def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
 
 
 def _says_that_it_ends(last: Mapping[str, Any], *, solo: bool) -> bool:
-    """As the loop of an episode has it (`Rollout.stopped`)."""
+    """Return whether a side says that it ends, as in the loop (`Rollout.stopped`)."""
     if solo:
         return bool(last["role"] == "assistant" and last["content"] == STOP)
     marked = any(mark in last["content"] for mark in ENDS)

@@ -1,5 +1,5 @@
 """The loop of an episode (upstream ``orchestrator/orchestrator.py``): who is asked next, what runs,
-when it is over."""
+when it is over; and the transcript of a stored one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from ace_ray.benchmarks.tau2.answers import (
     answer_of,
     results_text,
 )
-from ace_ray.benchmarks.tau2.data.upstream_texts import DONE, ENDS, STOP
+from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
+from ace_ray.benchmarks.transcript import Call, Step, of_messages, text_of
 from ace_ray.errors import PromptTooLong
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Completion, Sampling, ToolCall
@@ -32,20 +33,20 @@ from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
 MOST_DEPTH = 100
-"""Of a call's arguments. No tool takes any; upstream's reader of results files fails near 200."""
+"""Maximum depth of a call's arguments. No tool needs depth; upstream's reader fails near 200."""
 FIRST_ANSWERS = 4
-"""How often a model is asked for an answer that is not empty: upstream repeats three times."""
+"""Maximum requests for an answer that is not empty: upstream repeats three times."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all episodes of a category share.
+    """Settings of all episodes of a category.
 
     Attributes:
         native: whether tools go through the models' own templates.
-        solo: there is no user, and the agent ends by the tool ``done``.
-        agent_tools, user_tools: in OpenAI's form; the user may have none.
-        greeting: the agent's first message, which no model writes; "" in solo mode.
+        solo: whether the agent has no user, and ends by the tool ``done``.
+        agent_tools, user_tools: in OpenAI's form; empty if the user has no tools.
+        greeting: the agent's first message, which is fixed; "" in solo mode.
         max_steps, max_errors: upstream's limits.
     """
 
@@ -60,8 +61,8 @@ class Settings:
 
 @dataclass
 class Rollout:
-    """One episode. ``trajectory`` has all messages of both sides and what their calls returned:
-    ``role``, ``content``, of calls ``tool_calls`` ({"id", "name", "arguments": JSON text}), of
+    """One episode. ``trajectory`` has the messages of both sides and the results of calls:
+    ``role``, ``content``; with calls ``tool_calls`` ({"id", "name", "arguments": JSON text}); for
     results ``id``, ``requestor`` and ``error``."""
 
     context: EpisodeContext
@@ -72,18 +73,19 @@ class Rollout:
     steps: int = 0
     errors: int = 0
     stopped: bool = False
-    """Whether a side has said that it ends, whatever else ended the episode in the same step."""
+    """Whether a side has said that it ends, even if a limit ended the episode in the same step."""
     user_calls: dict[str, int] = field(
         default_factory=lambda: {"model_calls": 0, "prompt_tokens": 0, "completion_tokens": 0}
     )
     _user_view: list[Message] = field(default_factory=list)
     _done: bool = False
-    """Whether a solo agent has called ``done``. Upstream's run fails over its text ``STOP``."""
+    """Whether a solo agent has called ``done``. The text ``STOP`` alone makes upstream's run fail.
+    """
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
-        """All of it, after the messages that open the candidate's chat; why it ended.
+        """Play the episode after the opening of the candidate's chat, and return why it ended.
 
-        Raises `RowError` where that says nothing about the candidate."""
+        Raises `RowError` for a failure that is not the candidate's."""
         self.context.episode.messages += [dict(message) for message in opening]
         if self.user_system:
             self._user_view.append({"role": "system", "content": self.user_system})
@@ -109,8 +111,8 @@ class Rollout:
             self.steps += 1
 
     def _ended(self, speaker: Speaker, answer: Answer | None) -> str | None:
-        """Why it is over after this step. Limits count only where no call is pending, and then
-        before what the last message says."""
+        """Return why the episode is over, None if it is not. Limits count only if no call is
+        pending, and then before the content of the last message."""
         ended = None
         if answer is not None and answer.is_empty:
             return "agent_error" if speaker == "assistant" else "user_error"
@@ -132,7 +134,7 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Who speaks first, or has spoken last."""
+        """Return the first speaker, or the last one of the history, and the answer."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -146,15 +148,15 @@ class Rollout:
         return last["role"], _answer_of_history(last)
 
     def _remember(self, message: Mapping[str, Any]) -> None:
-        """Take a message of a task's history."""
+        """Record a message of a task's history."""
         if message["role"] == "tool":
-            self._returned(
-                message.get("requestor", "assistant"),
-                message.get("id", ""),
-                _name(self.trajectory, message.get("id", "")),
-                message.get("content") or "",
-                bool(message.get("error")),
-            )
+            speaker, call_id = message.get("requestor", "assistant"), message.get("id", "")
+            name, content = _name(self.trajectory, call_id), message.get("content") or ""
+            self._result(speaker, call_id, content, bool(message.get("error")))
+            result = {"role": "tool", "name": name, "tool_call_id": call_id, "content": content}
+            if not self.settings.native:
+                result = {"role": "user", "content": results_text([(name, content)])}
+            self._view(speaker).append(result)
             return
         answer = _answer_of_history(message)
         if message["role"] == "assistant":
@@ -162,7 +164,7 @@ class Rollout:
         self._note(message["role"], answer)
 
     async def _ask_agent(self) -> Answer:
-        """The candidate's next turn."""
+        """Ask the candidate for its next turn."""
         settings, context = self.settings, self.context
         tools = list(settings.agent_tools) if settings.native else None
         messages = context.episode.messages
@@ -175,7 +177,7 @@ class Rollout:
             )
             if isinstance(completion, Truncated):
                 if completion.reason == "context" and not asked:
-                    # The user has spoken, so the context holds it for an answer that was cut.
+                    # The user has spoken, so the context reports an answer that was cut.
                     raise PromptTooLong("the first prompt of the candidate does not fit")
                 raise completion
             answer = self._answer(completion, settings.agent_tools)
@@ -190,7 +192,7 @@ class Rollout:
         return self._said("assistant", answer)
 
     async def _ask_user(self) -> Answer:
-        """The user simulator's next turn."""
+        """Ask the user simulator for its next turn."""
         settings = self.settings
         tools = list(settings.user_tools) if settings.native and settings.user_tools else None
         sampling = self.context.roles["user"].sampling
@@ -211,8 +213,8 @@ class Rollout:
         return self._said("user", answer)
 
     def _drawn(self, sampling: Sampling, attempt: int, tools: Tools) -> Sampling:
-        """How an answer is drawn: other noise when the question is repeated, and in the text
-        protocol an end before results that a model makes up."""
+        """Return the sampling of an answer: another seed for a repeated request, and in the text
+        protocol a stop before an invented result."""
         if attempt:
             sampling = replace(sampling, seed=sampling.seed + attempt)
         if self.settings.native or not tools or RESULT_MARK in sampling.stop:
@@ -223,8 +225,8 @@ class Rollout:
         return answer_of(completion, tools, native=self.settings.native)
 
     def _said(self, speaker: Speaker, answer: Answer) -> Answer:
-        """Record what a side has said. Upstream's run fails over arguments that are no JSON object;
-        here the side has given no answer."""
+        """Record a turn. If arguments are not a JSON object, upstream's run fails; here the turn is
+        empty."""
         if not all(map(_is_readable, answer.calls)):
             self._note(speaker, Answer(answer.text))
             return Answer("")
@@ -232,8 +234,8 @@ class Rollout:
         return answer
 
     def _note(self, speaker: Speaker, answer: Answer) -> None:
-        """Put a turn where those who may see it do: the agent sees the user's texts, the user those
-        of the agent without calls."""
+        """Add a turn to the trajectory and the chats: the agent sees the user's texts, the user
+        sees the agent's texts without calls."""
         calls = self._numbered(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:
@@ -248,7 +250,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """The calls with ids. Those of the agent have the ids of its recorded message."""
+        """Return the calls with ids. The agent's calls have the ids of its recorded message."""
         if not answer.calls:
             return []
         message = _assistant(answer)
@@ -279,13 +281,17 @@ class Rollout:
             self.errors += failed
             shown.append(str(observation.value))
             self._result(speaker, call["id"], shown[-1], failed)
-        view = self.context.episode.messages if speaker == "assistant" else self._user_view
+        view = self._view(speaker)
         if self.settings.native:
             view += tool_results(view[-1], shown)
         else:
             names = [call["name"] for call in calls]
             text = results_text(list(zip(names, shown, strict=True)))
             view.append({"role": "user", "content": text})
+
+    def _view(self, speaker: str) -> list[Message]:
+        """Return the chat of a side."""
+        return self.context.episode.messages if speaker == "assistant" else self._user_view
 
     def _result(self, speaker: str, call_id: str, content: str, failed: bool) -> None:
         self.trajectory.append(
@@ -298,17 +304,6 @@ class Rollout:
             }
         )
 
-    def _returned(
-        self, speaker: Speaker, call_id: str, name: str, content: str, failed: bool
-    ) -> None:
-        """Take the result of a call of a task's history."""
-        self._result(speaker, call_id, content, failed)
-        view = self.context.episode.messages if speaker == "assistant" else self._user_view
-        if self.settings.native:
-            view.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
-        else:
-            view.append({"role": "user", "content": results_text([(name, content)])})
-
 
 def _is_readable(call: ToolCall) -> bool:
     try:
@@ -319,7 +314,7 @@ def _is_readable(call: ToolCall) -> bool:
 
 
 def _assistant(answer: Answer, calls: Sequence[Mapping[str, Any]] | None = None) -> Message:
-    """A turn as the message of a model."""
+    """Return a turn as a model's message."""
     message: Message = {"role": "assistant", "content": answer.text}
     if calls is None:
         calls = [
@@ -346,6 +341,44 @@ def _answer_of_history(message: Mapping[str, Any]) -> Answer:
 
 
 def _name(trajectory: Sequence[Message], call_id: str) -> str:
-    """The tool that a call of this id has called."""
+    """Return the tool of the call with this id."""
     calls = [call for message in trajectory for call in message.get("tool_calls", ())]
     return next((call["name"] for call in reversed(calls) if call["id"] == call_id), "")
+
+
+def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
+    """Return the trajectory after the candidate's system message; without one, the messages.
+    Reasoning and further text come from the candidate's own messages."""
+    trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
+    if not isinstance(trajectory, list):
+        return of_messages(messages)
+    seen = of_messages(messages)
+    steps = [step for step in seen[:1] if step.role == "system"]
+    said = iter([step for step in seen if step.role == "assistant"])
+    for message in trajectory:
+        if not isinstance(message, Mapping):
+            continue
+        role, text = text_of(message.get("role")), text_of(message.get("content"))
+        if role == "tool":
+            _answer(steps, text, bool(message.get("error")))
+            continue
+        step = Step(role, text)
+        if role == "assistant" and (own := next(said, None)) is not None:
+            step.reasoning, step.written, step.facts = own.reasoning, own.written, own.facts
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, Mapping):
+                step.calls.append(Call(text_of(call.get("name")), text_of(call.get("arguments"))))
+        steps.append(step)
+    return steps
+
+
+def _answer(steps: list[Step], text: str, failed: bool) -> None:
+    """Add a result to the first call without one in the last step."""
+    error = "failed" if failed else ""
+    if steps:
+        for place, call in enumerate(steps[-1].calls):
+            if call.observation is None:
+                steps[-1].calls[place] = Call(call.name, call.arguments, text, error)
+                return
+    steps.append(Step("tool", text))

@@ -1,4 +1,4 @@
-"""The numbers of a run: by domain, their mean, and the leaderboard's columns."""
+"""Numbers of a run: by domain, their mean, and the leaderboard's columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.results import Estimate, Score
-from ace_ray.benchmarks.tau2.categories import CATEGORIES, LEADERBOARD
+from ace_ray.benchmarks.tau2.options import CATEGORIES, LEADERBOARD
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import mean_of_present
 
@@ -23,9 +23,9 @@ _MOST_TRIALS = 4
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """The plain mean of the leaderboard's domains, each domain, all rows.
+    """Return the plain mean of the leaderboard's domains, each domain, and all rows.
 
-    Where none of those was run, the mean is of what was."""
+    If no domain of the leaderboard was run, the mean covers the others."""
     present = summary["categories"]
     found = {name: statistics.estimate(stats[rules]) for name, stats in present.items()}
     ranked = [name for name in LEADERBOARD if name in present] or list(present)
@@ -45,7 +45,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """The accuracies, the leaderboard's columns, and what several samples say."""
+    """Build the tables: accuracies, the leaderboard's columns, and several samples."""
     return {
         "table": statistics.table(summary, RULE_SETS),
         "further_tables": [
@@ -56,7 +56,7 @@ def tables(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def leaderboard(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """pass^1 to pass^4 by domain, in per cent; "-" where there are fewer trials."""
+    """Build a table of pass^1 to pass^4 by domain, in per cent; "-" for fewer trials."""
     lines = []
     for name, stats in summary["categories"].items():
         if name in CATEGORIES:

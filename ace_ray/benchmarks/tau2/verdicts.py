@@ -1,14 +1,16 @@
 """Verdicts on an episode.
 
-``official`` is upstream's reward (``evaluator/*.py``), quirk for quirk. ``strict`` differs where
+``official`` is upstream's reward (``evaluator/*.py``), quirks included. ``strict`` differs where
 upstream accepts or refuses by accident (docs/tau2.md has an example of each):
 
-- ACTION: every argument of the gold call counts where upstream compares those of the call that was
-  made, so that fewer arguments match; the side that calls counts; a call that failed is none.
+- ACTION: every argument of the gold call is compared, and the side that calls. A failed call does
+  not count. Upstream compares the arguments of the call that was made, so fewer arguments match.
 - COMMUNICATE: the information is a word or number of its own, in a message that the user reads.
-- DB: numbers count by their value: 2 is 2.0, and the order in which amounts were added does not
-  count.
-- A conversation that ends in its last step has ended.
+- DB: numbers are compared by value: 2 is 2.0, and the order of additions does not matter.
+- A conversation that ends in its last allowed step has ended.
+
+An episode's calls are made again on fresh databases, beside the gold calls, as upstream does in
+each evaluation (``evaluator/evaluator_env.py``). The stored end state is not trusted.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ace_ray.benchmarks.context import arguments_of
+from ace_ray.benchmarks.tau2.environment.limited import Attempt, Recorded, calls_of_history
 from ace_ray.benchmarks.tau2.environment.sources import ToolSources
-from ace_ray.benchmarks.tau2.replay import Replayed, replayed
+from ace_ray.sandbox.attempts import Op
+from ace_ray.sandbox.tools import bounded
 from ace_ray.types import Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
@@ -33,12 +37,102 @@ _ERRORS = {
 }
 """By part of the reward, in the order in which an error is named."""
 METRICS = {name: name.lower() for name in _ERRORS}
+_OURS, _GOLD = "ours", "gold"
 Message = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Replayed:
+    """The comparison of the end of an episode with the end of the gold calls.
+
+    Attributes:
+        same: whether all databases are equal, by upstream's hashes.
+        same_by_value: whether they are equal by value, so that 2 is 2.0.
+        assertions: whether each assertion holds.
+        problem: why upstream's evaluation would have failed, "" where it would not.
+        compared: false for a task without actions and assertions: upstream's reward then has
+            neither part.
+    """
+
+    same: bool = False
+    same_by_value: bool = False
+    assertions: Sequence[bool] = ()
+    problem: str = ""
+    compared: bool = True
+
+
+def replayed(
+    sources: ToolSources,
+    trajectory: Sequence[Message],
+    criteria: Mapping[str, Any],
+    initial_state: Mapping[str, Any] | None,
+    *,
+    solo: bool,
+) -> Replayed:
+    """Replay an episode and compare its end with the gold calls' end. Raises `SandboxLost`."""
+    begin = {k: v for k, v in (initial_state or {}).items() if k.startswith("initialization_")}
+    assertions = criteria.get("env_assertions") or ()
+    calls, fault = recorded_calls(trajectory, solo=solo)
+    if fault:
+        return Replayed(problem=fault)
+    ops: list[Op] = [
+        ("open", _OURS, solo, begin),
+        *(("replay", _OURS, *call) for call in calls),
+        ("sync", _OURS),
+        ("open", _GOLD, False, begin),
+        *(("replay", _GOLD, *call) for call in calls_of_history(initial_state)),
+        ("sync", _GOLD),
+        ("gold", _GOLD, list(criteria.get("actions") or ())),
+        ("equal", _OURS, _GOLD),
+        *(("assert", _OURS, dict(one)) for one in assertions),
+    ]
+    answers = Attempt(sources).do(ops)
+    problems = [
+        answer
+        for op, answer in zip(ops, answers, strict=True)
+        if op[0] in ("open", "replay", "sync")
+    ]
+    equal = answers[len(problems) + 1]
+    held = answers[len(problems) + 2 :]
+    problems += [why for _, why in held]
+    return Replayed(
+        same=equal[0],
+        same_by_value=equal[1],
+        assertions=[bool(holds) for holds, _ in held],
+        problem=next(filter(None, problems), ""),
+    )
+
+
+def recorded_calls(trajectory: Sequence[Message], *, solo: bool) -> tuple[list[Recorded], str]:
+    """Return the calls of a trajectory with their results, and why upstream refuses the record, ""
+    if it does not.
+
+    A call whose arguments exceed the bounds of a sandbox changed nothing, and is left out.
+    """
+    calls: list[Recorded] = []
+    messages = iter(trajectory)
+    for message in messages:
+        if message["role"] == "tool":
+            return [], "a result follows no call"
+        if solo and message["role"] == "user":
+            return [], "a user speaks in solo mode"
+        for call in message.get("tool_calls") or ():
+            result = next(messages, {"role": ""})
+            if result["role"] != "tool" or result.get("id") != call.get("id"):
+                return [], f"the call of {call['name']} is not followed by its result"
+            try:
+                arguments = bounded(arguments_of(call["arguments"]))
+            except ValueError:
+                continue
+            answer = result.get("content") or ""
+            requestor = str(call.get("requestor", message["role"]))
+            calls.append((requestor, call["name"], arguments, answer))
+    return calls, ""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a reward, each 0 or 1. ``basis``: those that it is the product of."""
+    """Parts of a reward, each 0 or 1. The reward is the product of the parts in ``basis``."""
 
     values: Mapping[str, float]
     basis: Sequence[str] = ()
@@ -53,7 +147,7 @@ class Parts:
 
 @dataclass
 class Judged:
-    """What an episode came to."""
+    """Fields of an episode's state that are judged."""
 
     ended: str
     stopped: bool
@@ -61,7 +155,7 @@ class Judged:
 
     @classmethod
     def stored(cls, state: Any) -> Judged:
-        """From `Episode.state`."""
+        """Read them from `Episode.state`."""
         state = state if isinstance(state, Mapping) else {}
         return cls(
             str(state.get("ended", "")),
@@ -71,7 +165,7 @@ class Judged:
 
 
 def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> dict[str, Verdict]:
-    """Both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
+    """Return both verdicts on the stored ``state`` of an episode. Raises `SandboxLost`."""
     judged = Judged.stored(state)
     official_stop = judged.ended in STOPS
     if not official_stop and not (judged.stopped and judged.ended == "max_steps"):
@@ -94,7 +188,7 @@ def verdicts(entry: Entry, state: Any, sources: ToolSources, *, solo: bool) -> d
 
 
 def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed) -> Parts:
-    """Upstream's."""
+    """Return the parts by upstream's rules."""
     calls = [call for message in judged.trajectory for call in message.get("tool_calls") or ()]
     return _parts(
         criteria,
@@ -108,7 +202,7 @@ def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed
 def strict_parts(
     criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
 ) -> Parts:
-    """Without its accidents."""
+    """Return the parts without upstream's accidents."""
     calls = list(_answered_calls(judged.trajectory))
     heard = [
         str(message.get("content") or "")
@@ -150,7 +244,7 @@ def _parts(
 
 
 def _verdict(parts: Parts) -> Verdict:
-    """Of parts; its metrics are those that the task's reward is made of."""
+    """Return the verdict of parts; its metrics are the parts of the task's reward."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})
@@ -195,7 +289,8 @@ def _answered_calls(trajectory: Sequence[Message]) -> list[tuple[str, Message]]:
 
 
 def _holds(info: str, message: Message) -> bool:
-    """Upstream ``CommunicateEvaluator``: a part of any text of the agent, without its commas."""
+    """Return whether ``info`` is in a text of the agent without commas (upstream
+    ``CommunicateEvaluator``)."""
     text = str(message.get("content") or "")
     if message["role"] != "assistant" or not text.strip():
         return False
@@ -207,9 +302,9 @@ _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def is_told(info: str, text: str) -> bool:
-    """Whether ``text`` holds ``info`` as words or a number of their own, not within others.
+    """Return whether ``text`` holds ``info`` as words or a number of its own, not within others.
 
-    ``1628`` is told by "$1,628.00", not by "16280", "1628.50" or "A1628".
+    "$1,628.00" holds ``1628``; "16280", "1628.50" and "A1628" do not.
     """
     wanted = " ".join(_GROUPED.sub("", info).lower().split())
     found = " ".join(_GROUPED.sub("", text).lower().split())

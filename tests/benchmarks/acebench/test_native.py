@@ -23,7 +23,6 @@ from ace_ray.benchmarks.acebench.native import (
     openai_tools,
     prompts,
     tool_names,
-    tools_of,
 )
 from ace_ray.types import Entry, ToolCall
 
@@ -334,7 +333,7 @@ def valid_schemas(entries: list[Entry]) -> int:
     seen: set[str] = set()
     count = 0
     for entry in entries:
-        tools = tools_of(entry)
+        tools = openai_tools(entry.data["function"])
         names = [tool["function"]["name"] for tool in tools]
         assert len(set(names)) == len(names) == len(entry.data["function"])
         for tool in tools:
@@ -355,7 +354,7 @@ def test_mini_tools_are_valid(mini: list[Entry]) -> None:
     assert valid_schemas(mini) > 100
     validator = pytest.importorskip("jsonschema").Draft202012Validator
     for entry in mini[::10]:
-        for tool in tools_of(entry):
+        for tool in openai_tools(entry.data["function"]):
             validator.check_schema(tool["function"]["parameters"])
 
 

@@ -103,13 +103,6 @@ def test_variants_change_the_normal_prompt_only() -> None:
         for category in ("normal_preference", "special_irrelevant"):
             other = entry(category, language, profile="p")
             assert standard.messages(other) == minimal.messages(other)
-    with pytest.raises(UserError, match="unknown prompt variant 'tiny'; use standard, condensed"):
-        prompts.own("tiny")
-
-
-def test_agent_categories_have_no_generation_prompt() -> None:
-    with pytest.raises(ValueError, match="agent_multi_step"):
-        prompts.own().messages(entry("agent_multi_step"))
 
 
 def written(folder: Path, content: Any) -> Path:

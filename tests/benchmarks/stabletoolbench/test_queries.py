@@ -138,12 +138,21 @@ def refused(root: Path, match: str, **options: Any) -> None:
     [
         ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
         ('[{"query_id": 1, "query_id": 2}]', "appears twice"),
-        ([query(None)], '"query_id" is missing'),
+        ([query(None)], "query_id"),
         ([query(0), query("0")], "query_id 0 appears twice"),
-        ([query(0, query=None)], 'query 0: "query" is missing'),
-        ([query(0, **{"relevant APIs": [["Bakery"]]})], '"relevant APIs" has another shape'),
-        ([query(0, api_list=[api(tool_name=None)])], 'API 1: "tool_name" is missing'),
-        ([query(0, api_list=[api(required_parameters={})])], "is no list of objects"),
+        ([query(0, query=None)], "query 0: query: input should"),
+        (
+            [query(0, **{"relevant APIs": [["Bakery"]]})],
+            "relevant APIs.0: list should",
+        ),
+        (
+            [query(0, api_list=[api(tool_name=None)])],
+            "api_list.0.tool_name: input",
+        ),
+        (
+            [query(0, api_list=[api(required_parameters={})])],
+            "required_parameters: input",
+        ),
     ],
 )
 def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
@@ -168,8 +177,6 @@ def test_a_missing_group_is_named(root: Path) -> None:
     queries_file(root, GROUP).unlink()
     refused(root, f"the group {GROUP} is missing")
     assert len(load(root, groups=GROUPS[1:]).entries) == 5
-    with pytest.raises(UserError, match="no group 'G4'"):
-        load(root, groups=["G4"])
 
 
 def test_a_query_without_apis_is_refused(root: Path) -> None:

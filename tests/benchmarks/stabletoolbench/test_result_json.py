@@ -10,11 +10,8 @@ import pytest
 
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.converted import converted
-from ace_ray.benchmarks.stabletoolbench.result_json import (
-    Metadata,
-    ResultRow,
-    result_json,
-)
+from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
+from ace_ray.types import Entry
 from tests.benchmarks.stabletoolbench.stb_rows import (
     BREADS,
     ENTRY,
@@ -36,17 +33,16 @@ METADATA = Metadata(
     timestamp="2024-01-15 10:30:45",
 )
 ROWS = [
-    ResultRow(entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3), 1.5),
-    ResultRow(
+    (entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3) | {"judged_s": 1.5}),
+    (
         entry("608", [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]),
-        state(SCRIPTS["hopeless"], ["Unsolved"] * 3),
-        0.5,
+        state(SCRIPTS["hopeless"], ["Unsolved"] * 3) | {"judged_s": 0.5},
     ),
-    ResultRow(entry("1073"), None),
+    (entry("1073"), {}),
 ]
 
 
-def written(rows: list[ResultRow]) -> dict[str, Any]:
+def written(rows: list[tuple[Entry, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(result_json(METADATA, rows))
     return found
 
@@ -117,12 +113,11 @@ def test_one_result() -> None:
 def test_a_finish_anywhere_in_the_answer_counts() -> None:
     """Upstream's pass rate, and the metric ``finish``, want it at the end."""
     script: list[Any] = [(None, [("Finish", "{")]), (None, [(BREADS, {"q": "rye"})])]
-    row = ResultRow(entry("1"), state(script, ["Unsolved"]))
-    found = written([row])
+    given = state(script, ["Unsolved"])
+    found = written([(entry("1"), given)])
     assert found["results"][0]["evaluation"]["has_finish"] is True
     assert found["summary"]["finish_count"] == 1
-    assert row.state is not None
-    assert verdicts(ENTRY, row.state)["official"].metrics["finish"] == 0
+    assert verdicts(ENTRY, given)["official"].metrics["finish"] == 0
 
 
 @pytest.mark.parametrize(
@@ -153,8 +148,7 @@ def test_two_samples_of_a_query_are_two_evaluations() -> None:
 def test_nothing_and_nothing_judged() -> None:
     assert written([])["results"] == []
     assert written([])["summary"]["average_sopr_score"] is None
-    row = ResultRow(entry("1"), state(SCRIPTS["answered"], None))
-    found = written([row])
+    found = written([(entry("1"), state(SCRIPTS["answered"], None))])
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
     assert found["summary"]["average_sopr_score"] is None
     assert found["summary"]["average_api_call_score"] == 1.0
@@ -162,7 +156,7 @@ def test_nothing_and_nothing_judged() -> None:
 
 def test_text_that_no_utf8_can_hold() -> None:
     odd = state([(None, [("Finish", {"return_type": "give_answer", "final_answer": "a\ud800b"})])])
-    found = written([ResultRow(entry("1"), odd)])
+    found = written([(entry("1"), odd)])
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
 
 
@@ -173,8 +167,7 @@ def test_arguments_that_json_cannot_hold_leave_the_file_json() -> None:
     for arguments in ['{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 3))]:
         made = run([(None, [(BREADS, arguments)]), (None, [finish("Rye.")])])
         given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
-        rows = [ResultRow(ENTRY, given)]
-        found = result_json(METADATA, rows)
+        found = result_json(METADATA, [(ENTRY, given)])
         nodes = json.loads(found)["results"][0]["system_answer"]["answer_details"]
         said = []
         while nodes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
 
 

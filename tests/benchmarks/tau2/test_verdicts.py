@@ -10,9 +10,9 @@ import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
-from ace_ray.benchmarks.tau2.replay import Replayed
 from ace_ray.benchmarks.tau2.verdicts import (
     Judged,
+    Replayed,
     is_told,
     official_parts,
     strict_parts,
@@ -145,13 +145,13 @@ def test_gold_paths_score_and_mangled_ones_do_not(benchmark: Tau2) -> None:
     for name in ("airline", "retail", "telecom", "telecom_solo"):
         entries = [one for one in benchmark.dataset() if one.category == name][::10]
         for entry in entries:
-            gold = benchmark.verdicts(entry, gold_episode(benchmark, entry))
+            gold = benchmark.verdicts(entry, gold_episode(benchmark.scenario(entry), entry))
             assert all(verdict.valid for verdict in gold.values()), entry.id
             if benchmark.verdicts(entry, silent_episode(entry))["official"].valid:
                 continue
-            episode = gold_episode(benchmark, entry)
+            episode = gold_episode(benchmark.scenario(entry), entry)
             nothing = {**(entry.gold or {}), "actions": [], "communicate_info": []}
-            undone = gold_episode(benchmark, replace(entry, gold=nothing))
+            undone = gold_episode(benchmark.scenario(entry), replace(entry, gold=nothing))
             assert not benchmark.verdicts(entry, undone)["official"].valid, entry.id
             for how in ("max_steps", "agent_error", "context"):
                 ended = {**episode.state, "ended": how, "stopped": False}
@@ -185,7 +185,7 @@ def test_a_task_without_actions_and_assertions_has_no_db_part(benchmark: Tau2) -
 
 def test_a_result_that_was_not_given_has_no_reward(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "retail", "0")
-    episode = gold_episode(benchmark, entry)
+    episode = gold_episode(benchmark.scenario(entry), entry)
     result = next(m for m in episode.state["trajectory"] if m["role"] == "tool")
     result["content"] = "made up"
     verdict = benchmark.verdicts(entry, episode)["official"]
@@ -195,7 +195,7 @@ def test_a_result_that_was_not_given_has_no_reward(benchmark: Tau2) -> None:
 @pytest.mark.parametrize("fault", ["no result", "another's", "twice", "not at once", "a user"])
 def test_a_record_that_upstream_does_not_replay_has_no_reward(benchmark: Tau2, fault: str) -> None:
     entry = entry_of(benchmark, "telecom_solo")
-    trajectory = list(gold_episode(benchmark, entry).state["trajectory"])
+    trajectory = list(gold_episode(benchmark.scenario(entry), entry).state["trajectory"])
     at = next(place for place, m in enumerate(trajectory) if m["role"] == "tool")
     if fault == "no result":
         del trajectory[at]

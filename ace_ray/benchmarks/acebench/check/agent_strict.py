@@ -1,55 +1,162 @@
-"""The strict verdict on an agent row: the paper's and the task author's definition.
+"""The strict verdict on an agent row, by the definition of the paper and of the task author.
 
-End to end, all recorded attributes of all involved classes must equal the gold state; the process
-accuracy is n / m, n the calls that agree with the ideal path one by one until the first that does
-not, m the length of the path (the best of alternative paths).
+A row is valid if all recorded attributes of all involved classes equal the gold state. The process
+accuracy is n / m: n calls agree with the ideal path one by one until the first that does not, and
+the path has m calls. The best of alternative paths counts.
 
-Why an agent missed its target: the three causes of the paper's section 4.2, where proven.
-
-The calls are compared with the ideal path that they follow furthest: its milestones are looked for
-one after the other, calls in between are passed over. The first milestone that is not found is the
-one at hand; only calls after the last one found are looked at, and the first that proves a cause
+The error type is the cause of a failure: one of three in the paper's section 4.2, where the calls
+prove it. Calls are compared with the ideal path that they follow furthest. Its milestones are
+searched one after the other; calls in between are skipped. The next milestone is the first that is
+not found. Only calls after the last one found are looked at. The first of them that proves a cause
 decides:
 
-- ``function_call_error``: the call names no tool, has arguments that the tool does not take or
-  lacks one that it needs, or the message is no call. Its observation says so
-  (``unknown_tool``, ``bad_arguments``, ``not_a_call``), or, where none was recorded, the row's
-  functions do.
-- ``rule_violation``: the call is a later milestone's, or is to the tool of a later milestone alone
-  and was refused (``status`` false or "error"; a refusal in plain words proves nothing): a step
-  that it needed was skipped.
-- ``information_mismanagement``: the call is to the tool of the milestone at hand, with other
-  values.
+- ``function_call_error``: the call names an unknown tool, has an argument that the tool does not
+  take, or lacks a required one; or the message has no call. The recorded error says so
+  (``unknown_tool``, ``bad_arguments``, ``not_a_call``). Without a record the row's functions do.
+- ``rule_violation``: the call equals a later milestone; or it calls the tool of a later milestone
+  and was refused (``status`` false or "error"; a refusal in plain words proves nothing). A required
+  step was skipped.
+- ``information_mismanagement``: the call is to the tool of the next milestone, with other values.
+- ``undetermined``: anything else. The agent stopped, made all milestones and more, or made calls
+  that prove no cause.
 
-Calls that never ran, since their batch ended before them, are no evidence.
+Calls that never ran, because their batch ended before them, are not evidence.
 
-``undetermined`` is everything else: the agent stopped, made all milestones and more, or strayed in
-a way that the calls do not explain.
+Milestones are published as source text, some with unescaped apostrophes
+(``merchant_name='Domino's'``), which are read too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check.agent_paths import (
-    CALL_ERRORS,
-    NOT_RUN,
-    Made,
-    Path,
-    made,
-    paths,
-)
-from ace_ray.parsing import Call
+from ace_ray.benchmarks.acebench.agent_calls import agent_calls
+from ace_ray.parsing import Call, NotCalls, parse_calls
 from ace_ray.types import Entry, Verdict
+
+_APOSTROPHE = re.compile(r"(?<!\\)'")
+_CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)")
+
+CALL_ERRORS = ("unknown_tool", "bad_arguments", "not_a_call")
+NOT_RUN = "not_run"
+_MAX_CHARS = 1 << 17
+_MAX_TEXTS = 2000
+"""Maximum texts read of a process. An episode has some dozens of messages."""
+
+Path = list[Call]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that an agent made.
+
+    ``error`` is the observed error, "" for an answer; ``not_a_call`` for a message without a call;
+    `NOT_RUN` when the batch ended before the call; None where nothing was recorded, as in result
+    files made elsewhere. One of `CALL_ERRORS` means that no tool was reached.
+    """
+
+    call: Call
+    error: str | None = None
+    observation: Any = None
+
+
+def paths(milestones: list[Any]) -> list[Path]:
+    """Return the alternative paths, each as a flat list of calls; a step may hold several.
+
+    A step that cannot be read becomes one call with the name "", which no call equals.
+    """
+    alternatives = milestones if isinstance(milestones[0], list) else [milestones]
+    return [[call for step in steps for call in _step(step)] for steps in alternatives]
+
+
+def _step(text: str) -> list[Call]:
+    for written in (text.strip(), escaped(text.strip())):
+        try:
+            return parse_calls(written)
+        except NotCalls:
+            continue
+    return [Call("", {})]
+
+
+def escaped(text: str) -> str:
+    """Put a backslash before the apostrophes of ``text`` that neither open nor close a value."""
+    parts, position, inside = [], 0, False
+    for quote in _APOSTROPHE.finditer(text):
+        place = quote.start()
+        parts.append(text[position:place])
+        position = quote.end()
+        if inside and not _CLOSES.match(text, position):
+            parts.append("\\'")
+            continue
+        inside = not inside
+        parts.append("'")
+    return "".join([*parts, text[position:]])
+
+
+def made(process: Any, steps: Any) -> list[Made]:
+    """Return the calls of an episode in order, from its ``steps``, else from its ``process``.
+
+    ``steps`` is the transcript in an episode's state. A step of execution has ``calls``,
+    ``observations`` and ``errors``. ``process`` holds the texts sent to execution. They are read as
+    upstream reads them and, if that finds no call, as the prompt asks. Values of another shape are
+    skipped.
+    """
+    if isinstance(steps, list):
+        return [call for step in steps if isinstance(step, dict) for call in _of_step(step)]
+    return list(_of_texts(_list(process)))
+
+
+def _of_texts(texts: list[Any]) -> Iterator[Made]:
+    left = _MAX_CHARS
+    for text in texts[:_MAX_TEXTS]:
+        left -= len(text) if isinstance(text, str) else 0
+        if isinstance(text, str) and left >= 0:
+            yield from _of_text(text)
+        else:
+            yield Made(Call("", {}), "not_a_call")
+
+
+def _of_text(text: str) -> Iterator[Made]:
+    calls = agent_calls(text, loop="multi_step", protocol="official")
+    calls = calls or agent_calls(text, loop="multi_step", protocol="fixed")
+    for call in calls or ():
+        yield Made(Call(call.name, call.arguments), "bad_arguments" if call.problem else None)
+    if not calls:
+        yield Made(Call("", {}), "not_a_call")
+
+
+def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:
+    calls, observations, errors = (_list(step.get(k)) for k in ("calls", "observations", "errors"))
+    if step.get("speaker") == "execution" and not calls and not errors:
+        yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch of no calls
+    for place in range(max(len(calls), len(errors))):
+        call = calls[place] if place < len(calls) else None
+        error = errors[place] if place < len(errors) else NOT_RUN
+        observation = observations[place] if place < len(observations) else None
+        yield Made(_recorded(call), error if isinstance(error, str) else "", observation)
+
+
+def _recorded(call: Any) -> Call:
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+        return Call("", {})
+    arguments = call.get("arguments")
+    return Call(call["name"], arguments if isinstance(arguments, dict) else {})
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
 
 _NUMBERS = (int, float)
 
 
 def same_value(value: Any, gold: Any) -> bool:
-    """Whether ``value`` equals ``gold`` as JSON: numbers by value, ``true`` is not ``1``.
+    """Return whether ``value`` equals ``gold`` as JSON: numbers by value, ``true`` is not ``1``.
 
-    Lists are ordered, objects have the same keys. Goes no deeper than ``gold``.
+    Lists are ordered, objects have the same keys. The recursion is as deep as ``gold``.
     """
     if isinstance(gold, dict):
         if not isinstance(value, dict) or value.keys() != gold.keys():
@@ -65,12 +172,14 @@ def same_value(value: Any, gold: Any) -> bool:
 
 
 def same_call(call: Call, gold: Call) -> bool:
-    """Whether name, argument names and values are the same; a call without a name equals none."""
+    """Return whether two calls have the same name, argument names and values.
+
+    A call without a name equals no other."""
     return bool(gold.name) and call.name == gold.name and same_value(call.args, gold.args)
 
 
 def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
-    """(cause, the evidence in a sentence) of an episode whose end state is wrong."""
+    """Return (cause, evidence in a sentence) for an episode whose end state is wrong."""
     calls = [one for one in calls if one.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
     count, position = _followed(calls, path)
@@ -100,7 +209,7 @@ def _refused(one: Made) -> bool:
 
 
 def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
-    """How many milestones were made in order, and how many calls came up to the last of them."""
+    """Count the milestones that were made in order, and the calls up to the last of them."""
     count = position = 0
     for number, one in enumerate(calls, start=1):
         if count == len(path):
@@ -136,13 +245,12 @@ REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": 
 
 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:
-    """The verdict on the state ``end``, or ``result`` where it is None, and on the calls made.
+    """Return the verdict on the state ``end`` (None: ``result``) and on the calls made.
 
-    Classes are matched by name, in any order, each once. Values are equal as JSON values: numbers
-    by value, ``true`` is not ``1``, lists in order, objects with the same keys. The gold states
-    have every recorded attribute of every involved class. Metrics: ``end_to_end`` (0 or 1) and
-    ``process_accuracy``, of the calls that `made` finds. The error type is the error's `cause`.
-    Never raises.
+    Classes are matched by name, in any order, each once. Values are compared by `same_value`. The
+    gold states have every recorded attribute of every involved class. Metrics: ``end_to_end`` (0 or
+    1) and ``process_accuracy`` of the calls that `made` finds. The error type is the `cause`. Never
+    raises.
     """
     ideal = paths(entry.gold["mile_stone"])
     calls = made(process, steps)
@@ -165,7 +273,7 @@ def _matched(calls: list[Made], path: Path) -> int:
 
 
 def _difference(gold: list[dict[str, Any]], state: Any) -> str:
-    """The first thing in which the state is not the gold state, "" when there is none."""
+    """Return the first difference between the state and the gold state, "" without one."""
     if not isinstance(state, list) or not all(isinstance(item, dict) for item in state):
         return "the state is not a list of classes"
     classes = [(name, attributes) for item in state for name, attributes in item.items()]

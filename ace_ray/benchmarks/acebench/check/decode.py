@@ -1,10 +1,9 @@
-"""One output decoded for both rule sets, with the work that they share done once.
+"""Decode one output for both rule sets; the shared work is done once.
 
-How the official evaluator finds and reads calls are facts of ``eval_main.py`` and
-``model_inference/utils.py`` at upstream commit 56dd66c, restated: it is lenient (names become
-strings, positional arguments vanish, every sign negates) and it runs binary operations through
-``eval``. Here they are folded (`ace_ray.parsing.fold`) or refused; most unquoted values
-(``2025-Q2``) hold a name that means nothing there, which only raises.
+The official reading restates ``eval_main.py`` and ``model_inference/utils.py`` at upstream commit
+56dd66c. It is lenient: names become strings, positional arguments are dropped, every sign negates.
+It runs binary operations through ``eval``. Here they are folded (`ace_ray.parsing.fold`) or
+refused. Most unquoted values (``2025-Q2``) hold an undefined name, which only raises.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from ace_ray.parsing import (
 )
 
 _BRACKETS = re.compile(r"[\[\]]")
-# Frames that Python's default recursion limit leaves the upstream decoder for writing an operation
-# back as text, and what one level of that and of its own descent costs (measured on 3.11).
+# Frames that Python's default recursion limit leaves to upstream's decoder when it writes an
+# operation back as text, and the frames of one level of each recursion (measured on 3.11).
 _FRAMES = 991
 _FRAMES_PER_OPERATION = 3
 _FRAMES_PER_VALUE = 2
-# The names that mean something where upstream evaluates: builtins, its module's and its function's.
+# The names that are defined where upstream evaluates: builtins, names of its module and function.
 _KNOWN = frozenset([
     *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
     "json", "resolve_ast_by_type", "resolve_ast_call", "value",
@@ -40,11 +39,11 @@ _KNOWN = frozenset([
 
 
 def fragment(output: str, *, whole: bool) -> str | None:
-    """The part of an output that is parsed.
+    """Return the part of an output that is parsed, None without one.
 
-    With ``whole`` (the multi-turn categories) all of it, without any whitespace, even in strings.
-    Otherwise the first outermost balanced ``[...]``, counting brackets from the very start and in
-    strings too, so that a stray ``]`` shifts the count; None when there is none.
+    ``whole`` (multi-turn categories): the whole output without whitespace, even in strings.
+    Otherwise the first outermost balanced ``[...]``. Brackets count from the start of the output
+    and in strings too, so that a stray ``]`` shifts the count.
     """
     if whole:
         return "".join(output.split())
@@ -62,10 +61,10 @@ def fragment(output: str, *, whole: bool) -> str | None:
 
 
 def calls_of(tree: ast.expr) -> list[Call]:
-    """The calls in a list, tuple or set of calls, in order.
+    """Return the calls in a list, tuple or set of calls, in order.
 
-    Raises `NotCalls` where the upstream decoder raises and `Refused` on reaching an operation that
-    is not folded, whichever comes first in its order of evaluation.
+    Raises, in upstream's order of evaluation, `NotCalls` where the upstream decoder raises and
+    `Refused` for an operation that is not folded.
     """
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
         raise NotCalls(f"{type(tree).__name__} in place of a list")
@@ -84,22 +83,22 @@ def _operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
 
 
 _Parsed = list[Call] | ast.expr | NotCalls
-"""Plain calls, which mean the same to both rule sets; else a tree; else why there is none."""
+"""Plain calls, which both rule sets read alike; else a syntax tree; else the error."""
 
 
 class Decoded(NamedTuple):
-    """What each rule set reads in an output: calls, or a sentence on why there are none."""
+    """Calls by rule set, or a sentence that says why an output has none."""
 
     official: list[Call] | str
     strict: list[Call] | str
     unsafe: bool = False
-    """The official decoder would run code here, or do unbounded work."""
+    """Whether the official decoder would run code, or do unbounded work."""
     chars: int = 0
     """Length of the text that the official decoder parses."""
 
 
 def decode(output: str | None, *, whole: bool) -> Decoded:
-    """Both readings of an output; ``whole`` as in `fragment`."""
+    """Read an output by both rule sets; ``whole`` as in `fragment`."""
     if output is None:
         return Decoded("there is no output", "there is no output")
     official_text, strict_text = fragment(output, whole=whole), output.strip()
@@ -138,7 +137,7 @@ def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
         return parsed
     if isinstance(parsed, NotCalls):
         return str(parsed)
-    # The tree of `([F()])` or of `[F()] # [1]` is that of the list alone; its place tells.
+    # `([F()])` and `[F()] # [1]` have the same tree as the list alone; only its position differs.
     lines = text.replace("\r\n", "\n").replace("\r", "\n").encode().split(b"\n")
     if (parsed.lineno, parsed.col_offset) != (1, 0) or (
         (parsed.end_lineno, parsed.end_col_offset) != (len(lines), len(lines[-1]))

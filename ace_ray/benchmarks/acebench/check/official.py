@@ -1,18 +1,17 @@
 """The verdicts of the official evaluator (upstream ``eval_main.py`` at commit 56dd66c).
 
-``valid`` and ``error_type`` are those it gives for any output, its quirks included; the list of
-quirks and how many rows each touches is in docs/acebench.md. Two error types are ours, for outputs
-on which it gives no verdict at all:
+``valid`` and ``error_type`` equal upstream's for any output, quirks included (docs/acebench.md).
+Two error types are ours, for outputs without a verdict upstream:
 
-- ``official_crash``: it raises while judging, which ends its whole run. What ends only its later
-  reports (control characters in the Excel export, lone surrogates in the error list) keeps its
-  verdict.
-- ``official_unsafe``: it would evaluate text of the model beyond literal arithmetic, or without
-  bounds. That is never done here, so an output that it accepts after such an evaluation is invalid.
+- ``official_crash``: upstream raises while it judges, which ends its whole run. Outputs that break
+  only its later reports (control characters in the Excel export, lone surrogates in the error list)
+  keep their verdict.
+- ``official_unsafe``: upstream would evaluate text of the model beyond literal arithmetic, or
+  without bounds. It is never evaluated here, so the output is invalid even if upstream accepts it.
 
-How calls are compared restates facts of ``model_eval/checker.py`` and ``model_eval/utils.py`` at
-that commit: those functions raise where upstream raises, and ``prints`` says whether a value may be
-too long an integer to print, where upstream prints it.
+The comparison of calls restates ``model_eval/checker.py`` and ``model_eval/utils.py`` at that
+commit. The functions raise where upstream raises. ``prints`` says whether an integer may be too
+long to print; printing it raises where upstream prints.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _DROPPED = str.maketrans("", "", " ,./-_*^")
 
 
 class Outcome(enum.Enum):
-    """What the type check decides; UNCHECKED accepts without looking at the value."""
+    """Result of the type check; UNCHECKED accepts without looking at the value."""
 
     WRONG = enum.auto()
     COMPARE = enum.auto()
@@ -42,11 +41,11 @@ class Outcome(enum.Enum):
 def type_outcome(
     value: Any, gold: Any, expected: type, inner: type | None, prints: bool
 ) -> Outcome:
-    """Whether the type of ``value`` passes.
+    """Check the type of ``value``.
 
-    ``expected`` is the schema's type and ``inner`` that of its elements, for containers. A gold
-    value "" has no type. A gold value of another type than the schema's leaves the value unchecked.
-    The strings true and false count as booleans here, and only here.
+    ``expected`` is the schema's type, ``inner`` the type of a container's elements. The type of a
+    gold value "" is not compared. If the gold value has another type than the schema says, the
+    value is unchecked. The strings true and false count as booleans in this function only.
     """
     gold_type = None if gold == "" else type(gold)
     as_schema = Outcome.COMPARE if gold_type in (None, expected) else Outcome.UNCHECKED
@@ -84,12 +83,12 @@ def _loose_if_text(value: Any) -> Any:
 
 
 def contains(value: str, gold: str) -> bool:
-    """Strings: without space , . / - _ * ^ and case, the gold text is part of the model's."""
+    """Compare strings without space , . / - _ * ^ and case: gold is part of the model's text."""
     return _loose(gold) in _loose(value)
 
 
 def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Lists of other things than objects: equal, in order, strings at the top level loosely."""
+    """Compare lists without objects: equal, in order; strings at the top level loosely."""
     differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
     if differs and prints:
         repr(value)
@@ -97,7 +96,7 @@ def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Lists of objects: as many, each like its gold object, in order."""
+    """Compare lists of objects: equal length, each like its gold object, in order."""
     if len(value) != len(gold):
         if prints:
             str(value)
@@ -109,8 +108,8 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 
 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
-    """Objects: the same keys, inner objects likewise; every other gold value, printed, is part of
-    the model's value, printed (strings loosely, the strings true and false as booleans)."""
+    """Compare objects: the same keys, inner objects likewise. Any other gold value, printed, is
+    part of the printed value (strings loosely, the strings true and false as booleans)."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():
@@ -158,7 +157,7 @@ _ELSE_INNER = {"list(string)": str, "list(enum)": enumerate}
 
 
 class Fault(NamedTuple):
-    """Why a call or an answer is not accepted."""
+    """Reason why a call or an answer is not accepted."""
 
     error_type: str
     error: str
@@ -167,10 +166,10 @@ class Fault(NamedTuple):
 def _normal_fault(
     functions: Any, calls: list[Call], gold: dict[str, Any], prints: bool
 ) -> Fault | None:
-    """The first fault of ``calls`` against one alternative of the gold answer, None if accepted.
+    """Return the first fault of ``calls`` against one gold alternative, None if accepted.
 
-    Each gold call takes any model call of its name that fits; none is used up. The fault of a gold
-    call that nothing fits is that of the last call looked at.
+    Each gold call accepts any model call of its name that fits; calls may be used twice. If no call
+    fits, the fault of the last call looked at is returned.
     """
     if len(calls) != len(gold):
         return Fault("wrong functions number", f"{len(calls)} calls instead of {len(gold)}")
@@ -204,7 +203,7 @@ def _unnumbered(key: str) -> str:
 
 
 def _described(functions: Any, key: str) -> Any:
-    # A substring test on the gold key with its suffix: `get` describes `get_all_2`.
+    # Upstream tests for a substring of the gold key with its suffix: `get` describes `get_all_2`.
     if not isinstance(functions, list):
         return functions
     for function in functions:
@@ -283,13 +282,13 @@ _BITS_PER_DIGIT = 3.3219
 
 
 def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
-    """The verdict on a row of the 12 normal categories: valid when any alternative accepts it."""
+    """Return the verdict on a row of the 12 normal categories: valid if any alternative fits."""
     calls = decoded.official
     if isinstance(calls, str):
         kind = "official_unsafe" if decoded.unsafe else "wrong_output_format"
         return Verdict(False, kind, calls)
-    # Its error messages print values, and Python refuses to print an integer beyond 4,300 digits.
-    # A text too short to hold or to make such an integer need not be printed to find out.
+    # Upstream's messages print values, and Python refuses to print an integer beyond 4,300 digits.
+    # A text that is too short to make such an integer need not be printed.
     prints = decoded.chars * _BITS_PER_CHAR > MAX_DIGITS * _BITS_PER_DIGIT
     gold = entry.gold if isinstance(entry.gold, list) else [entry.gold]
     first: Fault | None = None
@@ -307,12 +306,12 @@ def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
 
 
 def judge_special(entry: Entry, output: str | None) -> Verdict:
-    """The verdict on a row of the three special categories: substrings of the raw output.
+    """Return the verdict on a row of the three special categories: substrings of the raw output.
 
-    incomplete: the phrase (else ``error_detection``), the API's name and all its missing
-    parameters (else ``error_correction``), for each API, the last failure names the error.
-    error_param: the phrase and all wrong values, the parameter's name is not looked at.
-    irrelevant: the phrase.
+    - incomplete: the phrase (else ``error_detection``), the API's name and all its missing
+      parameters (else ``error_correction``). With several APIs the last failure names the error.
+    - error_param: the phrase and all wrong values; the parameter's name is not compared.
+    - irrelevant: the phrase.
     """
     if output is None:
         return Verdict(False, "official_crash", "there is no output")

@@ -1,29 +1,66 @@
-"""Put a checkout of the official repository into the cache, checked and versioned by content.
+"""Import the official repository into the cache, from a checkout or from its archive on the
+network.
 
-An import lands whole or not at all: it is written beside its place and renamed into it.
+An import is written beside its place and renamed into it, so it is whole or absent. The commit of
+the archive and the hash of its contents are pinned. The hash of the archive file is not: the host
+may pack it anew.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import http.client
+import io
 import json
 import logging
+import tarfile
+import tempfile
+import time
+import urllib.request
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
-from ace_ray.benchmarks.dataset import files_hash, json_value, keep, read_inside, strict_json
+from ace_ray.benchmarks.dataset import (
+    files_hash,
+    imports_folder,
+    json_value,
+    keep,
+    read_inside,
+    strict_json,
+)
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import folder_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
-"""What `files_hash` gives for an import of that commit."""
+"""`files_hash` of an import of that commit."""
 
 PROMPTS, APP_SPECS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
+
+OFFICIAL_URL = f"https://codeload.github.com/chenchen0103/ACEBench/tar.gz/{OFFICIAL_COMMIT}"
+ARCHIVE_LIMIT_BYTES = 64 << 20
+UNPACKED_LIMIT_BYTES = 256 << 20
+SILENCE_TIMEOUT_S = 30.0
+TOTAL_TIMEOUT_S = 600.0
+_CHUNK_BYTES = 1 << 18
+_OFFLINE = "check network and proxy, or run `ace-ray data import acebench PATH` on a checkout"
+_BROKEN = (
+    tarfile.TarError,
+    zlib.error,
+    EOFError,
+    gzip.BadGzipFile,
+    ValueError,  # a name with a zero byte
+    FileExistsError,  # a file where another member needs a folder, or the other way round
+    NotADirectoryError,
+    IsADirectoryError,
+)
 
 Files = dict[str, bytes]
 """Contents by path relative to the version's folder."""
@@ -113,10 +150,133 @@ def _reread(path: Path, name: str) -> bytes:
 
 
 def _json_bytes(value: Any, where: Path) -> bytes:
-    """One spelling for equal values, so that the version does not depend on who wrote the file."""
+    """Write equal values alike, so that the version does not depend on the writer of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
         strict_json(text)  # integer and text keys may coincide in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"holds literals that JSON cannot: {error}", where=str(where)) from error
+
+
+def pull(
+    *,
+    url: str = OFFICIAL_URL,
+    sha256: str | None = None,
+    cache: Path | None = None,
+    say: Callable[[str], object] = _log.info,
+) -> Path:
+    """Download, check and import; return the imported version's folder.
+
+    ``sha256`` is the archive's hash and is checked when given. The contents must equal the pinned
+    commit's, except from another ``url`` with a ``sha256``. Proxies are taken from the environment.
+    Raises `UserError`; a failure leaves nothing behind.
+    """
+    if not url.startswith(("https://", "http://")):
+        raise UserError(
+            f"{url!r} is not an http(s) address",
+            where="--url",
+            fix="unpack a local archive and run `ace-ray data import acebench PATH`",
+        )
+    pinned_otherwise = url != OFFICIAL_URL and sha256 is not None
+    home = imports_folder(BENCHMARK, cache)
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=home) as scratch:
+            archive = _download(url)
+            got = hashlib.sha256(archive).hexdigest()
+            if sha256 is not None and got != sha256.lower():
+                raise UserError(
+                    f"the archive has sha256 {got}, not {sha256}",
+                    where=url,
+                    fix="check the address and --sha256",
+                )
+            _unpack(archive, Path(scratch), url)
+            return import_checkout(
+                _top(Path(scratch)),
+                cache=cache,
+                source={"url": url, "archive_sha256": got},
+                expect_sha256=None if pinned_otherwise else OFFICIAL_CONTENT_SHA256,
+                say=say,
+            )
+    except OSError as error:
+        raise UserError(
+            f"cannot be written ({error.strerror})",
+            where=str(home),
+            fix="set ACE_RAY_CACHE to a folder you can write to",
+        ) from error
+
+
+def _download(url: str) -> bytes:
+    """Return the body of the response. Raises `UserError`."""
+    request = urllib.request.Request(url, headers={"User-Agent": "ace-ray"})
+    deadline = time.monotonic() + TOTAL_TIMEOUT_S
+    body = bytearray()
+    try:
+        with urllib.request.urlopen(request, timeout=SILENCE_TIMEOUT_S) as response:
+            declared = response.headers.get("Content-Length", "")
+            expected = int(declared) if declared.isdecimal() else 0
+            while max(expected, len(body)) <= ARCHIVE_LIMIT_BYTES:
+                if time.monotonic() > deadline:
+                    what = f"the download took over {TOTAL_TIMEOUT_S:.0f} s"
+                    raise UserError(what, where=url, fix=_OFFLINE)
+                # read1 returns what has arrived, so that a slow sender meets the deadline too.
+                chunk = response.read1(_CHUNK_BYTES)
+                if not chunk:
+                    break
+                body += chunk
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        what = f"the download failed ({type(error).__name__}: {error})"
+        raise UserError(what, where=url, fix=_OFFLINE) from None
+    if max(expected, len(body)) > ARCHIVE_LIMIT_BYTES:
+        raise UserError(
+            f"the archive is larger than {ARCHIVE_LIMIT_BYTES:,} bytes",
+            where=url,
+            fix="this is not ACEBench, check the address",
+        )
+    if len(body) < expected:  # read1 does not complain
+        what = f"the download broke off after {len(body):,} of {expected:,} bytes"
+        raise UserError(what, where=url, fix="try again")
+    return bytes(body)
+
+
+def _unpack(archive: bytes, into: Path, where: str) -> None:
+    """Unpack the plain files of a tar.gz into the folder ``into``. Raises `UserError`.
+
+    Links, devices, names that lead outside and too many bytes are refused. The caller deletes
+    ``into``.
+    """
+    what = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
+    too_large = UserError(what, where=where, fix="this is not ACEBench")
+    try:
+        # tarfile reads extended headers of any size into memory, so the archive is bounded first.
+        with gzip.GzipFile(fileobj=io.BytesIO(archive)) as source:
+            content = source.read(UNPACKED_LIMIT_BYTES + 1)
+        left = UNPACKED_LIMIT_BYTES - len(content)
+        if left < 0:
+            raise too_large
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as tar:
+            for info in tar:
+                path = PurePosixPath(info.name)
+                if path.is_absolute() or ".." in path.parts:
+                    raise UserError(f"holds a path that leads outside: {info.name!r}", where=where)
+                if info.isdir():
+                    continue
+                file = tar.extractfile(info) if info.isreg() else None
+                if file is None:
+                    raise UserError(f"holds a link or device: {info.name!r}", where=where)
+                # A sparse member unpacks to more than the archive holds.
+                left -= info.size if info.issparse() else 0
+                if left < 0:
+                    raise too_large
+                (into / path).parent.mkdir(parents=True, exist_ok=True)
+                (into / path).write_bytes(file.read())
+    except _BROKEN as error:
+        what = f"is damaged or not a tar.gz ({error})"
+        raise UserError(what, where=where, fix="download it again") from error
+
+
+def _top(tree: Path) -> Path:
+    """Return the checkout in an unpacked archive, which usually has one folder around it."""
+    inside = list(tree.iterdir())
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else tree

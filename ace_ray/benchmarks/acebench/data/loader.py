@@ -42,13 +42,11 @@ def load(
     languages: Sequence[str] = LANGUAGES,
     categories: Sequence[str] = CATEGORIES,
 ) -> list[Entry]:
-    """Entries by language, category and line. Raises `UserError` naming the file and line at fault.
+    """Return entries by language, category and line. Raises `UserError` naming file and line.
 
-    ``gold`` is the row's ground truth; for agent categories an object with ``ground_truth`` and
+    ``gold`` is the ground truth of the row; in agent categories an object with ``ground_truth`` and
     ``mile_stone``.
     """
-    _known("language", languages, LANGUAGES)
-    _known("category", categories, CATEGORIES)
     return [
         entry
         for language in languages
@@ -58,13 +56,13 @@ def load(
 
 
 def files_of(language: str, category: str) -> tuple[str, str]:
-    """The question file and the answer file, relative to the data folder."""
+    """Return the question file and the answer file, relative to the data folder."""
     name = f"data_{category}.json"
     return f"data_{language}/{name}", f"data_{language}/possible_answer/{name}"
 
 
 def locate(name: str) -> Path:
-    """The folder a config's ``data:`` names.
+    """Return the folder that ``data:`` in a config names.
 
     ``mini``, ``imported`` (the only import), ``imported:<version>``, or the path of a folder with
     ``data_en`` or ``data_zh`` in it.
@@ -81,12 +79,6 @@ def _check_folder(folder: Path) -> None:
         )
     if not any((folder / f"data_{language}").is_dir() for language in LANGUAGES):
         raise UserError(f"{folder} has no data_en or data_zh in it", where="data", fix=GET_DATA)
-
-
-def _known(kind: str, asked: Sequence[str], known: Sequence[str]) -> None:
-    for name in asked:
-        if name not in known:
-            raise UserError(f"unknown {kind} {name!r}", fix=f"write one of {', '.join(known)}")
 
 
 def _load_category(folder: Path, language: str, category: str) -> list[Entry]:
@@ -118,7 +110,7 @@ def _functions(value: Any) -> bool:
 
 
 def _calls(value: Any) -> bool:
-    """One object of calls, or a list of such objects that are all right answers."""
+    """Accept one object of calls, or a list of such objects: alternative right answers."""
     alternatives = value if isinstance(value, list) else [value]
     return bool(alternatives) and all(
         isinstance(calls, dict) and calls and _objects(list(calls.values()))
@@ -133,14 +125,14 @@ def _named_texts(value: Any) -> bool:
 
 
 def _milestones(value: Any) -> bool:
-    """The steps of the ideal path, or a list of alternative paths."""
+    """Accept the steps of the ideal path, or a list of alternative paths."""
     if not isinstance(value, list) or not value:
         return False
     return is_texts(value) or all(is_texts(path) and path for path in value)
 
 
 def _state(value: Any) -> bool:
-    """``[{class: {attribute: value}}, ...]``."""
+    """Accept ``[{class: {attribute: value}}, ...]``."""
     return (
         bool(value)
         and _objects(value)
@@ -159,7 +151,7 @@ MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _miles
 
 
 def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) -> None:
-    """Raise `UserError` unless the row has what the category's prompt is made of."""
+    """Raise `UserError` unless the row has the fields of its category's prompt."""
     need(where, row, question=TEXT, function=FUNCTIONS)
     if category in AGENT:
         need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
@@ -176,7 +168,7 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
 
 
 def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
-    """The gold answer in an answer row. Raises `UserError` when it has the wrong shape."""
+    """Return the gold answer in an answer row. Raises `UserError` if it has the wrong shape."""
     if category in AGENT:
         need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}

@@ -1,14 +1,17 @@
-"""What an import takes from the official harness's source, which is parsed, never imported or run.
+"""Read prompts and app specifications from the official source, which is parsed and never run.
 
-The prompts are every text that the harness shows a model, by name. Module-level texts keep their
-names, told apart by module where two modules share them; texts inside functions are named
+The prompts are all texts that the harness shows a model, by name. Module-level texts keep their
+names, with the module where two modules share a name. Texts inside functions are named
 ``<module>:<function>#<n>``.
 
 App specifications are the sandboxes' initial states, signatures and answer texts.
-``app_specs[loop][language][class]`` describes one scenario class: ``bases``, ``state`` (literals
-that ``__init__`` assigns), ``int_key_attrs`` (attributes whose keys are integers, which JSON turns
-into texts), ``load_scenario`` (attribute -> key and default in the row's ``initial_config``), and
-``methods`` (parameters with the source of their defaults, and what they can answer).
+``app_specs[loop][language][class]`` describes one scenario class:
+
+- ``bases``: its base classes.
+- ``state``: the literals that ``__init__`` assigns.
+- ``int_key_attrs``: attributes with integer keys, which JSON turns into texts.
+- ``load_scenario``: by attribute, the key and default in the row's ``initial_config``.
+- ``methods``: parameters with the source of their defaults, and the answer texts.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def literal(node: ast.expr, where: Path) -> Any:
-    """The value of a literal. Raises `UserError` for anything that would have to be computed."""
+    """Return the value of a literal. Raises `UserError` if it would have to be computed."""
     try:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
@@ -38,7 +41,7 @@ def literal(node: ast.expr, where: Path) -> Any:
 
 
 def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """(target, value) of each plain assignment to one target, annotated or not."""
+    """Yield (target, value) of each plain assignment to one target, annotated or not."""
     for statement in body:
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             yield statement.targets[0], statement.value
@@ -47,14 +50,14 @@ def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a constant is part of a text, rather than a key or a mode."""
+    """Return whether a constant is part of a text, rather than a key or a mode."""
     return " " in text or not text.isascii()
 
 
 def strings(function: Function) -> Iterator[str]:
-    """String constants of a function, outermost first, without docstrings.
+    """Yield the string constants of a function, outermost first, without docstrings.
 
-    The constant parts of an f-string are among them.
+    The constant parts of an f-string are included.
     """
     unused = _bare(function)
     for node in ast.walk(function):
@@ -67,9 +70,9 @@ def strings(function: Function) -> Iterator[str]:
 
 
 def templates(function: Function) -> list[str]:
-    """What a function can answer: its f-strings, then its other prose, each outermost first.
+    """Return the answers of a function: its f-strings, then its other prose, outermost first.
 
-    An f-string is written as a template, with the source of each expression in braces.
+    An f-string becomes a template with the source of each expression in braces.
     """
     formatted = [node for node in ast.walk(function) if isinstance(node, ast.JoinedStr)]
     inside = {id(part) for node in formatted for part in ast.walk(node) if part is not node}
@@ -86,7 +89,7 @@ def templates(function: Function) -> list[str]:
 
 
 def _bare(function: Function) -> set[int]:
-    """Identities of expressions that are statements of their own: docstrings, text as a comment."""
+    """Return the ids of expressions that are statements: docstrings, and text as a comment."""
     return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
 
 
@@ -105,7 +108,7 @@ def _template(formatted: ast.JoinedStr) -> str:
 
 SOURCES = "model_inference"
 PROMPT_MODULES = ("prompt_en", "prompt_zh")
-"""The language is part of their names, so these stand without their module."""
+"""The names of these texts have the language, so they need no module."""
 ROLE_MODULES = (
     "multi_turn/APIModel_agent",
     "multi_turn/common_agent",
@@ -123,7 +126,7 @@ PHRASE_MODULES = (
 
 
 def read_prompts(root: Path) -> dict[str, str]:
-    """All texts of the checkout at ``root``. Raises `UserError` when a module has none."""
+    """Return all texts of the checkout at ``root``. Raises `UserError` if a module has none."""
     prompts: dict[str, str] = {}
     for module in (*PROMPT_MODULES, *ROLE_MODULES):
         relative = f"{SOURCES}/{module}.py"
@@ -171,7 +174,7 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Those of the checkout at ``root``. Raises `UserError` on what is not a literal."""
+    """Return the app specifications of a checkout. Raises `UserError` for a non-literal."""
     return {
         loop: {
             language: {
@@ -226,7 +229,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
         for statement in init.body
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     ]
-    # kept as text: whether a class runs its base's __init__ decides which attributes it has
+    # Kept as text: a class that calls its base's __init__ has the base's attributes too.
     state: dict[str, Any] = {"__init_calls__": calls} if calls else {}
     for target, value in assigned(init.body):
         if isinstance(target, ast.Attribute):
@@ -235,7 +238,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
 
 
 def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
-    """Attributes set as ``self.<attribute> = scenario.get(<key>, <default>)``."""
+    """Return the attributes set as ``self.<attribute> = scenario.get(<key>, <default>)``."""
     keys = {}
     for target, value in assigned(load.body):
         if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):

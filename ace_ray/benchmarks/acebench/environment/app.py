@@ -1,7 +1,4 @@
-"""What all apps share: how one is declared, opened and answered for.
-
-BaseApi is the phone's switches. Neither switch has a precondition or can fail.
-"""
+"""Declare apps: their tools, answer texts and initial state."""
 
 from __future__ import annotations
 
@@ -18,22 +15,22 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """``template`` with each ``{field}`` that ``values`` has as its ``str()``, in one pass.
+    """Replace each ``{field}`` in ``template`` by the text of its value, in one pass.
 
-    Values are never looked into, so braces in a model's words stay words.
+    Values are not searched, so braces in a model's words stay as they are.
     """
     return _FIELD.sub(lambda m: str(values[m[1]]) if m[1] in values else m[0], template)
 
 
 class Texts:
-    """The answer texts of one class in one language.
+    """Answer texts of one class in one language.
 
     Args:
         methods: ``methods`` in the app specifications of the class.
-        names: per method what its texts are called here, in the file's order.
+        names: names of each method's texts, in the order of the file.
         optional: methods that may be missing.
 
-    Raises what Python raises where the specifications lack a method or a text.
+    Raises Python's own errors if the specifications lack a method or a text.
     """
 
     def __init__(
@@ -49,18 +46,18 @@ class Texts:
         }
 
     def of(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
-        """The text ``name`` of ``method``, filled."""
+        """Return the text ``name`` of ``method``, filled."""
         return fill(self._texts[method][name], values or {})
 
 
 AS_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What the official classes end with on arguments and states that they did not expect."""
+"""Errors that the official classes raise on unexpected arguments and states."""
 
 
 @dataclass
 class Phone:
-    """The switches of the one phone. The official sandbox keeps a copy in each app, but sets and
-    switches all of them together, so they never differ."""
+    """Switches of the phone, shared by its apps. The official sandbox has a copy in each app and
+    changes all copies together."""
 
     wifi: bool
     logged_in: bool
@@ -69,7 +66,7 @@ class Phone:
 
 @dataclass(frozen=True)
 class InitialState:
-    """What an app starts from. ``state`` is its own copy, integer keys restored; ``config`` is the
+    """Initial state of an app. ``state`` is a copy with integer keys restored; ``config`` is the
     entry's ``initial_config["BaseApi"]``."""
 
     state: dict[str, Any]
@@ -83,8 +80,10 @@ class InitialState:
 class App:
     """One sandbox class.
 
-    ``texts`` names each method's answer texts, in the file's order. A method in ``optional`` may be
-    missing there and is then no tool. ``saved`` are the attributes of the recorded state.
+    Attributes:
+        texts: names of each method's answer texts, in the order of the file.
+        optional: methods that may be missing in the file; then they are not tools.
+        saved: attributes of the recorded state.
     """
 
     name: str
@@ -96,9 +95,9 @@ class App:
 
 
 def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
-    """Tools that are named like their functions and take what follows the state.
+    """Declare functions as tools; parameters are those after the state.
 
-    As in the official classes any value is tried, and what it raises is the tool's answer.
+    As in the official classes, any value is tried, and an error is the tool's answer.
     """
     return {
         function.__name__: Tool(
@@ -121,22 +120,3 @@ def refused(message: str) -> dict[str, Any]:
 
 def done(message: str) -> dict[str, Any]:
     return {"status": True, "message": message}
-
-
-def turn_on_wifi(phone: Phone) -> dict[str, Any]:
-    phone.wifi = True
-    return done(phone.texts.of("turn_on_wifi", "on"))
-
-
-def login_device(phone: Phone) -> dict[str, Any]:
-    phone.logged_in = True
-    return done(phone.texts.of("login_device", "logged_in"))
-
-
-BASE = App(
-    name="BaseApi",
-    texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
-    saved=("wifi", "logged_in"),
-    open=lambda initial: initial.phone,
-    tools=declare("BaseApi", turn_on_wifi, login_device),
-)

@@ -1,18 +1,18 @@
-"""The apps of an agent entry, open and ready to be called, from the checked app specifications."""
+"""Open the apps of an agent entry from the app specifications, and call their tools."""
 
 from __future__ import annotations
 
 import copy
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.environment.app import (
     AS_PYTHON,
-    BASE,
     App,
     InitialState,
     Phone,
@@ -20,8 +20,7 @@ from ace_ray.benchmarks.acebench.environment.app import (
 )
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
-from ace_ray.benchmarks.acebench.environment.message import MESSAGE
-from ace_ray.benchmarks.acebench.environment.reminder import REMINDER
+from ace_ray.benchmarks.acebench.environment.phone import BASE, MESSAGE, REMINDER
 from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
@@ -36,83 +35,60 @@ APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, 
 LOOPS = ("multi_turn", "multi_step")
 APP_SPECS_FILE = Path("upstream", "worlds.json")
 OURS = frozenset({"Finance"})
-"""Classes that the official app specifications do not have."""
+"""Classes of the mini set, which the official app specifications lack."""
 
 _FIX = "run `ace-ray data import acebench PATH` again"
 
 
 def load_app_specs(folder: Path) -> dict[str, Any]:
-    """``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
+    """Read ``app_specs[loop][language][class]`` from ``<folder>/upstream/worlds.json``.
 
     Raises `UserError` naming the file and the class that is missing or cannot be opened.
     """
     path = folder / APP_SPECS_FILE
     app_specs: dict[str, Any] = json_value(read_bounded(path), path, _FIX)
-    for problem in _problems(app_specs):
-        raise UserError(problem, where=str(path), fix=_FIX)
+    for loop, language, name in product(LOOPS, LANGUAGES, APPS):
+        try:
+            classes = app_specs[loop][language]
+            if name in classes or name not in OURS:
+                _opened(classes, name, language, {}, _phone(classes, {}))
+        except AS_PYTHON as error:
+            what = f"{loop} {language} {name} cannot be opened ({type(error).__name__}: {error})"
+            raise UserError(what, where=str(path), fix=_FIX) from None
     return app_specs
 
 
 def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
-    """Raise `UserError` naming the entry when its environment cannot be opened."""
-    try:
-        _check(app_specs, entry)
-    except UserError as error:
-        raise UserError(error.what, where=f"{entry.language} {entry.id}", fix=error.fix) from None
-
-
-def _check(app_specs: Mapping[str, Any], entry: Entry) -> None:
-    """Raise `UserError` unless the entry's classes and switches make an environment."""
-    loop, involved_classes = _loop(entry), entry.data["involved_classes"]
-    classes = app_specs.get(loop, {}).get(entry.language)
-    if classes is None:
-        raise UserError(f"there are no apps for {loop} in {entry.language}")
-    for number, name in enumerate(involved_classes):
+    """Raise `UserError` naming the entry when its classes or switches make no environment."""
+    where = f"{entry.language} {entry.id}"
+    classes = app_specs[_loop(entry)][entry.language]
+    for name in entry.data["involved_classes"]:
         if name not in APPS or name not in classes:
             names = ", ".join(key for key in APPS if key in classes)
-            raise UserError(f"involves an unknown class {name!r}", fix=f"known are {names}")
-        if name in involved_classes[:number]:
-            raise UserError(f"involves {name} twice")
+            what = f"involves an unknown class {name!r}"
+            raise UserError(what, where=where, fix=f"known are {names}")
     config = entry.data["initial_config"].get("BaseApi", {})
     if not isinstance(config, dict):
-        raise UserError("initial_config.BaseApi is not an object")
+        raise UserError("initial_config.BaseApi is not an object", where=where)
     for name in ("wifi", "logged_in"):
         if not isinstance(config.get(name, True), bool):
-            raise UserError(f"initial_config.BaseApi.{name} is neither true nor false")
+            what = f"initial_config.BaseApi.{name} is neither true nor false"
+            raise UserError(what, where=where)
     users = config.get("logged_in_users", [])
     if not isinstance(users, list) or any(not isinstance(user, str) for user in users):
-        raise UserError("initial_config.BaseApi.logged_in_users is not a list of names")
-    if "FoodPlatform" in involved_classes:
-        for user in users:
-            if user not in classes["FoodPlatform"]["state"]["users"]:
-                raise UserError(f"initial_config.BaseApi.logged_in_users: unknown user {user!r}")
-
-
-def _problems(app_specs: Any) -> Iterator[str]:
-    for loop in LOOPS:
-        for language in LANGUAGES:
-            try:
-                classes = app_specs[loop][language]
-                names = [name for name in APPS if name in classes or name not in OURS]
-            except (LookupError, TypeError):
-                yield f"has no apps for {loop} in {language}"
-                continue
-            for name in names:
-                try:
-                    _opened(classes, name, language, {}, _phone(classes, {}))
-                except AS_PYTHON as error:
-                    why = f"{type(error).__name__}: {error}"
-                    yield f"{loop} {language} {name} cannot be opened ({why})"
+        what = "initial_config.BaseApi.logged_in_users is not a list of names"
+        raise UserError(what, where=where)
 
 
 MAX_SHOWN = 100
-"""Answers that are kept as they are, so that they show what later calls change."""
+"""Maximum answers kept by reference, so that they show changes by later calls."""
 
 
 class Environment:
     """A `Scenario` over the apps of one entry.
 
-    ``apps`` are the involved classes in order with their open state, ``tools`` what a name calls.
+    ``apps`` holds the involved classes in order with their open state, ``tools`` a state and a tool
+    by name.
     """
 
     def __init__(
@@ -123,7 +99,7 @@ class Environment:
         self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one tool. ``value`` is what the official execution puts into its list of results."""
+        """Run one tool. ``value`` is the official execution's result."""
         if name not in self._tools:
             return unknown_tool(name)
         state, tool = self._tools[name]
@@ -134,15 +110,15 @@ class Environment:
         return Observation(as_message(observation.value))
 
     def shown(self, last: int) -> list[Any]:
-        """What the last answers show now, at most `MAX_SHOWN`. The official execution writes the
-        answers of a batch down at its end, and some hold records of the state itself."""
+        """Return the current content of the last answers, at most `MAX_SHOWN`. The official
+        execution writes the answers of a batch at its end, and some hold records of the state."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 
     def state(self) -> list[dict[str, dict[str, Any]]]:
-        """``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON has it.
+        """Return ``[{class: {attribute: value}}, ...]`` of the involved classes in order, as JSON.
 
-        The attributes are those that the official harness records."""
+        Only attributes that the official harness records are included."""
         live = [
             {app.name: {name: vars(state)[name] for name in app.saved}} for app, state in self._apps
         ]
@@ -151,13 +127,13 @@ class Environment:
 
 
 def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
-    """A fresh environment that shares nothing with ``app_specs`` or with another one.
+    """Return a fresh environment of an entry that has passed `check_entry`.
 
-    Only the switches under ``initial_config["BaseApi"]`` count; without them Wi-Fi is off and the
-    device logged in (the file's ``load_scenario``), as in official row zh multi_turn_12, which has
-    the key misspelt. Raises `UserError` for classes or switches that cannot be.
+    It shares no state with ``app_specs`` or another environment. Only the switches under
+    ``initial_config["BaseApi"]`` count. By default Wi-Fi is off and the device logged in (the
+    file's ``load_scenario``). Official row zh multi_turn_12 has the key misspelt, so the defaults
+    apply.
     """
-    _check(app_specs, entry)
     classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
     phone = _phone(classes, config)
@@ -175,11 +151,11 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
 
 
 def as_message(result: Any) -> Any:
-    """A tool's result as the official execution shows it.
+    """Return a tool's result as the official execution shows it.
 
-    An object goes through JSON, so its integer keys become texts; anything else becomes Python's
-    text of it; a text that happens to be JSON becomes its value ("500.0" a number, but a list of
-    objects stays text, its quotes being single).
+    An object goes through JSON, so its integer keys become texts. Other values become Python's text
+    of them. A text that is valid JSON becomes its value: "500.0" a number. A list of objects stays
+    text, because its quotes are single.
     """
     if isinstance(result, str):
         text = result
@@ -211,7 +187,7 @@ def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
 def _opened(
     classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
 ) -> Any:
-    """The state that an app starts with."""
+    """Return the initial state of an app."""
     app, described = APPS[name], classes[name]
     state: dict[str, Any] = copy.deepcopy(described["state"])
     for attribute in described["int_key_attrs"]:

@@ -1,8 +1,8 @@
 """FoodPlatform: merchants with menus, and users who order from a balance.
 
-As upstream's: a Chinese order that takes the whole balance is refused; the Chinese search raises
-once there is an order from a merchant that does not match; an order may be empty; ``True`` counts
-as one piece; the balance of an unknown user is 0.0.
+With upstream's faults. A Chinese order that takes the whole balance is refused. The Chinese search
+raises once an order's merchant does not match. An order may be empty. ``True`` counts as one piece.
+The balance of an unknown user is 0.0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Travel: flights, users with two accounts, reservations, and the helpers that a model can call.
 
-As upstream's: a wrong password is noticed only when the membership is read; seats are never
-checked; a new cabin or bags stay when the balance does not cover them; bags paid before are paid
-again; a cancelled reservation stays, so that it can be refunded again, always in cash; the clock
-stands a day before the one in the prompt, and the short-notice fee, out of reach, is 10 %.
+With upstream's faults. A wrong password raises only when the membership is read. Seats are not
+checked. A new cabin or bags stay if the balance does not cover them. Paid bags are charged again. A
+cancelled reservation stays, so that it can be refunded again, always in cash. The clock is a day
+before the one in the prompt. The short-notice fee, which no row reaches, is 10 %.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Travel:
         return None
 
     def price(self, flight: Record, cabin: Any) -> Any:
-        """Yuan. Like the official one, anything that is not economy costs business."""
+        """Return the price in yuan. As upstream, any cabin that is not economy costs business."""
         return flight["economy_price" if cabin == self.economy else "business_price"]
 
 
@@ -141,7 +141,7 @@ def calculate_baggage_fee(
 
 
 def update_balance(app: Travel, user: Any, payment_method: Any, amount: Any) -> bool:
-    """Whether the account covers ``amount`` (negative: a charge); then it is booked."""
+    """Book ``amount`` (negative: a charge) and return whether the account covers it."""
     for method in ("cash", "bank"):
         if payment_method == method:
             account = f"{method}_balance"

@@ -29,7 +29,7 @@ FILE = "answers.sqlite3"
 RECORDED = "recorded"
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
 BUSY_S = 30.0
-"""Seconds that a write waits for that of another run."""
+"""Timeout of a write that waits for another run's write."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
     api TEXT,        -- `api_key`
@@ -128,7 +128,7 @@ class AnswerCache:
         """Return up to `EXAMPLES` imported answers of an API, [arguments, answer] as text, and
         fewer where they are longer than `EXAMPLE_CHARS` together.
 
-        Recorded ones are no examples: which are there depends on the order of episodes.
+        Answers recorded by runs are not examples: they depend on the order of episodes.
         """
         rows = self._rows(
             "SELECT given, answer FROM answers WHERE api = ? AND maker = ? ORDER BY rowid LIMIT ?",
@@ -243,6 +243,6 @@ def names_key(category: str, tool: str, api: str) -> str:
 
 
 def other_key(key: str) -> str:
-    """Return our key for one of upstream's that is no literal dict (NaN, a list); no JSON begins
-    so."""
+    """Return our key for a key of upstream's that is not a literal dict (NaN, a list). No JSON text
+    begins like it."""
     return f"key {json.dumps(key)}"

@@ -1,7 +1,7 @@
 """Answers as JSON files: import into a cache, export out of it.
 
-The layout is that of upstream's caches: ``<category>/<tool>_for_<category>/<api>.json``, or
-``<category>/<tool>/<api>.json``, one object each, Python's text of the arguments ->
+The layout is upstream's: ``<category>/<tool>_for_<category>/<api>.json``, or
+``<category>/<tool>/<api>.json``. Each file holds one object: Python's text of the arguments ->
 ``{"error", "response"}``.
 
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER
@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.dataset import read_inside
+from ace_ray.benchmarks.stabletoolbench.apis.answers import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     RECORDED,
     names_key,
     open_database,
     other_key,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
 from ace_ray.parsing import NotCalls, expression, literal

@@ -15,8 +15,7 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from pydantic import Field
 
-from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, load
+from ace_ray.benchmarks.stabletoolbench.apis.answers import TIMEOUT, Answered, Unusable, load
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
@@ -24,7 +23,7 @@ from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
 
 MAX_BYTES = 1 << 20
-"""Of an answer; a longer one has failed."""
+"""Maximum bytes of an answer; a longer one is a failure."""
 FAILED = "request invalid, data error"
 
 
@@ -84,24 +83,17 @@ class RealApis:
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
         error = error_of_status(reply.status)
+        text = reply.body.decode("utf-8", "replace")
+        if self._key:
+            for spell in (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1]):
+                text = text.replace(spell(self._key), "***")
         try:
-            value = self._without_key(load(reply.body.decode("utf-8", "replace"), MAX_BYTES))
+            value = load(text, MAX_BYTES)
         except Unusable:
             return error or FAILED, ""
         if not isinstance(value, dict) or not isinstance(value.get("error"), str):
             return error or FAILED, ""
         return error or value["error"], value.get("response", "")
-
-    def _without_key(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {self._without_key(key): self._without_key(item) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self._without_key(item) for item in value]
-        if isinstance(value, str) and self._key:
-            spellings = (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1])
-            for spelled in spellings:
-                value = value.replace(spelled(self._key), "***")
-        return value
 
 
 def check_real(config: RealConfig, where: str) -> None:

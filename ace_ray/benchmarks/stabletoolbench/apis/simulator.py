@@ -18,13 +18,12 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.dataset import assigned_text, python_source
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
-from ace_ray.benchmarks.stabletoolbench.apis.values import (
-    MAX_DEPTH,
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    BAD_ARGUMENTS,
+    Answered,
     Unusable,
     first_object,
     load,
-    nesting,
 )
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import PromptRefused, PromptTooLong, UserError
@@ -80,7 +79,7 @@ SCHEMA: dict[str, Any] = {
         _reply({"type": "string", "minLength": 1, "maxLength": 300}, _EMPTY),
     ],
 }
-"""What `OWN_SYSTEM` asks for, and `read_answer` takes."""
+"""The reply that `OWN_SYSTEM` asks for and `read_answer` reads."""
 SCHEMA_SHA256 = digest(SCHEMA)
 
 
@@ -93,7 +92,7 @@ class SystemText:
 
 
 def form_of(model: str) -> Form:
-    """The form for a model of that name; a path counts by its last part."""
+    """Return the form for a model's name; a path counts by its last part."""
     name = model.rstrip("/").rpartition("/")[2].lower().replace("-", "").replace("_", "")
     if "mirrorapi" not in name:
         return "own"
@@ -101,7 +100,7 @@ def form_of(model: str) -> Form:
 
 
 def system_text(form: Form, upstream: str | None) -> SystemText:
-    """The system message of a form; upstream's own for MirrorAPI where its checkout is given.
+    """Return the system message of a form: upstream's for MirrorAPI, if a checkout is given.
 
     Raises `UserError`: the checkout does not hold that text.
     """
@@ -125,7 +124,7 @@ def messages(
     arguments: Any,
     examples: Sequence[tuple[str, str]] = (),
 ) -> list[dict[str, Any]]:
-    """The chat that asks for one answer. ``examples`` are for our own form only."""
+    """Return the chat that asks for one answer. ``examples`` are for our own form only."""
     if form == "own":
         user = _own_request(api, arguments, examples)
     else:
@@ -183,14 +182,14 @@ _ERROR = re.compile(r'"error"\s*+:\s*+"([^"]*+)"\s*+,\s*+"response"\s*+:\s*+"')
 
 
 def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
-    """(error, response) of a simulator's answer, None where it has none.
+    """Read (error, response) in a simulator's text, None without an answer.
 
-    Taken are the whole text, the first fenced block, or the first object in it. The object needs
-    an error or a response that is not empty. ``loose``: as upstream's MirrorAPI servers do, a text
-    that is no JSON still counts where it begins an error and a response in quotes; the response is
-    then the rest of the text.
+    The whole text, the first fenced block or the first object in it is read. The object needs an
+    error or a response that is not empty. ``loose``, as upstream's MirrorAPI servers: a text that
+    is not JSON counts if it begins an error and a response in quotes. The response is then the
+    rest.
     """
-    if len(text) > MAX_CHARS or nesting(text) > MAX_DEPTH:
+    if len(text) > MAX_CHARS:
         return None
     text = text.strip()
     fenced = _FENCED.search(text)
@@ -220,19 +219,19 @@ def _error_and_response(value: Any) -> tuple[str, Any] | None:
 
 ATTEMPTS = 3
 RETRY_TEMPERATURE = 0.5
-"""At temperature 0 another seed would only repeat the answer that could not be used."""
+"""Temperature of retries: at 0 another seed would repeat the unusable answer."""
 SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
-"""How answers are drawn unless the config says otherwise."""
+"""Default sampling of answers."""
 MIRROR_TOKENS = 2048
-"""What MirrorAPI's own servers let it write, with the same temperature and seed."""
+"""Maximum tokens in MirrorAPI's own servers, which have the same temperature and seed."""
 FAILED = "The API server failed to answer."
 
 
 class Simulator:
-    """Asks a model for an API's answer, up to `ATTEMPTS` times.
+    """Ask a model for an API's answer, up to `ATTEMPTS` times.
 
-    Raises what the model does, except that a prompt it cannot take is a failure of this call: the
-    agent's own arguments are part of that prompt.
+    Errors of the model are raised, except that a refused prompt is a failure of this call: the
+    agent's own arguments are part of the prompt.
     """
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:
@@ -242,11 +241,11 @@ class Simulator:
 
     @property
     def takes_examples(self) -> bool:
-        """Whether the prompt shows earlier answers."""
+        """Whether prompts show earlier answers."""
         return self._form == "own"
 
     def identity(self) -> dict[str, Any]:
-        """Model, sampling, form and prompt: what can move an answer (JSON values)."""
+        """Return model, sampling, form and prompt, which can move an answer (JSON values)."""
         sampling = self._model.sampling
         return {
             **self._model.identity,
@@ -261,7 +260,7 @@ class Simulator:
 
     @property
     def simulator_id(self) -> str:
-        """Names this simulator on the answers that it made."""
+        """Key of this simulator's answers in the cache."""
         return digest(self.identity())[:16]
 
     async def answer(
@@ -288,7 +287,7 @@ class Simulator:
             failure, refused = "simulator", completion.schema_refused
             answer = read_answer(completion.text, loose=self._form != "own")
             if answer is not None:
-                # What is stored, and read by a second run, is what this one goes on with.
+                # The run continues with the value that a second run will read from the cache.
                 error, response = json.loads(json.dumps(answer))
                 return Answered(
                     error, response, "simulator", origin="simulator", schema_refused=refused

@@ -1,14 +1,19 @@
-"""Who answers a run's API calls, as its config says: the cache, real APIs, a simulator."""
+"""The backends of a run's API calls: the cache, real APIs, a simulator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Service
-from ace_ray.benchmarks.stabletoolbench.apis.answers import BAD_ARGUMENTS, Answered
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    BAD_ARGUMENTS,
+    Answered,
+    Unusable,
+    arguments_of,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     AnswerCache,
     CacheClient,
@@ -25,7 +30,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     form_of,
     system_text,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import Unusable, arguments_of
 from ace_ray.benchmarks.stabletoolbench.options import Options
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.config.schema import cache_root
@@ -38,21 +42,24 @@ from ace_ray.util.local_files import folder_of
 
 _WHERE = "benchmarks.stabletoolbench"
 BACKENDS = ("cache", "real", "simulator")
+"""In the order in which they are asked."""
 NO_ANSWER = "The API server has no answer to this request."
 ApisOf = Callable[[], Iterable[str]]
-"""The APIs of the run (`cache.api_key`)."""
+"""Returns the keys of the run's APIs (`cache.api_key`)."""
 
 
 class ApiSources:
-    """Those that a run's config names, and what of them moves a score.
+    """Backends that a run's config names, and their part of the identity.
 
-    ``backends`` are their names in the order in which they are asked, ``simulator`` is the role of
-    the model that plays APIs. Raises `UserError` on what the config says of them.
+    ``backends`` are their names in the order of asking, ``simulator`` is the role of the model that
+    plays APIs. Raises `UserError` for an invalid config.
     """
 
     def __init__(self, options: Options, checkout: Path | None) -> None:
-        self._options, self.backends = options, check_backends(options.apis, f"{_WHERE}.apis")
-        # Read here and not where they are used: workers have no copy of the checkout.
+        self._options = options
+        check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
+        self.backends = tuple(name for name in BACKENDS if name in options.apis)
+        # Read on the driver: workers have no copy of the checkout.
         self._systems: dict[Form, SystemText] = {
             form: system_text(form, str(checkout) if checkout else None)
             for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
@@ -85,7 +92,7 @@ class ApiSources:
         return self.__dict__ | {"_callers": {}}
 
     def identity(self, apis: ApisOf) -> Mapping[str, Any]:
-        """What can move a score (JSON values); None for a backend that is not asked."""
+        """Return the settings that can move a score (JSON values); None for an unused backend."""
         options, cached = self._options, "cache" in self.backends
         return {
             "apis": list(self.backends),
@@ -108,7 +115,7 @@ class ApiSources:
 
     def service(self) -> Service | None:
         """Return the cache, which was opened once to see that it can be. As `Benchmark.service`."""
-        self._real()  # here and not earlier: a run is scored without the keys of its episodes
+        self._real()  # not earlier: a stored run is scored without the key of the service
         if "cache" not in self.backends:
             return None
         cache = AnswerCache(str(self._cache_folder), self._options.cache)
@@ -117,7 +124,7 @@ class ApiSources:
         return cache
 
     def caller(self, context: EpisodeContext) -> ApiCaller:
-        """One per process and simulator."""
+        """Return the caller of this process for the context's simulator."""
         simulator = self.simulator_of(context)
         simulator_id = simulator.simulator_id if simulator else ""
         if simulator_id not in self._callers:
@@ -143,7 +150,7 @@ class ApiSources:
         model = context.roles.get("simulator")
         if model is None:
             return None
-        if self.simulator == "same":  # what moves the candidate's answers moves these
+        if self.simulator == "same":  # settings of the candidate move these answers too
             identity = {**model.identity, **context.candidate.identity}
             model = replace(model, identity=identity)
         form = form_of(str(model.identity.get("model", "")))
@@ -151,48 +158,30 @@ class ApiSources:
         return Simulator(model, form, system)
 
 
-def check_backends(backends: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return ``backends`` as they are asked: the cache, the real API, then a simulator.
-
-    Raises `UserError`: an unknown name, one that is named twice or out of that order.
-    """
-    check_names(backends, BACKENDS, what="backend", where=where)
-    places = [BACKENDS.index(name) for name in backends]
-    if places != sorted(set(places)):
-        fix = f"write some of {', '.join(BACKENDS)}, in this order"
-        raise UserError(f"{', '.join(backends)} is not in order", where=where, fix=fix)
-    return tuple(backends)
-
-
 def model_of(role: Role) -> str:
-    """The name of the model in a role; "" for the candidate's."""
+    """Return the name of the model in a role; "" for the candidate."""
     if role == "same":
         return ""
     return role.endpoint.model if isinstance(role, EndpointRole) else role.model.source or ""
 
 
 def simulator_sampling(role: Role) -> Sampling:
-    """How a simulator draws its answers unless the config says otherwise."""
+    """Return the default sampling of a simulator."""
     mirrors = form_of(model_of(role)) != "own"
     return replace(SAMPLING, max_tokens=MIRROR_TOKENS) if mirrors else SAMPLING
 
 
-class Real(Protocol):
-    async def answer(self, api: Api, arguments: Any) -> Answered: ...
-
-
 class ApiCaller:
-    """Answers API calls for all episodes of one process.
+    """Answer API calls for all episodes of one process.
 
-    Args:
-        cache, real, simulator: whom to ask, in this order; None for those that are not.
+    The backends are asked in the order of the arguments; None is left out.
     """
 
     def __init__(
         self,
         *,
         cache: CacheClient | None = None,
-        real: Real | None = None,
+        real: RealApis | None = None,
         simulator: Simulator | None = None,
     ) -> None:
         self._cache, self._real, self._simulator = cache, real, simulator
@@ -200,8 +189,7 @@ class ApiCaller:
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered:
         """Return the answer to one call; ``arguments`` is an object or a JSON text.
 
-        Every outcome is an `Answered`, except that a simulator's own failure (`RowError`,
-        `EngineDead`) is raised: it says nothing about the agent.
+        A simulator's own failure (`RowError`, `EngineDead`) is raised: it is not the agent's.
         """
         try:
             given = arguments_of(arguments)

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.stabletoolbench.apis.values import nesting
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP
 from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
 from ace_ray.types import ToolCall
@@ -18,7 +16,7 @@ MAX_TEXT = 200_000
 
 
 def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -> str:
-    """The system message with the form's rules and the functions in it."""
+    """Return the system message with the form's rules and the functions."""
     if texts.react_after and texts.react_after in system:
         system = system.replace(texts.react_after, texts.react)
     else:
@@ -28,10 +26,10 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -
 
 
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
-    """(thought, calls) of a reply: one call.
+    """Read (thought, calls) in a reply: always one call. Never raises.
 
-    The text is cut as upstream's ``react_parser`` does: what stands between the first markers,
-    whatever that is; the whole text is the thought. Never raises.
+    As upstream's ``react_parser``, the call is the text between the first markers, whatever it is,
+    and the thought is the whole text.
     """
     text = text[:MAX_TEXT]
     action = _between(text, "Action: ", "\nAction Input: ")
@@ -39,7 +37,7 @@ def read_react(text: str) -> tuple[str, list[ToolCall]]:
 
 
 def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The stored messages as the model is shown them: text only, observations said by the user."""
+    """Return the stored messages as text: observations become messages of the user."""
     chat = []
     for message in messages:
         sent = {"role": message["role"], "content": message["content"]}
@@ -50,29 +48,31 @@ def react_chat(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _between(text: str, begin: str, end: str | None) -> str:
-    """Upstream's slices: a marker that is missing counts as found at -1."""
+    """Slice as upstream: a missing marker counts as found at -1."""
     start = text.find(begin) + len(begin)
     return text[start:] if end is None else text[start : text.find(end)]
 
 
+ANSWERED, GAVE_UP = 3, 4
+"""Upstream's status codes of Finish; 1 is a function that does not exist."""
 BAD_FINISH = 2
-_MAX_DEPTH = 64
 _TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a call of Finish came to: upstream's observation and status code."""
+    """Result of a call of Finish: upstream's observation and status code."""
 
     observation: str
     code: int
     answer: str = ""
-    """The final answer as a text, of an answer."""
+    """The final answer as text, "" without one."""
 
 
 def read_finish(arguments: str, texts: Texts) -> Finished:
-    """Reads the call's ``arguments``; text that is no JSON is searched for upstream's two keys,
-    as upstream does. Bounded; never raises."""
+    """Read the arguments of Finish. Never raises.
+
+    Text that is not JSON is searched for upstream's two keys, as upstream does."""
     values = _finish_values(arguments)
     kind = values.get("return_type")
     if "return_type" not in values:
@@ -89,7 +89,7 @@ def read_finish(arguments: str, texts: Texts) -> Finished:
 
 
 def _finish_values(arguments: str) -> dict[str, Any]:
-    if len(arguments) <= MAX_TEXT and nesting(arguments) <= _MAX_DEPTH:
+    if len(arguments) <= MAX_TEXT:
         try:
             value = json.loads(arguments, strict=False)
             return value if isinstance(value, dict) else {}

@@ -1,35 +1,112 @@
-"""One agent episode in progress: what the candidate is sent, its calls, and the count of both."""
+"""One agent episode in progress: what the candidate is sent, its calls, and the tree of nodes that
+they make: one for each thought, action and action input."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from ace_ray.benchmarks import context
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, number_calls
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Answered,
     observation,
+    shown_arguments,
     status_code,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.values import shown_arguments
 from ace_ray.benchmarks.stabletoolbench.episode.reading import (
+    ANSWERED,
+    GAVE_UP,
     react_chat,
     read_finish,
     read_react,
     system_text,
 )
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node, Tree
 from ace_ray.benchmarks.stabletoolbench.names import FINISH, HALLUCINATED
 from ace_ray.benchmarks.stabletoolbench.options import MAX_CALLS, MAX_OBSERVATION, Settings
 from ace_ray.benchmarks.stabletoolbench.tools import Api, find, schemas, tool_lines
 from ace_ray.types import Completion, Entry, ToolCall
 
+Kind = Literal["Thought", "Action", "Action Input"]
+Message = dict[str, Any]
+
+
+@dataclass(eq=False)
+class Node:
+    """A thought, action or action input; ``messages`` is the stored chat up to and with it.
+
+    ``terminal``: an answer was given here or above. ``pruned``: no children are tried. ``note``
+    holds further fields to store (JSON values).
+    """
+
+    kind: Kind
+    description: str = ""
+    parent: Node | None = None
+    index: int = 0
+    depth: int = 0
+    messages: list[Message] = field(default_factory=list)
+    children: list[Node] = field(default_factory=list)
+    observation: str = ""
+    code: int | None = None
+    terminal: bool = False
+    pruned: bool = False
+    note: dict[str, Any] = field(default_factory=dict)
+
+    def path(self) -> Iterator[Node]:
+        """Yield this node and its ancestors without the root."""
+        node = self
+        while node.parent is not None:
+            yield node
+            node = node.parent
+
+    def as_json(self) -> dict[str, Any]:
+        """Return ``{type, parent, depth, description, pruned, terminal}``, and ``observation`` and
+        ``code`` if there are any."""
+        fields: dict[str, Any] = {
+            "type": self.kind,
+            "parent": None if self.parent is None else self.parent.index,
+            "depth": self.depth,
+            "description": self.description,
+            "pruned": self.pruned,
+            "terminal": self.terminal,
+        }
+        if self.observation:
+            fields["observation"] = self.observation
+        if self.code is not None:
+            fields["code"] = self.code
+        return fields | self.note
+
+
+class Tree:
+    """All nodes of one attempt in the order of their creation; the root is the first."""
+
+    def __init__(self, initial_messages: list[Message]) -> None:
+        self.root = Node("Action Input", messages=initial_messages)
+        self.nodes = [self.root]
+
+    def add(self, parent: Node, kind: Kind, description: str) -> Node:
+        """Add a child of ``parent``, with a copy of its chat."""
+        node = Node(
+            kind,
+            description,
+            parent,
+            index=len(self.nodes),
+            depth=parent.depth + 1,
+            messages=list(parent.messages),
+            terminal=parent.terminal,
+        )
+        parent.children.append(node)
+        self.nodes.append(node)
+        return node
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [node.as_json() for node in self.nodes]
+
 
 def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
-    """The messages that open an attempt: one of the system, one of the user."""
+    """Return the opening messages of an attempt: one of the system, one of the user."""
     texts = settings.texts
     task = texts.task + tool_lines(apis)
     system = texts.system.replace("{task_description}", task)
@@ -40,7 +117,7 @@ def initial_messages(query: str, apis: Sequence[Api], settings: Settings) -> lis
 
 
 def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]]:
-    """A short chat with a message of every kind that a candidate may be shown, as it is sent."""
+    """Return a short chat with every kind of message that a candidate may be sent."""
     name = apis[0].name if apis else "x"
     call = {"id": context.call_id(0), "type": "function"}
     function = {"name": name, "arguments": "{}"}
@@ -59,36 +136,36 @@ def template_probe(apis: Sequence[Api], settings: Settings) -> list[dict[str, An
 def as_sent(
     messages: Sequence[Mapping[str, Any]], settings: Settings, reasoning: str = "none"
 ) -> list[dict[str, Any]]:
-    """The stored messages as the candidate is sent them."""
+    """Return the stored messages as they are sent to the candidate."""
     if settings.form == "react":
         return react_chat(messages)
     return context.as_sent(messages, shown_arguments, reasoning=reasoning)
 
 
 def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | None:
-    """The tools that go with the messages; None in the ReAct form, where they are in them."""
+    """Return the tools of the request; None in the ReAct form, which has them in the text."""
     if settings.form == "react":
         return None
     return schemas(apis, settings.texts)
 
 
 UNKNOWN = 1
-"""The status code of a function that does not exist."""
+"""Status code of a function that does not exist."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 
 class Caller(Protocol):
-    """Who answers the agent's calls; ``arguments`` is the model's text, as unchecked as that."""
+    """Backend of the agent's calls; ``arguments`` is the unchecked text of the model."""
 
     async def call(self, api: Api, arguments: Mapping[str, Any] | str) -> Answered: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The candidate's reply, taken apart."""
+    """The candidate's parsed reply."""
 
     content: str
-    """What is stored as the message."""
+    """Content of the stored message."""
     thought: str
     calls: Sequence[ToolCall]
     note: dict[str, Any]
@@ -96,7 +173,7 @@ class Reply:
 
 @dataclass
 class Rollout:
-    """What an episode works with, and what it has used up."""
+    """State of an episode: its parts, its attempts, and the calls made."""
 
     entry: Entry
     context: EpisodeContext
@@ -105,7 +182,7 @@ class Rollout:
     caller: Caller
     trees: list[Tree] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """API calls in the order made, Finish not among them."""
+    """API calls in order, without Finish."""
     last: Completion | None = None
     dropped_calls: int = 0
 
@@ -113,7 +190,7 @@ class Rollout:
         self._tools = offered(self.apis, self.settings)
 
     def open(self) -> Tree:
-        """A new attempt at the query."""
+        """Open a new attempt at the query."""
         self.trees.append(
             Tree(initial_messages(self.entry.data["query"], self.apis, self.settings))
         )
@@ -121,14 +198,14 @@ class Rollout:
 
     @property
     def spent(self) -> bool:
-        """Whether the model calls are used up."""
+        """Whether all model calls are used up."""
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """The candidate's reply to ``messages``; ``child`` counts replies to the same node.
+        """Ask the candidate for a reply to ``messages``; ``child`` counts replies to one node.
 
-        None where this chain has outgrown the model's context; others may go on. Raises `Truncated`
-        at the deadline, and `RowError` where the episode says nothing about the candidate.
+        Returns None if this chain no longer fits the context; other chains may go on. Raises
+        `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.
         """
         drawn = self.context.candidate.sampling
         offset = _TRY_SEED * (len(self.trees) - 1) + _CHILD_SEED * child
@@ -169,7 +246,7 @@ class Rollout:
         if reasoning := reply.note.get("reasoning"):
             message["reasoning"] = reasoning
         first = len(tree.nodes)
-        # A reply without anything is a thought too: without a node the chain would never end.
+        # An empty reply is a thought too: without a node the chain would never end.
         if reply.thought or not reply.calls:
             node = tree.add(node, "Thought", reply.thought)
         if not reply.calls:
@@ -227,7 +304,7 @@ class Rollout:
             "arguments": call.arguments,
         }
         if api is None:
-            name = json_inside(call.name)
+            name = json.dumps(call.name)[1:-1]  # it stands inside of a JSON string
             outcome = self.settings.texts.no_function.replace("{name}", name), UNKNOWN
             made |= {"code": UNKNOWN, "source": "none", "error": "unknown function"}
         else:
@@ -244,8 +321,3 @@ class Rollout:
             node.note["source"] = answered.source
         self.calls.append(made | {"try": len(self.trees) - 1, "node": node.index})
         return outcome
-
-
-def json_inside(text: str) -> str:
-    """``text`` as it stands between the quotes of a JSON string."""
-    return json.dumps(text)[1:-1]

@@ -9,21 +9,22 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, Truncated
-from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Rollout
-from ace_ray.benchmarks.stabletoolbench.episode.tree import ANSWERED, GAVE_UP, Message, Node
+from ace_ray.benchmarks.stabletoolbench.episode.reading import ANSWERED, GAVE_UP
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import Caller, Message, Node, Rollout
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP, Api
 from ace_ray.types import Entry
 
 
 async def chains(rollout: Rollout) -> str:
-    """Up to n chains; how the last one ended: "answered", "gave_up", "max_steps" or "context".
+    """Run up to n chains, and return how the last one ended: "answered", "gave_up", "max_steps" or
+    "context".
 
     Raises `Truncated` and `RowError`."""
     ended = ""
     for _ in range(rollout.settings.tries):
         ended = await _chain(rollout)
-        # An answer that a give-up follows in the same reply ends it all too, and is none.
+        # An answer and a give-up in one reply end all chains too, without an answer.
         if ended == "answered" or rollout.trees[-1].nodes[-1].terminal:
             break
     return ended
@@ -48,12 +49,12 @@ async def _chain(rollout: Rollout) -> str:
 
 
 _BACK = 2
-"""Nodes to go back after a give-up."""
+"""Levels to go back after a give-up."""
 _STOP = 10_000
 
 
 class Search:
-    """The search through one tree; ``gave_up`` are the nodes at which the candidate did."""
+    """The search through one tree; ``gave_up`` lists the nodes with a give-up."""
 
     def __init__(self, rollout: Rollout) -> None:
         self._rollout = rollout
@@ -61,14 +62,14 @@ class Search:
         self.gave_up: list[Node] = []
 
     async def run(self) -> str:
-        """Returns how it ended: "answered", "max_queries", "exhausted". Raises `Truncated` and
+        """Search, and return "answered", "max_queries" or "exhausted". Raises `Truncated` and
         `RowError`."""
         self._tree = self._rollout.open()
         await self._visit(self._tree.root)
         return self._ended
 
     async def _visit(self, node: Node) -> int:
-        """Explores below ``node``; how many nodes to go back from it."""
+        """Explore below ``node``, and return how many levels to go back from it."""
         rollout = self._rollout
         if node.terminal:
             self._ended = "answered"
@@ -83,7 +84,7 @@ class Search:
             other = self._other_action(node)
             reply = await rollout.ask([*node.messages, *other], child)
             if reply is None:
-                # As ToolLLaMA's wrapper has it: a give-up, one round below this node.
+                # As in ToolLLaMA's wrapper: a give-up, one round below this node.
                 node.note["context_full"] = True
                 node.pruned = True
                 return _BACK - 1
@@ -97,7 +98,7 @@ class Search:
         return 1
 
     def _other_action(self, node: Node) -> list[Message]:
-        """The message that asks for an action unlike those below ``node``; none at first."""
+        """Return the message that asks for an action unlike those below ``node``; none at first."""
         texts = self._rollout.settings.texts
         done = []
         for child in node.children:
@@ -124,21 +125,17 @@ class Search:
 
 @dataclass(frozen=True)
 class AgentRun:
-    """What happened, as JSON values.
+    """Result of an episode as JSON values (docs/results.md).
 
-    ``tries`` holds ``{"nodes"}`` per attempt (a tree search has one): all nodes in order, each
-    ``{type, parent, depth, description, pruned, terminal}`` with ``observation``, ``code``,
-    ``source``, ``reasoning``, ``finish_reason``, ``tokens``, ``answer`` where they have them;
-    ``parent`` is an index, the root (index 0) has none.
-    ``final`` is ``{"return_type", "answer", "raw"}``: ``raw`` is the text of Finish's arguments,
-    which upstream's judges are shown; None when the agent did not finish. A tree search without an
-    answer ends in one of its give-ups, if there is one; a chain's give-up is no answer to upstream
-    and ``final`` only says so (``valid`` is false).
-    ``messages`` is the chat of the chain that counts, of the last one where none does, in OpenAI's
-    form; ``calls`` are ``{"name", "tool", "api", "arguments", "code", "source", "error", "origin",
-    "failure", "try", "node"}``, without those of Finish; tool and api are None for a function that
-    does not exist. ``ended`` is answered, gave_up, max_steps, max_queries, exhausted, context or
-    deadline.
+    Attributes:
+        final: ``{"return_type", "answer", "raw"}``, None when the agent did not finish. ``raw`` is
+            the text of Finish's arguments, which upstream's judges are shown. A tree search without
+            an answer ends in one of its give-ups, if there is one; a chain's give-up is no answer
+            to upstream (``valid`` is false).
+        ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
+        tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
+        calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.
+        messages: the chat of the chain that counts, of the last one where none does.
     """
 
     method: str
@@ -167,8 +164,8 @@ async def run_agent(
 ) -> AgentRun:
     """Let the candidate work on ``entry`` with ``apis``, whose calls ``caller`` answers.
 
-    An episode that is truncated by its deadline or the context keeps what it has reached. Raises
-    `RowError` when it could not be had: the engine or who answers for the APIs is gone.
+    A truncated episode (by its deadline or the context) is scored as it stands. Raises `RowError`
+    if the engine or a backend of the APIs fails.
     """
     rollout = Rollout(entry, context, settings, apis, caller)
     search = Search(rollout) if settings.width else None
@@ -183,7 +180,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
     chosen = _answered(rollout)
     answered = chosen is not None
     if chosen is None and gave_up:
-        # Upstream draws one too; ours is the same whenever the entry is evaluated.
+        # Upstream draws one at random; here it depends on the entry.
         chosen = random.Random(rollout.entry.content_hash()).choice(gave_up)
     last = rollout.last
     return AgentRun(
@@ -202,7 +199,7 @@ def _result(rollout: Rollout, ended: str, gave_up: Sequence[Node]) -> AgentRun:
 
 
 def _answered(rollout: Rollout) -> Node | None:
-    """The node at which the chain ends that gave the answer."""
+    """Return the last node of the chain with the answer."""
     leaves = (node for tree in rollout.trees for node in tree.nodes if not node.children)
     return next((node for node in leaves if node.terminal and not node.pruned), None)
 
@@ -213,8 +210,7 @@ def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | 
     if not answered:
         return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
     finish = next(node for node in chosen.path() if node.code == ANSWERED)
-    # Calls that follow Finish in its reply run on, and the last one's arguments stand where the
-    # answer's should.
+    # Calls after Finish in one reply still run, and upstream takes the arguments of the last one.
     return {
         "return_type": GIVE_ANSWER,
         "answer": finish.note["answer"],

@@ -1,9 +1,17 @@
-"""One question to the judge: asked until the reply names one verdict, then `JudgeError`."""
+"""One question to the judge: asked until the reply names one verdict, then `JudgeError`.
+
+A reply counts if all statements in it name the same verdict. A statement is a JSON object with the
+field, at any depth, even if the object is cut behind the field; a labelled word (``Answer Status:
+Solved``, ``answer_status: Solved``); or a last line with the word alone. Prose that mentions a
+verdict is not a statement, nor is a word in a question or among alternatives.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,29 +25,29 @@ FAC_SAMPLING = Sampling(temperature=0.0, max_tokens=512)
 """Upstream's ``fac_eval.py``."""
 ATTEMPTS = 4
 RETRY_TEMPERATURE = 0.7
-"""At least this from the second attempt on: greedy decoding would say the same again."""
+"""Least temperature from the second attempt on: greedy decoding would repeat the reply."""
 CUTS = (24_000, 8_000, 2_500, 1_000)
-"""Characters of an execution trace, and of each other text a quarter, that a prompt may hold; the
-next one where the judge's context is too small for the last."""
+"""Maximum characters of an execution trace in a prompt; each other text may have a quarter. The
+next cut is tried if the prompt does not fit the judge's context."""
 MAX_REASON = 500
 
 Answer = TypeVar("Answer")
 
 
 class JudgeError(RowError):
-    """The judge gave no verdict: the row is not scored, and is tried again on resume."""
+    """The judge gave no verdict. The row is not scored, and is tried again on resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the judge said to one question and what that took."""
+    """The judge's reply to one question, and its cost."""
 
     reason: str
     attempts: int
     prompt_tokens: int
     completion_tokens: int
     schema_refused: str = ""
-    """As of `Completion`."""
+    """See `Completion`."""
 
     def as_json(self) -> dict[str, Any]:
         values = asdict(self)
@@ -55,19 +63,18 @@ async def ask(
     *key: object,
     schema: Mapping[str, Any] | None = None,
 ) -> tuple[Answer, Reply]:
-    """The first reply that ``read`` understands, and how it came about.
+    """Return the first verdict that ``read`` finds in a reply, and the reply.
 
     Args:
-        model: the judge; `RoleModel.sampling` is in effect but for the seed, and the temperature of
-            later attempts.
-        prompt: the text for a limit of characters, one of `CUTS`.
-        read: None for a reply that names no verdict, or several.
-        key: JSON values that tell this question from all others of the row, the measure first; with
-            the model's seed and the number of the attempt they make the seed.
-        schema: that replies are held to; they are read by ``read`` all the same.
+        model: the judge. Its sampling applies, but for the seed and the temperature of retries.
+        prompt: makes the text for a limit of characters, one of `CUTS`.
+        read: returns None for a reply without a verdict, or with several.
+        key: JSON values that identify the question within the row, the measure first. The seed is
+            made of them, the model's seed and the number of the attempt.
+        schema: JSON schema that replies are held to. ``read`` reads them in any case.
 
     Raises:
-        JudgeError: no reply was understood, the model failed, or no cut of the prompt fits.
+        JudgeError: no reply had a verdict, the model failed, or no cut of the prompt fits.
     """
     cuts, reply = list(CUTS), ""
     tokens = [0, 0]
@@ -101,12 +108,12 @@ async def ask(
 
 
 def protocol() -> dict[str, Any]:
-    """What of the way of asking can move a verdict, beside prompts and sampling (JSON values)."""
+    """Return the settings that can move a verdict, beside prompts and sampling (JSON values)."""
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 
 def retried(model: RoleModel, attempt: int) -> RoleModel:
-    """``model`` in the ``attempt``-th try of a row, from 1: the same seeds would only make it fail
+    """Return ``model`` with the seed of a row's ``attempt`` (from 1): the same seed would fail
     again."""
     if attempt == 1:
         return model
@@ -115,12 +122,12 @@ def retried(model: RoleModel, attempt: int) -> RoleModel:
 
 
 def seed_of(*key: object) -> int:
-    """31 bits from JSON values, the same wherever and in whatever order questions are asked."""
+    """Return a seed of 31 bits from JSON values, whatever the order of questions."""
     return int(digest(*key)[:8], 16) >> 1
 
 
 async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
-    """All results in order; when one fails the others are ended before it is raised."""
+    """Return all results in order. If one fails, the others are cancelled before it is raised."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         return await asyncio.gather(*tasks)
@@ -128,3 +135,156 @@ async def together(waits: Sequence[Awaitable[Answer]]) -> list[Answer]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+STATUSES = ("Solved", "Unsure", "Unsolved")
+MAX_REPLY = 20_000
+_MAX_OBJECTS = 50
+
+
+def _schema(verdict: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply to our own questions: first the reason, then the verdict."""
+    reason = {"type": "string", "maxLength": 240}
+    return {
+        "type": "object",
+        "properties": {"reason": reason, verdict: values},
+        "required": ["reason", verdict],
+        "additionalProperties": False,
+    }
+
+
+STATUS_SCHEMA = _schema("answer_status", {"type": "string", "enum": list(STATUSES)})
+COMPLETE_SCHEMA = _schema("answer_status", {"type": "string", "enum": ["Solved", "Unsolved"]})
+INDEX_SCHEMA = _schema("index", {"type": "integer", "enum": [0, 1]})
+
+_DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
+_WORD = r"un-?solved|unsolved|unsure|solved"
+_ASKED_FIELDS = ("answer_status", "answer status")
+_OTHER_FIELDS = ("status", "verdict")
+"""Quoted material may have these fields too, so a value that is not a verdict is ignored."""
+_ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
+_IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
+_LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
+_FIELD = re.compile(rf"\banswer_?status{_IS_ONE}", re.IGNORECASE)
+_QUOTED = re.compile(
+    r"(?:^|[{,])\s{0,9}([\"'])answer[_ ]status\1\s{0,9}:\s{0,9}"
+    rf"(?:\1\s{{0,3}}({_WORD})\s{{0,3}}\1(?=[^\S\n]{{0,9}}(?:[,}}\n]|\Z)){_ONE})?",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""The asked field as in JSON, with its value if that is whole and a status."""
+_OPENING = re.compile(r"\{\s{0,99}([\"'])")
+_ALONE = re.compile(rf"[\W_]*({_WORD})(?:[^\w?]|_)*", re.IGNORECASE)
+_INDEX = re.compile(
+    r"\b(?:index|better(?:\s{0,3}answer)?|choice|choose|select(?:ed)?|verdict)\b(?:\s{0,3}\bis\b)?"
+    r"[\W_]{1,20}(?:answer)?[\W_]{0,4}([01])\b(?![\W_]{0,8}(?:or\b|and\b|for\b|[01]\b)|\.\d)",
+    re.IGNORECASE,
+)
+_INDEX_ALONE = re.compile(r"[\W_]*(?:answer)?[\W_]{0,4}([01])[\W_]*", re.IGNORECASE)
+
+
+def read_status(reply: str) -> str | None:
+    """Return one of `STATUSES`, None for a reply that states none or several."""
+    reply = _bounded(reply)
+    objects, beside = _objects(reply)
+    statuses = {_status(value) for value in _fields(objects, _ASKED_FIELDS)}
+    statuses |= {_status(value) for value in _fields(objects, _OTHER_FIELDS)} - {""}
+    statuses |= {_status(match[1]) for match in _LABELLED.finditer(reply)}
+    statuses |= {_status(value) for value in _asked_fields(beside)}
+    if alone := _ALONE.fullmatch(_last_line(reply)):
+        statuses.add(_status(alone[1]))
+    return (statuses.pop() or None) if len(statuses) == 1 else None
+
+
+def read_complete(reply: str) -> str | None:
+    """``Solved`` or ``Unsolved`` as `read_status` finds it: for our own question on completeness,
+    which knows no Unsure."""
+    status = read_status(reply)
+    return None if status == "Unsure" else status
+
+
+def read_fac(reply: str) -> str | None:
+    """``Solved`` or ``Unsolved`` by upstream's rule, for upstream's question
+    (``fac_eval.py::get_response``): "unsolved" anywhere decides before "solved" does. A reply with
+    neither is None; upstream scores it as unsolved."""
+    text = reply[:MAX_REPLY].lower()
+    if "unsolved" in text:
+        return "Unsolved"
+    return "Solved" if "solved" in text else None
+
+
+def read_index(reply: str) -> int | None:
+    """Return the better one of two answers, 0 or 1; None for a reply with neither or both."""
+    reply = _bounded(reply)
+    indexes = set()
+    for value in _fields(_objects(reply)[0], ("index", "better", "choice")):
+        text = str(value).strip() if isinstance(value, str | int) else ""
+        if text not in ("0", "1"):
+            return None
+        indexes.add(int(text))
+    if not indexes:
+        indexes = {int(match[1]) for match in _INDEX.finditer(reply)}
+        if alone := _INDEX_ALONE.fullmatch(_last_line(reply)):
+            indexes.add(int(alone[1]))
+    return indexes.pop() if len(indexes) == 1 else None
+
+
+def _bounded(reply: str) -> str:
+    if len(reply) <= MAX_REPLY:
+        return reply
+    half = MAX_REPLY // 2
+    return f"{reply[:half]}\n{reply[-half:]}"
+
+
+def _status(word: Any) -> str:
+    """Return the word as in `STATUSES`, "" if it is not one of them."""
+    plain = word.strip().lower().replace("-", "") if isinstance(word, str) else ""
+    return next((status for status in STATUSES if status.lower() == plain), "")
+
+
+def _last_line(reply: str) -> str:
+    lines = [line for line in reply.splitlines() if re.search(r"\w", line)]
+    return lines[-1][:500] if lines else ""
+
+
+def _objects(text: str) -> tuple[list[Any], str]:
+    """Return the JSON objects in ``text``, as tuples of pairs, and the text beside them."""
+    objects, beside, at, behind = [], "", 0, 0
+    for _ in range(_MAX_OBJECTS):
+        at = text.find("{", at)
+        if at < 0:
+            break
+        try:
+            value, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            at += 1
+            continue
+        objects.append(value)
+        beside += f"{text[behind:at]}\n"
+        at = behind = end
+    return objects, beside + text[behind:]
+
+
+def _fields(objects: list[Any], names: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values under these names at any depth; ``arguments`` may be JSON text."""
+    left = list(objects)
+    while left:
+        item = left.pop()
+        if isinstance(item, list):
+            left += item
+        elif isinstance(item, tuple):
+            for name, value in item:
+                if name.strip().lower() in names:
+                    yield value
+                quoted = name == "arguments" and isinstance(value, str)
+                left += _objects(value)[0] if quoted else [value]
+
+
+def _asked_fields(text: str) -> Iterator[Any]:
+    """Yield the asked field's values beside whole JSON: as a label, or in an object that is cut or
+    badly quoted. A quotation inside of such an object does not count."""
+    for match in _FIELD.finditer(text):
+        line = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+        if not re.search(r'[{"]', line.lstrip(" {")):
+            yield match[1]
+    if opening := _OPENING.search(text):
+        yield from (match[2] for match in _QUOTED.finditer(text) if match[1] == opening[1])

@@ -1,16 +1,15 @@
-"""SoPR, FAC and SoWR: what a judge says of one answer, and of two.
+"""SoPR, FAC and SoWR: a judge's verdict on one answer, and on two.
 
 SoPR, the solvable pass rate (upstream ``tooleval/eval_pass_rate.py`` and
-``registered_cls/rtl.py::check_is_solved``), in votes: is the final answer, seen alone, Solved,
-Unsolved or Unsure? If Unsure, the same of the answer with its execution. What cannot be solved is
-Unsolved without a question (`unanswered`).
+``registered_cls/rtl.py::check_is_solved``), is asked in votes. Is the final answer, seen alone,
+Solved, Unsolved or Unsure? If Unsure, the same of the answer with its execution. An `unanswered`
+query is Unsolved without a question.
 
-FAC, final answer completeness (``fac_eval.py``): one question on the final answer alone.
+FAC, final answer completeness (``fac_eval.py``), is one question on the final answer alone.
 
-SoWR, which of two runs answers a query better, in rounds: the rules of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``, without the faults that keep them
-from taking effect there: statuses are those of the SoPR votes, and the order in which the two
-answers are shown changes from round to round.
+SoWR says in rounds which of two runs answers a query better. The rules are those of
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``, without faults by which they have no
+effect upstream: statuses come from the SoPR votes, and the order of the two answers changes.
 """
 
 from __future__ import annotations
@@ -27,17 +26,19 @@ from ace_ray.benchmarks.stabletoolbench.converted import (
     has_finish,
     tool_messages,
 )
-from ace_ray.benchmarks.stabletoolbench.judge.asking import ask, seed_of, together
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
-from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
+    ask,
     read_complete,
     read_fac,
     read_index,
     read_status,
+    seed_of,
+    together,
 )
+from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
-"""What a vote is worth."""
+"""Points of a vote."""
 UNANSWERED = {
     "no_finish": "the run did not end in a call of Finish",
     "gave_up": "the agent gave up",
@@ -46,10 +47,10 @@ UNANSWERED = {
 
 
 def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | None:
-    """Why a converted answer is Unsolved without a question: a key of `UNANSWERED`, or None.
+    """Return why a converted answer is Unsolved without a question: a key of `UNANSWERED`, or None.
 
-    Upstream asks about an answer that is empty inside of Finish's arguments; here it counts as
-    empty. ``final_answer_raw`` is Finish's arguments as the model wrote them.
+    ``final_answer_raw`` is Finish's arguments as the model wrote them. Upstream asks about an
+    answer that is empty inside of these arguments; here it counts as empty.
     """
     if gave_up(final_answer_raw):
         return "gave_up"
@@ -69,22 +70,12 @@ async def judge_sopr(
     votes: int,
     prompts: Prompts,
 ) -> list[dict[str, Any]]:
-    """One judgement per vote: ``{"status", "reason", "steps"}``.
+    """Return one judgement per vote: ``{"status", "reason", "steps"}``.
 
-    Args:
-        model: the judge, with `asking.SAMPLING` unless the config says otherwise.
-        query: what the user asked.
-        answer_tree: the ``answer`` of a converted answer.
-        final_answer_raw: its ``final_answer``: Finish's arguments as the model wrote them.
-        votes: independent judgements; each has seeds of its own.
-
-    Returns:
-        ``steps`` are the questions asked, none where the answer is `unanswered`: ``{"question":
-        "answer" | "execution", "status", "reason", "attempts", "prompt_tokens",
-        "completion_tokens"}``.
-
-    Raises:
-        JudgeError: a vote could not be had. The others are dropped.
+    ``answer_tree`` is the ``answer`` of a converted answer, ``final_answer_raw`` its
+    ``final_answer``: Finish's arguments as the model wrote them. Votes have seeds of their own.
+    ``steps`` are the questions asked (`asking.Reply`), none if the answer is `unanswered`. Raises
+    `JudgeError` if one vote fails; the other votes are dropped.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return [
@@ -127,7 +118,7 @@ async def _vote(
 
 
 def majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    """The status that most votes have; Unsure where two have as many, and for no votes."""
+    """Return the status of most votes; Unsure for a tie, and without votes."""
     counted = Counter(vote["status"] for vote in votes).most_common(2)
     if not counted or (len(counted) == 2 and counted[0][1] == counted[1][1]):
         return "Unsure"
@@ -135,7 +126,7 @@ def majority(votes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def mean_points(votes: Sequence[Mapping[str, Any]]) -> float:
-    """The answer's SoPR: the mean of its votes' `POINTS`."""
+    """Return the SoPR of an answer: the mean of its votes' `POINTS`."""
     return sum(POINTS[vote["status"]] for vote in votes) / len(votes)
 
 
@@ -150,9 +141,11 @@ async def judge_answer(
     references: Mapping[str, str] | None,
     query_id: str,
 ) -> dict[str, Any]:
-    """What a row's state keeps of all that a judge is asked about an answer: ``votes``, ``fac`` if
-    there is a model for it, and ``sowr`` or ``sowr_missing`` if there are ``references``, the JSON
-    texts of another run's answers by query id. Raises `JudgeError`."""
+    """Ask the judge everything about an answer, and return the fields of the row's state.
+
+    These are ``votes``, ``fac`` if there is a model for it, and ``sowr`` or ``sowr_missing`` if
+    there are ``references`` (answers of another run as JSON texts by query id). Raises
+    `JudgeError`."""
     final = answer["final_answer"]
     judged: dict[str, Any] = {
         "votes": await judge_sopr(model, query, answer, final, votes, prompts)
@@ -177,16 +170,11 @@ async def judge_fac(
     final_answer_raw: str,
     prompts: Prompts,
 ) -> dict[str, Any]:
-    """``{"status": "Solved" | "Unsolved", "reason", "attempts", "prompt_tokens",
-    "completion_tokens"}``.
+    """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An answer that is `unanswered` is Unsolved without a question; upstream asks no question only
-    where there is no final answer. Arguments as of `judge_sopr`; ``model`` draws with
-    `asking.FAC_SAMPLING`, as upstream's, unless the config says otherwise.
-
-    Raises:
-        JudgeError: no reply has a verdict. Replies to upstream's question are read by its rule;
-            one with neither word upstream would score as Unsolved.
+    An `unanswered` answer is Unsolved without a question; upstream asks unless there is no final
+    answer. Replies to upstream's question are read by upstream's rule. Raises `JudgeError` if no
+    reply has a verdict; upstream would score it as Unsolved.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return {
@@ -219,25 +207,13 @@ async def judge_sowr(
     rounds: int,
     prompts: Prompts,
 ) -> dict[str, Any]:
-    """``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
+    """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
-    The better status wins all rounds (Solved, then Unsure, then Unsolved); with equal ones the
-    judge chooses, round for round; of equal answers a coin does, as upstream's.
-
-    Args:
-        model: the judge.
-        query: what the user asked.
-        candidate, reference: the ``answer`` of a converted answer.
-        statuses: what most SoPR votes say of the candidate and of the reference (`majority`).
-        rounds: the side with more of them wins the query.
-
-    Returns:
-        ``by`` is ``status``, ``coin`` or ``judge``; of each round ``{"winner",
-        "first", "reason", "attempts", "prompt_tokens", "completion_tokens"}``, all but the winner
-        only of the judge's.
-
-    Raises:
-        JudgeError: a round could not be had.
+    ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. The
+    better status wins all rounds (Solved, then Unsure, then Unsolved). With equal statuses the
+    judge chooses in each round; with equal answers a coin does, as upstream. The side with more
+    rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises `JudgeError` if one round
+    fails.
     """
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:

@@ -1,13 +1,11 @@
-"""The judge's prompts, and what of an answer they show.
+"""The judge's prompts, and the parts of an answer that they show.
 
-The wording is ace_ray's own or read from a checkout of upstream's. The rules in our own questions
-are those of upstream's evaluator (``tooleval/evaluators/tooleval_gpt-3.5-turbo_default`` and
-``tooleval/fac_eval.py``).
+The wording is ace_ray's own or read from a checkout. Our own questions have the rules of upstream's
+evaluator (``tooleval/evaluators/tooleval_gpt-3.5-turbo_default`` and ``tooleval/fac_eval.py``).
 
-What is shown is bounded, and unable to pose as anything but data. Under our own wording it is one
-line of JSON, so that nothing in it can end the data or begin a line. Everywhere the marks with
-which chat templates separate turns are broken up: an endpoint or engine may turn such text into
-control tokens.
+An answer is bounded, and shown as data only. In our own wording it is one line of JSON, so that no
+text in it can end the data or begin a line. In any wording the marks that separate turns in chat
+templates are broken up: an engine may turn them into control tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from ace_ray.benchmarks.dataset import (
     read_inside,
 )
 from ace_ray.benchmarks.stabletoolbench.converted import chain
-from ace_ray.benchmarks.stabletoolbench.judge.reading import (
+from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     COMPLETE_SCHEMA,
     INDEX_SCHEMA,
     STATUS_SCHEMA,
@@ -126,19 +124,19 @@ _IN_JSON = re.compile(rf"{_MARKS.pattern}|[\u2028\u2029\x85]|[\ud800-\udfff]")
 
 
 def one_line(value: Any) -> str:
-    """JSON text of one line in which no chat template finds its own marks."""
+    """Return JSON text of one line, without the marks of chat templates."""
     text = json.dumps(value, ensure_ascii=False)
     return _IN_JSON.sub(lambda mark: _ESCAPES.get(mark[0]) or f"\\u{ord(mark[0]):04x}", text)
 
 
 def broken_up(text: str) -> str:
-    """``text`` with a space inside of what a chat template could take for its own marks."""
+    """Put a space into the marks of chat templates in ``text``."""
     text = text.encode("utf-8", "replace").decode()
     return _MARKS.sub(lambda mark: f"{mark[0]} ", text)
 
 
 def cut(text: str, limit: int) -> str:
-    """At most ``limit`` characters and a remark; the end stays, since a verdict may hang on it."""
+    """Cut ``text`` to ``limit`` characters and a remark; the end may decide the verdict."""
     if len(text) <= limit:
         return text
     head = 2 * limit // 3
@@ -146,10 +144,10 @@ def cut(text: str, limit: int) -> str:
 
 
 def trace(answer: Mapping[str, Any], limit: int) -> list[dict[str, Any]]:
-    """The nodes of a converted answer as a flat list within ``limit`` characters.
+    """Return the nodes of a converted answer as a flat list within ``limit`` characters.
 
-    Long texts are cut first, all to the same length; if there are still too many nodes, those in
-    the middle are left out and counted.
+    Long texts are cut to the same length first. If the list is still too long, nodes in the middle
+    are left out and counted.
     """
     steps = [_step(node) for node in chain(answer) if node.get("role") in ("tool", "assistant")]
     for each in (limit // 4, limit // 16, limit // 64):
@@ -186,7 +184,7 @@ def _size(steps: Sequence[Mapping[str, Any]]) -> int:
 TEMPLATE = "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt"
 FAC_SOURCE = "toolbench/tooleval/fac_eval.py"
 MAX_FINAL_ANSWER = 1_000
-"""Upstream compares only so much of final answers (``registered_cls/base.py``)."""
+"""Maximum characters of final answers in upstream's comparison (``registered_cls/base.py``)."""
 _FUNCTION = re.compile(
     r"<name>(\w++)</name>\s*+<description>((?:(?!</?description>).)*+)</description>", re.DOTALL
 )
@@ -198,8 +196,8 @@ _FIX = "point it at a checkout of THUNLP-MT/StableToolBench"
 class Prompts:
     """Texts with slots: ``{data}`` in our own, ``{query}`` and ``{answer}`` in upstream's.
 
-    ``source`` is ``own`` or ``upstream``. A final answer is Finish's arguments as the model wrote
-    them, as upstream shows it.
+    ``source`` is ``own`` or ``upstream``. As upstream, a final answer is shown as Finish's
+    arguments.
     """
 
     source: str
@@ -213,13 +211,13 @@ class Prompts:
         return digest(self.answer_status, self.trace_status, self.fac, self.better)
 
     def identity(self) -> dict[str, Any]:
-        """What of them can move a verdict (JSON values)."""
+        """Return the values that can move a verdict (JSON values)."""
         schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
         held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
         return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
 
     def schema(self, question: str) -> dict[str, Any] | None:
-        """Of the reply to a question ("answer", "execution", "fac", "better"); None under
+        """Return the schema of the reply to "answer", "execution", "fac" or "better"; None in
         upstream's wording, which asks for lines."""
         if self.source != "own":
             return None
@@ -228,19 +226,19 @@ class Prompts:
         return COMPLETE_SCHEMA if question == "fac" else STATUS_SCHEMA
 
     def of_answer(self, query: str, final: str, limit: int) -> str:
-        """SoPR's first question."""
+        """Return SoPR's first question."""
         return _filled(self.answer_status, _pair(query, final, limit))
 
     def of_fac(self, query: str, final: str, limit: int) -> str:
         return _filled(self.fac, _pair(query, final, limit))
 
     def of_trace(self, query: str, answer: Mapping[str, Any], final: str, limit: int) -> str:
-        """SoPR's second question, with the execution of a converted answer."""
+        """Return SoPR's second question, with the execution of a converted answer."""
         shown = {"final_answer": cut(final, limit // 4), "execution": trace(answer, limit)}
         return _filled(self.trace_status, {"query": cut(query, limit // 4), "answer": shown})
 
     def of_two(self, query: str, answers: list[Mapping[str, Any]], limit: int) -> str:
-        """Which of two converted answers is the better one, 0 or 1."""
+        """Return the question which of two converted answers is the better one, 0 or 1."""
         shown = {
             f"answer_{place}": {
                 "final_answer": _raw(answer)[:MAX_FINAL_ANSWER],
@@ -257,10 +255,10 @@ def own() -> Prompts:
 
 
 def official(upstream: Path) -> Prompts:
-    """Upstream's wording, with a line on the form of the reply where upstream forces a function
-    call. Its files are read as text, nothing of them runs.
+    """Read upstream's wording from a checkout; no file is executed.
 
-    Raises `UserError`: a file or a text in it is missing.
+    Upstream forces a function call; here a line on the form of the reply is added. Raises
+    `UserError`: a file or a text in it is missing.
     """
     template = read_inside(upstream, TEMPLATE, SOURCE_LIMIT_BYTES).decode("utf-8", "replace")
     functions = dict(_FUNCTION.findall(template))
@@ -286,7 +284,7 @@ def _pair(query: str, final: str, limit: int) -> dict[str, Any]:
 
 
 def _filled(template: str, values: Mapping[str, Any]) -> str:
-    """One pass, so that a slot's name inside of a value stays text."""
+    """Fill the slots in one pass, so that a slot's name inside of a value stays text."""
 
     def fill(slot: re.Match[str]) -> str:
         if slot[1] == "data":

@@ -11,7 +11,7 @@ from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment,
 from ace_ray.sandbox.limited_child import limited
 
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
-"""What else would be imported in the middle of a call, when no file can be opened any more."""
+"""Modules that would be imported during a call, when files cannot be opened any more."""
 
 
 _Attempt = dict[str, Environment]
@@ -36,14 +36,14 @@ class Tools:
         for number in request["forget"]:
             self._attempts.pop(number, None)
         attempt = self._attempts.setdefault(request["attempt"], {})
-        # What passes together passes alone; what does not comes again, one by one (`limited`).
+        # If a batch breaks a limit, the parent sends its operations again one by one (`limited`).
         with limited():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
         self, attempt: _Attempt, name: str, solo: bool, initial_state: Mapping[str, Any] | None
     ) -> str:
-        """A fresh environment ``name``, as a task begins; why it cannot be had, "" where it can."""
+        """Open a fresh environment ``name``; return the problem, "" without one."""
         assert self._domain is not None
         environment = attempt[name] = Environment(self._domain, solo)
         return _problem(lambda: environment.begin(initial_state)) or _problem(environment.sync)
@@ -57,7 +57,7 @@ class Tools:
         arguments: Mapping[str, Any],
         last: bool,
     ) -> list[Any]:
-        """A call's answer, and whether it failed; ``last``: it is the last one of a message."""
+        """Make a call, and return its answer and whether it failed; ``last``: of its message."""
         environment = attempt[name]
         answer = environment.call(requestor, tool, arguments)
         if last:
@@ -65,17 +65,17 @@ class Tools:
         return list(answer)
 
     def op_sync(self, attempt: _Attempt, name: str) -> str:
-        """Upstream's sync at the end of a replay; why it fails, "" where it does not."""
+        """Run upstream's sync at the end of a replay; return the problem, "" without one."""
         return _problem(attempt[name].sync)
 
     def op_replay(
         self, attempt: _Attempt, name: str, requestor: str, tool: str, arguments: Any, recorded: str
     ) -> str:
-        """Make a recorded call again; in what its answer differs, "" where it does not."""
+        """Make a recorded call again; return the difference of its answer, "" without one."""
         return _problem(lambda: attempt[name].replay(requestor, tool, arguments, recorded))
 
     def op_gold(self, attempt: _Attempt, name: str, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Make a task's gold calls, without a sync; how many of them raise, which is no error."""
+        """Make a task's gold calls, without a sync; return how many raise, which is allowed."""
         failed = 0
         for one in actions:
             try:
@@ -86,24 +86,24 @@ class Tools:
         return failed
 
     def op_assert(self, attempt: _Attempt, name: str, assertion: Mapping[str, Any]) -> list[Any]:
-        """Whether an assertion holds, and why that cannot be said."""
+        """Return whether an assertion holds, and the problem if that is unknown."""
         try:
             return [attempt[name].assertion(assertion), ""]
         except Exception as error:  # noqa: BLE001 - as `_problem`
             return [False, _line(error)]
 
     def op_equal(self, attempt: _Attempt, ours: str, theirs: str) -> list[bool]:
-        """Whether two environments are in the same state: by upstream's hashes, and by value."""
+        """Return whether two environments are equal: by upstream's hashes, and by value."""
         one, other = attempt[ours], attempt[theirs]
         same = one.texts() == other.texts()
         return [same, same or one.same_values(other)]
 
     def op_changes(self, attempt: _Attempt, name: str) -> list[Any]:
-        """Before and after (`Environment.changes`)."""
+        """Return the records before and after (`Environment.changes`)."""
         return attempt[name].changes()
 
     def op_hashed(self, attempt: _Attempt, name: str) -> dict[str, str]:
-        """What upstream hashes of each side's database."""
+        """Return the text of each side's database that upstream hashes."""
         return attempt[name].hash_texts()
 
 
@@ -140,7 +140,7 @@ def make() -> Tools:
 
 
 def _warm_up() -> None:
-    """Have pydantic and the parser of docstrings import all that they do when they are used."""
+    """Use pydantic and the parser of docstrings once, so that they import all their modules."""
     from datetime import date, datetime
     from enum import Enum
     from typing import Annotated, Literal

@@ -32,25 +32,25 @@ _READ_ONLY = ("read", "generic", "think")
 
 
 class ReplayDiffers(Exception):
-    """A recorded call returns something else than it did. Upstream's evaluation ends there."""
+    """A recorded call has another result in the replay. Upstream's evaluation ends there."""
 
 
 @dataclass
 class Domain:
-    """A domain's classes and its databases as they are before any episode; shared by all."""
+    """A domain's classes, and its databases before any episode; all episodes share them."""
 
     name: str
     modules: PrivateModules
     ids: _Ids
     where: str
     known: bool = False
-    """Whether this project knows the classes: then tools that only read are known to only read."""
+    """Whether this project knows the classes, so that tools marked as reading do not write."""
     bases: dict[str, Any] = field(default_factory=dict)
     """By side."""
 
     @classmethod
     def of(cls, name: str, texts: Mapping[str, str], where: str, *, known: bool) -> Domain:
-        """A domain without databases. Raises `UserError`: a class does not load."""
+        """Return a domain without databases. Raises `UserError`: a class does not load."""
         ids = _Ids()
         domain = cls(name, private_modules(texts, where, ids.new), ids, where, known)
         for module, db_class, kit_module, kit_class in _CLASSES[name].values():
@@ -59,7 +59,7 @@ class Domain:
         return domain
 
     def load(self, texts: Mapping[str, str]) -> None:
-        """Take the sides' databases, JSON. Raises `UserError`: one is not of its class's shape."""
+        """Load the sides' databases, JSON. Raises `UserError`: one does not fit its class."""
         for side, (module, db_class, *_) in _CLASSES[self.name].items():
             try:
                 data = json.loads(texts[side])
@@ -73,11 +73,11 @@ class Domain:
                 ) from error
 
     def toolkit(self, side: str, db: Any) -> Any:
-        """The tools of a side over ``db``."""
+        """Return the tools of a side over ``db``."""
         *_, module, tools_class = _CLASSES[self.name][side]
         found = self._class(module, tools_class)
         toolkit = found(db)
-        # A default of the class is changed by what breaks a phone's VPN: each episode has its own.
+        # The function that breaks a phone's VPN changes a default of the class: copy it.
         for key, value in vars(found).items():
             if hasattr(value, "model_copy") and not isinstance(value, type):
                 setattr(toolkit, key, value.model_copy(deep=True))
@@ -94,7 +94,7 @@ class Domain:
         return found
 
     def schemas(self) -> dict[str, list[dict[str, Any]]]:
-        """The tools of each side in OpenAI's form, in the order of their definition."""
+        """Return the tools of each side in OpenAI's form, in the order of their definition."""
         kits = {side: self.toolkit(side, None) for side in _CLASSES[self.name]}
         return {
             side: [tool.openai_schema for tool in kit.get_tools().values()]
@@ -104,7 +104,7 @@ class Domain:
 
 @dataclass
 class _Ids:
-    """Ids that upstream draws at random; here the same in every replay."""
+    """Ids that upstream draws at random; here they are the same in every replay."""
 
     drawn: int = 0
 
@@ -115,7 +115,7 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """The state of one episode. ``solo``: the agent has the user's tools, and the user none."""
+    """State of one episode. ``solo``: the agent has the user's tools too; there is no user."""
 
     domain: Domain
     solo: bool = False
@@ -127,9 +127,9 @@ class Environment:
             self.kits[side] = self.domain.toolkit(side, _copy(base))
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
-        """Set the state that a task begins with: data merged into the databases, functions called.
+        """Set the initial state of a task: merge data into the databases, call functions.
 
-        Raises what upstream's code raises, which a task of its own data does not."""
+        Errors of upstream's code are raised; its own tasks have none."""
         state = initial_state or {}
         data = state.get("initialization_data") or {}
         for side, key in (("assistant", "agent_data"), ("user", "user_data")):
@@ -140,15 +140,15 @@ class Environment:
             self.function(call)
 
     def function(self, call: Mapping[str, Any]) -> Any:
-        """What a function of a toolkit returns that a task names: tools and others alike."""
+        """Call a function of a toolkit, which need not be a tool, and return its value."""
         with self._ids():
             value = getattr(self.kits[call["env_type"]], call["func_name"])(**call["arguments"])
             self.sync()
         return value
 
     def assertion(self, assertion: Mapping[str, Any]) -> bool:
-        """Whether an assertion of a task holds. Raises as `function`, and `ValueError` where the
-        function gives no truth value."""
+        """Return whether an assertion of a task holds. Raises as `function`, and `ValueError` if
+        the function returns another type than bool."""
         value = self.function(assertion)
         if not isinstance(value, bool):
             name, kind = assertion["func_name"], type(value)
@@ -156,7 +156,7 @@ class Environment:
         return value is bool(assertion.get("assert_value", True))
 
     def call(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """What a call of a tool is answered, and whether it failed (``get_response``)."""
+        """Return a tool's answer, and whether the call failed (``get_response``)."""
         try:
             value: Any = self.run(requestor, name, arguments)
             self.sync()
@@ -166,7 +166,7 @@ class Environment:
         return _text(value), error
 
     def run(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The value of a call, without a sync. Raises what the tool raises."""
+        """Return the value of a call, without a sync. Errors of the tool are raised."""
         _check_names(arguments)
         side = self._side(requestor, name)
         kit = self.kits.get(side)
@@ -179,23 +179,23 @@ class Environment:
     def replay(
         self, requestor: str, name: str, arguments: Mapping[str, Any], recorded: str
     ) -> None:
-        """Make a recorded call again. Raises `ReplayDiffers`: it is not answered as recorded."""
+        """Make a recorded call again. Raises `ReplayDiffers` if the answer differs."""
         answer, _ = self.call(requestor, name, arguments)
         if _read(answer) != _read(recorded):
             raise ReplayDiffers(f"{name} returned {answer!a:.200}, recorded {recorded!a:.200}")
 
     def sync(self) -> None:
-        """Bring the user's surroundings in line with the line and its bills (telecom alone)."""
+        """Update the user's surroundings from the line and its bills (telecom only)."""
         if self.domain.name == "telecom":
             _sync_telecom(self)
 
     def texts(self) -> dict[str, Any]:
-        """What tells two states of a domain apart: of each side the text that upstream hashes, or
-        what differs from the shared database, where that is less."""
+        """Return texts that are equal for equal states: by side, the text that upstream hashes, or
+        the shorter difference from the shared database."""
         return {side: _state_text(kit.db) for side, kit in self.kits.items()}
 
     def values(self) -> dict[str, Any]:
-        """The same as values: what differs from the shared databases."""
+        """Return the differences from the shared databases as values."""
         return {
             side: {
                 name: {
@@ -209,7 +209,7 @@ class Environment:
         }
 
     def same_values(self, other: Environment) -> bool:
-        """Whether both are in the same state, numbers counting by their value."""
+        """Return whether two states are equal; numbers are compared by value."""
         return all(
             same_by_value(ours.get(name, {}), theirs.get(name, {}))
             for ours, theirs in ((self.values()[k], other.values()[k]) for k in self.kits)
@@ -217,11 +217,11 @@ class Environment:
         )
 
     def hash_texts(self) -> dict[str, str]:
-        """The text of each side's database that upstream hashes."""
+        """Return the text of each side's database that upstream hashes."""
         return {side: hash_text(_plain(kit.db).model_dump()) for side, kit in self.kits.items()}
 
     def changes(self) -> list[dict[str, Any]]:
-        """Before and after: of each side the records that differ from those all episodes share."""
+        """Return [before, after]: by side, the records that differ from the shared databases."""
         both: list[dict[str, Any]] = [{}, {}]
         for side, kit in self.kits.items():
             pairs = _changed(self.domain.bases[side], kit.db)
@@ -251,9 +251,9 @@ class Environment:
 
 
 def _check_names(arguments: Mapping[str, Any]) -> None:
-    """Raise what Python raises where an argument is called as one of those of upstream's
-    ``make_tool_call(tool_name, requestor=..., **arguments)``, in its words: a recorded answer is
-    compared with them."""
+    """Raise Python's error for an argument with the name of a parameter of upstream's
+    ``make_tool_call(tool_name, requestor=..., **arguments)``. The words matter: the replay compares
+    recorded answers."""
     method = "Environment.make_tool_call()"
     if "requestor" in arguments:
         module = "tau2.environment.environment"
@@ -264,7 +264,7 @@ def _check_names(arguments: Mapping[str, Any]) -> None:
 
 
 def same_by_value(one: Any, other: Any) -> bool:
-    """Equality of JSON values in which numbers count by their value, to a millionth."""
+    """Compare JSON values, numbers by value to a millionth."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_by_value(one[k], other[k]) for k in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -279,7 +279,7 @@ def _is_number(value: Any) -> bool:
 
 
 class _OwnIds:
-    """Within it, ids are drawn from the environment's own row."""
+    """Context in which ids are drawn from the environment's own sequence."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -292,7 +292,7 @@ class _OwnIds:
 
 
 class _copying:
-    """Within it, the records that a tool asks for are copies where it may change them."""
+    """Context in which a tool that may write gets copies of records."""
 
     def __init__(self, kit: Any, copies: bool) -> None:
         self._overlays = _overlays(kit.db).values()
@@ -308,7 +308,7 @@ class _copying:
 
 
 def _copy(base: Any) -> Any:
-    """A database of one episode. One that consists of mappings of records shares them."""
+    """Return the database of one episode. Mappings of records share the records."""
     fields = {name: getattr(base, name) for name in type(base).model_fields}
     if all(_shareable(value) for value in fields.values()):
         return type(base).model_construct(**{k: Overlay(v) for k, v in fields.items()})
@@ -324,7 +324,7 @@ def _overlays(db: Any) -> dict[str, Overlay]:
 
 
 def _plain(db: Any) -> Any:
-    """The database as one of upstream's: for what only reads it, since it shares its records."""
+    """Return the database as upstream's class, for reading only: it shares the records."""
     overlays = _overlays(db)
     if not overlays:
         return db
@@ -347,7 +347,7 @@ def _state_text(db: Any) -> Any:
 
 
 def _changed(base: Any, db: Any) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """By field and key, the values before and after of what differs."""
+    """Return (before, after) of differing values, by field and key."""
     overlays = _overlays(db)
     if overlays:
         return {
@@ -364,7 +364,7 @@ def _loaded(text: str | None) -> Any:
 
 
 def _differing(before: Any, after: Any) -> dict[str, tuple[Any, Any]]:
-    """The members of two values that differ, by key or by place."""
+    """Return the differing members of two values, by key or by position."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys: Sequence[Any] = list(dict.fromkeys((*before, *after)))
         pairs = {str(key): (before.get(key), after.get(key)) for key in keys}
@@ -381,7 +381,7 @@ def _at(values: list[Any], place: int) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A tool's answer as text (``to_json_str``)."""
+    """Return a tool's answer as text (``to_json_str``)."""
     if isinstance(value, str):
         return value
     return json.dumps(_values(value), default=str)
@@ -411,7 +411,7 @@ def _read(content: str) -> Any:
 
 
 def _sync_telecom(environment: Environment) -> None:
-    """Upstream ``domains/telecom/environment.py``, ``sync_tools``: the rules are its own."""
+    """Restate upstream ``domains/telecom/environment.py``, ``sync_tools``."""
     agent, user = environment.kits["assistant"], environment.kits["user"]
     around = user.db.surroundings
     number = around.phone_number

@@ -24,7 +24,7 @@ Schemas = Mapping[str, list[dict[str, Any]]]
 
 
 def _host(sources: ToolSources) -> Host:
-    """Raises `UserError` for sources that must not run here."""
+    """Return the process of a domain. Raises `UserError` for sources that must not run."""
     key = (sources.domain, sources.sha256, sources.data_sha256, sources.named)
 
     def make() -> Host:
@@ -48,7 +48,7 @@ def _with_data(sources: ToolSources) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """What a domain offers. Raises `UserError`: its classes do not load, or must not run here."""
+    """Return a domain's tools. Raises `UserError`: classes do not load, or must not run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
@@ -73,12 +73,10 @@ def schemas(sources: ToolSources) -> Schemas:
 
 
 def check_domain(sources: ToolSources) -> None:
-    """Find out whether a domain's classes and databases can be had, in a process of their own.
-    Raises `UserError`: they cannot, or must not run here."""
+    """Load a domain's classes and databases once, in a process of their own. Raises `UserError`:
+    they do not load, or must not run."""
     schemas(sources)
-    host = Host(
-        _HANDLER, lambda: [{"domain": {**_told(sources), "data": sources.database_texts()}}]
-    )
+    host = Host(_HANDLER, lambda: [{"domain": _with_data(sources)}])
     try:
         host.process()
     except (LimitBroken, ProcessLost) as error:
@@ -129,9 +127,9 @@ class TauEnvironment:
         self._attempt.do([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """``arguments``: {"requestor": who calls, "arguments": those of the tool, "last": whether
-        it is the last call of a message}. The observation is the tool's answer as a text; what it
-        raises is "failed"."""
+        """Call a tool with ``arguments`` {"requestor": side, "arguments": the tool's arguments,
+        "last": whether it is the last call of a message}. The observation is the answer as text;
+        the error is "failed" if the tool raises."""
         try:
             given = bounded(arguments["arguments"])
         except ValueError as error:
@@ -141,7 +139,7 @@ class TauEnvironment:
         return Observation(text, "failed" if failed else "")
 
     def state(self) -> Any:
-        """Before and after: the records that differ from those that all episodes share."""
+        """Return [before, after]: the records that differ from the shared databases."""
         (pair,) = self._attempt.do([("changes", _OURS)])
         return pair
 
@@ -151,7 +149,7 @@ Recorded = tuple[str, str, Mapping[str, Any], str]
 
 
 def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
-    """The calls of the messages that a task begins with."""
+    """Return the calls in the message history of a task."""
     history = (initial_state or {}).get("message_history") or ()
     answers = {m.get("id", ""): m.get("content") or "" for m in history if m["role"] == "tool"}
     return [
@@ -167,6 +165,6 @@ def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:
 
 
 def _begin(initial_state: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What of it an environment needs."""
+    """Return the part of the initial state that an environment needs."""
     state = initial_state or {}
     return {k: state[k] for k in ("initialization_data", "initialization_actions") if k in state}

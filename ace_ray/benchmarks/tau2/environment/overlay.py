@@ -9,10 +9,10 @@ from ace_ray.benchmarks.tau2.environment.sources import hash_text
 
 
 class Overlay(MutableMapping[str, Any]):
-    """A mapping of records over a ``base`` that others read, too.
+    """A mapping of records over a shared ``base``.
 
-    While ``copies`` is true, a record is copied when it is first asked for; before, and in
-    iterations of read-only tools, the base's own is given.
+    While ``copies`` is true, a record is copied when it is first read. Otherwise the base's record
+    is returned, for tools that only read.
     """
 
     __slots__ = ("_base", "_gone", "_own", "copies")
@@ -55,12 +55,12 @@ class Overlay(MutableMapping[str, Any]):
         return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
 
     def _is_new(self, key: str) -> bool:
-        """Whether it comes after those of the base; so does one that was deleted and set again."""
+        """Return whether a key comes after the base's keys, as one that was set again does."""
         return key not in self._base or key in self._gone
 
     def changed(self) -> dict[str, tuple[str | None, str | None]]:
-        """By key, what upstream would hash of the record before and after; None where there is
-        none. Only of those that differ."""
+        """Return (before, after) of differing records by key, as the texts that upstream hashes;
+        None for a missing record."""
         pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
         pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
         texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}

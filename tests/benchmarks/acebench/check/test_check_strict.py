@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.check import check
-from ace_ray.benchmarks.acebench.check.strict_normal import assign
+from ace_ray.benchmarks.acebench.check.strict import assign
 from ace_ray.types import Entry
 
 SCHEMA = {

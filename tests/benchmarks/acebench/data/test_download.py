@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data import download
-from ace_ray.benchmarks.acebench.data.importer import OFFICIAL_COMMIT
+from ace_ray.benchmarks.acebench.data import importer
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.synthetic_checkout import write_checkout
@@ -97,7 +96,7 @@ def left_in(cache: Path) -> list[str]:
 
 def refused(server, cache, message, *, sha256=None):
     with pytest.raises(UserError, match=message) as caught:
-        download.pull(url=server.url, sha256=sha256 or sha(server.body), cache=cache)
+        importer.pull(url=server.url, sha256=sha256 or sha(server.body), cache=cache)
     assert "\n" not in str(caught.value)
     assert left_in(cache) == []
 
@@ -120,7 +119,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int =
 def test_pull(server, cache, packed, manner):
     server.body, server.manner = packed, manner
     said: list[str] = []
-    folder = download.pull(url=server.url, sha256=sha(packed).upper(), cache=cache, say=said.append)
+    folder = importer.pull(url=server.url, sha256=sha(packed).upper(), cache=cache, say=said.append)
     assert left_in(cache) == [folder.name]
     manifest = (folder / "manifest.json").read_text()
     assert sha(packed) in manifest
@@ -131,19 +130,19 @@ def test_pull(server, cache, packed, manner):
 def test_contents_are_pinned_without_a_hash(server, cache, packed):
     server.body = packed
     with pytest.raises(UserError, match=r"archive: its contents have the hash \w+, not the expec"):
-        download.pull(url=server.url, cache=cache)
+        importer.pull(url=server.url, cache=cache)
     assert left_in(cache) == []
 
 
 def test_official_address_is_pinned_even_with_a_hash(server, cache, packed, monkeypatch):
     server.body = packed
-    monkeypatch.setattr(download, "OFFICIAL_URL", server.url)
+    monkeypatch.setattr(importer, "OFFICIAL_URL", server.url)
     refused(server, cache, "not the expected")
 
 
 def test_official_url_names_the_commit():
-    assert download.OFFICIAL_URL.startswith("https://")
-    assert download.OFFICIAL_URL.endswith(OFFICIAL_COMMIT)
+    assert importer.OFFICIAL_URL.startswith("https://")
+    assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
 
 
 def test_wrong_hash(server, cache, packed):
@@ -165,13 +164,13 @@ def test_broken_off(server, cache, packed, manner):
 
 
 def test_silent_server(server, cache, packed, monkeypatch):
-    monkeypatch.setattr(download, "SILENCE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(importer, "SILENCE_TIMEOUT_S", 0.2)
     server.body, server.manner = packed, "stall"
     refused(server, cache, r"the download failed \(TimeoutError: timed out\)")
 
 
 def test_endless_download(server, cache, packed, monkeypatch):
-    monkeypatch.setattr(download, "TOTAL_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(importer, "TOTAL_TIMEOUT_S", -1.0)
     server.body = packed
     refused(server, cache, "the download took over")
 
@@ -189,7 +188,7 @@ def test_other_schemes(server, cache):
 def test_archive_too_large(server, cache, packed, monkeypatch):
     server.body, server.manner = packed, "claims a terabyte"
     refused(server, cache, "the archive is larger than 67,108,864 bytes")
-    monkeypatch.setattr(download, "ARCHIVE_LIMIT_BYTES", len(packed) - 1)
+    monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed) - 1)
     server.manner = "chunked"  # claims nothing
     refused(server, cache, "the archive is larger than")
 
@@ -215,11 +214,8 @@ def test_hostile_tar(server, cache, tmp_path, info, message):
 
 
 @pytest.mark.nightly
-def test_bombs(server, cache, monkeypatch):
-    monkeypatch.setattr(download, "MEMBER_LIMIT", 3)
-    server.body = tar_of(*[member(f"f{n}") for n in range(5)])
-    refused(server, cache, "holds more than 3 files")
-    server.body = gzip.compress(bytes(download.UNPACKED_LIMIT_BYTES + 1), 1)
+def test_a_bomb(server, cache):
+    server.body = gzip.compress(bytes(importer.UNPACKED_LIMIT_BYTES + 1), 1)
     refused(server, cache, "unpacks to more than 268,435,456 bytes")
 
 
@@ -240,15 +236,15 @@ def test_interrupted_pull_leaves_nothing(server, cache, packed, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    for step in ("_save", "unpack", "import_checkout"):
+    for step in ("_download", "_unpack", "import_checkout"):
         with monkeypatch.context() as patch:
-            patch.setattr(download, step, interrupt)
+            patch.setattr(importer, step, interrupt)
             with pytest.raises(KeyboardInterrupt):
-                download.pull(url=server.url, sha256=sha(packed), cache=cache)
+                importer.pull(url=server.url, sha256=sha(packed), cache=cache)
         assert left_in(cache) == []
 
 
 def test_cache_that_cannot_be_written(server, tmp_path):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(UserError, match=r"cannot be written .*; set ACE_RAY_CACHE"):
-        download.pull(url=server.url, cache=tmp_path / "cache")
+        importer.pull(url=server.url, cache=tmp_path / "cache")

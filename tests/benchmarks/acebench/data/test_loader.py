@@ -139,13 +139,9 @@ def test_an_id_on_one_side_only_is_named(tmp_path, side):
     assert str(path) in caught.value.what
 
 
-def test_missing_file_and_unknown_names(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(UserError, match="no such file; run `ace-ray data pull acebench`"):
         data.load(tmp_path)
-    with pytest.raises(UserError, match="unknown category 'normal'; write one of normal_atom_bool"):
-        data.load(tmp_path, categories=["normal"])
-    with pytest.raises(UserError, match="unknown language 'de'; write one of en, zh"):
-        data.load(tmp_path, languages=["de"])
 
 
 def test_locate(tmp_path, monkeypatch):

@@ -43,8 +43,8 @@ def test_every_shipped_entry_can_be_opened(folder: str, request: pytest.FixtureR
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda w: w.pop("multi_step"), "has no apps for multi_step in en"),
-        (lambda w: w["multi_turn"].update(en=None), "has no apps for multi_turn in en"),
+        (lambda w: w.pop("multi_step"), r"multi_step en BaseApi cannot be opened \(KeyError"),
+        (lambda w: w["multi_turn"].update(en=None), "multi_turn en BaseApi cannot be opened"),
         (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel cannot be opened"),
         (
             lambda w: w["multi_turn"]["en"]["MessageApi"]["state"].pop("max_capacity"),

@@ -236,22 +236,16 @@ def test_hostile_calls_never_raise_and_replay_to_the_same_state() -> None:
     [
         ({"classes": ["BaseApi", "Mail"]}, "an unknown class 'Mail'; known are BaseApi"),
         ({"classes": ["__class__"]}, "involves an unknown class '__class__'"),
-        ({"classes": ["Travel", "Travel"]}, "involves Travel twice"),
-        ({"loop": "single_turn"}, "there are no apps for single_turn in en"),
-        ({"language": "fr"}, "there are no apps for multi_turn in fr"),
         ({"config": {"BaseApi": []}}, "initial_config.BaseApi is not an object"),
         ({"config": {"BaseApi": {"wifi": 1}}}, "BaseApi.wifi is neither true nor false"),
         ({"config": {"BaseApi": {"logged_in": "no"}}}, "BaseApi.logged_in is neither"),
         ({"config": {"BaseApi": {"logged_in_users": "Nora"}}}, "not a list of names"),
-        ({"config": {"BaseApi": {"logged_in_users": ["Eve"]}}}, "unknown user 'Eve'"),
     ],
 )
 def test_environments_that_cannot_be_opened(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"classes": ["FoodPlatform"], "config": {}}
     open_environment(mini(), agent_entry(**arguments))
     entry = agent_entry(**{**arguments, **changes})
-    with pytest.raises(UserError, match=message):
-        open_environment(mini(), entry)
     with pytest.raises(UserError, match=f"{entry.language} one: .*{message}"):
         check_entry(mini(), entry)
 

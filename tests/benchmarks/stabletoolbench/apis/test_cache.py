@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    MAX_DEPTH,
+    Unusable,
+    arguments_of,
+    load,
+)
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     FILE,
     AnswerCache,
@@ -18,13 +24,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
     recorded_sha256,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers
-from ace_ray.benchmarks.stabletoolbench.apis.values import (
-    MAX_DEPTH,
-    Unusable,
-    arguments_of,
-    load,
-    nesting,
-)
 from ace_ray.errors import RowError, UserError
 
 API = names_key("Data", "clique", "player")
@@ -241,22 +240,6 @@ class TestExport:
         imported(tmp_path, ({}, 1))
         with pytest.raises(UserError, match="not an empty folder"):
             export_answers(tmp_path / "cache", tmp_path / "json")
-
-
-@pytest.mark.parametrize(
-    ("text", "depth"),
-    [
-        ("[" * 64 + "]" * 64, 0),
-        ("[" * 65 + "]" * 65, 65),
-        ("[{}]" * 5000, 2),
-        ('{"a": "' + "[" * 500 + '"}', 1),
-        ('"' + "[" * 100, 0),
-        ("]" * 100 + "[" * 100, 100),
-        (('{"a":[' * 33 + "]}" * 33 + ",") * 50, 65),
-    ],
-)
-def test_nesting_is_never_taken_for_less(text: str, depth: int) -> None:
-    assert nesting(text) == depth
 
 
 def test_arguments_are_bounded() -> None:

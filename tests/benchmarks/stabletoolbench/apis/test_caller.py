@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,11 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, Service
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
+from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator, SystemText
-from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller, check_backends
+from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
+from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed
 from tests.benchmarks.stabletoolbench.an_api import API, Scripted
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
@@ -29,11 +29,11 @@ SYSTEM = SystemText("s", "own")
 VALUE = {"x": 1.5, "u": "\ud800", "n": None}
 
 
-class FakeReal:
+class FakeReal(RealApis):
     def __init__(self, failure: str = "") -> None:
         self.failure, self.calls = failure, 0
 
-    async def answer(self, api: Api, arguments: Mapping[str, Any]) -> Answered:
+    async def answer(self, api: Api, arguments: Any) -> Answered:
         self.calls += 1
         error = "Timeout error..." if self.failure else ""
         return Answered(error, "real", "real", origin="real", failure=self.failure)
@@ -172,16 +172,6 @@ def test_examples_reach_the_simulator(tmp_path: Path) -> None:
 )
 def test_status_codes(error: str, code: int) -> None:
     assert status_code(Answered(error, "", "cache")) == code
-
-
-@pytest.mark.parametrize(
-    "backends",
-    [["cashe"], ["simulator", "cache"], ["cache", "cache"], ["{}" * 99]],
-)
-def test_backends_that_make_no_sense(backends: list[str]) -> None:
-    with pytest.raises(UserError, match=r"^options\.backends: ") as refused:
-        check_backends(backends, "options.backends")
-    assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])

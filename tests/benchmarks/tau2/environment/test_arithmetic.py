@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.tau2.environment.arithmetic import MAX_CHARS, value_of
+from ace_ray.benchmarks.tau2.environment.sources import MAX_CHARS, value_of
 
 
 def evaluated(text: str) -> Any:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.tau2.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.tau2.environment.limited import Attempt, TauEnvironment, schemas
 from ace_ray.benchmarks.tau2.environment.sources import (
     KNOWN_SHA256,
@@ -18,6 +17,7 @@ from ace_ray.benchmarks.tau2.environment.sources import (
     tool_sources,
     updated,
 )
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
 from tests.sandbox.limited_processes import limited_processes
 

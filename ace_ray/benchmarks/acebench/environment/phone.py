@@ -1,8 +1,14 @@
-"""MessageApi: short messages of a few people in one shared inbox of limited size.
+"""The phone's own apps: BaseApi, MessageApi and ReminderApi, with upstream's faults.
 
-As upstream's, it stores a sent message without a time; from then on every tool that reads times
-raises. Reading messages by keyword needs no login, unlike all other reading; of equal dates the
-first is the latest.
+BaseApi is the phone's switches. Neither switch has a precondition or can fail.
+
+MessageApi is one shared inbox of limited size. A sent message is stored without a time; from then
+on every tool that reads times raises. Reading messages by keyword needs no login, unlike all other
+reading. Of equal dates the first is the latest.
+
+ReminderApi is a list of reminders of limited size. Tools delete and mark by the key of the list (1,
+2, ...), which no tool ever shows, and list, mark and search without a login. The search raises on
+every hit, since it takes the stored text for a date. Marking and searching exist in Chinese only.
 """
 
 from __future__ import annotations
@@ -19,6 +25,25 @@ from ace_ray.benchmarks.acebench.environment.app import (
     declare,
     done,
     refused,
+)
+
+
+def turn_on_wifi(phone: Phone) -> dict[str, Any]:
+    phone.wifi = True
+    return done(phone.texts.of("turn_on_wifi", "on"))
+
+
+def login_device(phone: Phone) -> dict[str, Any]:
+    phone.logged_in = True
+    return done(phone.texts.of("login_device", "logged_in"))
+
+
+BASE = App(
+    name="BaseApi",
+    texts={"turn_on_wifi": ("on",), "login_device": ("logged_in",)},
+    saved=("wifi", "logged_in"),
+    open=lambda initial: initial.phone,
+    tools=declare("BaseApi", turn_on_wifi, login_device),
 )
 
 
@@ -138,7 +163,7 @@ def _extreme(app: Messages, method: str, field_name: str, *, latest: bool) -> di
     return {**answer, "message_id": message_id}
 
 
-def _open(initial: InitialState) -> Messages:
+def _open_messages(initial: InitialState) -> Messages:
     state = initial.state
     return Messages(
         inbox=state["inbox"],
@@ -167,7 +192,7 @@ MESSAGE = App(
         "get_earliest_message_id": ("found", "logged_out", "empty"),
     },
     saved=("inbox",),
-    open=_open,
+    open=_open_messages,
     tools=declare(
         "MessageApi",
         send_message,
@@ -178,4 +203,109 @@ MESSAGE = App(
         get_latest_message_id,
         get_earliest_message_id,
     ),
+)
+
+
+@dataclass
+class Reminders:
+    reminder_list: dict[int, dict[str, Any]]
+    capacity: int
+    last_id: int
+    phone: Phone
+    texts: Texts
+
+
+def view_reminder_by_title(app: Reminders, title: Any) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("view_reminder_by_title", "logged_out"))
+    for record in app.reminder_list.values():
+        if record["title"] == title:
+            return {"status": True, "reminder": record}
+    return refused(app.texts.of("view_reminder_by_title", "none", {"title": title}))
+
+
+def add_reminder(app: Reminders, title: Any, description: Any, time: Any) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("add_reminder", "logged_out"))
+    if len(app.reminder_list) >= app.capacity:
+        return refused(app.texts.of("add_reminder", "full"))
+    app.last_id += 1
+    app.reminder_list[app.last_id] = {
+        "reminder_id": app.last_id,
+        "title": title,
+        "description": description,
+        "time": time,
+        "notified": False,
+    }
+    return done(app.texts.of("add_reminder", "added", {"title": title}))
+
+
+def delete_reminder(app: Reminders, reminder_id: Any) -> dict[str, Any]:
+    if not app.phone.logged_in:
+        return refused(app.texts.of("delete_reminder", "logged_out"))
+    if reminder_id not in app.reminder_list:
+        return refused(app.texts.of("delete_reminder", "unknown"))
+    del app.reminder_list[reminder_id]
+    return done(app.texts.of("delete_reminder", "deleted", {"reminder_id": reminder_id}))
+
+
+def view_all_reminders(app: Reminders) -> dict[str, Any]:
+    if not app.reminder_list:
+        return refused(app.texts.of("view_all_reminders", "none"))
+    shown = ("title", "description", "time", "notified")
+    reminders = [{name: record[name] for name in shown} for record in app.reminder_list.values()]
+    return {"status": True, "reminders": reminders}
+
+
+def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
+    if reminder_id not in app.reminder_list:
+        return refused(app.texts.of("mark_as_notified", "unknown"))
+    app.reminder_list[reminder_id]["notified"] = True
+    return done(app.texts.of("mark_as_notified", "marked", {"reminder_id": reminder_id}))
+
+
+def search_reminders(app: Reminders, keyword: Any) -> dict[str, Any]:
+    for record in app.reminder_list.values():
+        if _mentions(record, keyword):
+            record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a text
+    return refused(app.texts.of("search_reminders", "none"))
+
+
+def _mentions(record: dict[str, Any], keyword: Any) -> bool:
+    return any(keyword.lower() in record[name].lower() for name in ("title", "description"))
+
+
+def _open_reminders(initial: InitialState) -> Reminders:
+    state = initial.state
+    return Reminders(
+        reminder_list=state["reminder_list"],
+        capacity=state["max_capacity"],
+        last_id=state["reminder_id_counter"],
+        phone=initial.phone,
+        texts=initial.texts,
+    )
+
+
+REMINDER = App(
+    name="ReminderApi",
+    texts={
+        "view_reminder_by_title": ("none", "logged_out"),
+        "add_reminder": ("added", "logged_out", "full"),
+        "delete_reminder": ("deleted", "logged_out", "unknown"),
+        "view_all_reminders": ("none",),
+        "mark_as_notified": ("marked", "unknown"),
+        "search_reminders": ("none", "time_format"),
+    },
+    saved=("reminder_list",),
+    open=_open_reminders,
+    tools=declare(
+        "ReminderApi",
+        view_reminder_by_title,
+        add_reminder,
+        delete_reminder,
+        view_all_reminders,
+        mark_as_notified,
+        search_reminders,
+    ),
+    optional=frozenset({"mark_as_notified", "search_reminders"}),
 )

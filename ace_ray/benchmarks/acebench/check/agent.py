@@ -1,9 +1,13 @@
-"""The official verdict on an agent row (upstream ``eval_main.py`` and ``checker.py``, 56dd66c).
+"""Verdicts on an agent row: `official` here, the strict one in `agent_strict`.
 
-End to end, a recorded state is compared with the gold state class by class, and loosely: attributes
-that it lacks and keys that an attribute has beside the gold's are not noticed, ``1``, ``1.0`` and
-``True`` are equal, and a gold class that no entry of the state is named like gets the verdict of
-the class before it ("valid" at first). The process is compared as text. Quirks are kept.
+The official rules restate upstream ``eval_main.py`` and ``checker.py`` (56dd66c), quirks included.
+The recorded state is compared with the gold state class by class, and loosely:
+
+- missing attributes, and keys that the gold state does not have, are not noticed;
+- ``1``, ``1.0`` and ``True`` are equal;
+- a gold class that is not in the state gets the verdict of the class before it, at first "valid".
+
+The process is compared as text.
 
 Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash`` where the
 official evaluator raises, which ends its whole run.
@@ -12,21 +16,45 @@ official evaluator raises, which ends its whole run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from ace_ray.types import Verdict
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.check import agent_strict
+from ace_ray.types import Entry, Verdict
 
 CRASH = "official_crash"
 _RAISES = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
 
 
-def judge(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
-    """The verdict on a final state and the texts that were sent to execution.
+def check_agent(
+    entry: Entry, result: Any, process: Any, *, end: Any = None, steps: Any = None
+) -> dict[str, Verdict]:
+    """Return the verdicts of both rule sets on an episode. Arguments are JSON values of any shape.
+
+    Args:
+        result: the final state as upstream records it, ``[{class: attributes}, ...]``.
+        process: the texts that were sent to execution. The official rules use these two only.
+        end: the true end state, which the strict rules use; None for ``result``.
+        steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
+
+    ``valid`` is end-to-end; metrics are ``end_to_end`` and ``process_accuracy``. Raises
+    `ValueError` for another category.
+    """
+    if entry.category not in AGENT:
+        raise ValueError(f"{entry.category} is not an agent category")
+    return {
+        "official": official(entry.gold, result, process),
+        "strict": agent_strict.judge(entry, result, process, end=end, steps=steps),
+    }
+
+
+def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
+    """Return the verdict on a final state and the texts that were sent to execution. Never raises.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
     list of such lists); ``result`` and ``process`` are JSON values, ideally like them. Metrics:
-    ``end_to_end`` (0 or 1) and ``process_accuracy``, as it enters the category's mean. Never
-    raises.
+    ``end_to_end`` (0 or 1) and ``process_accuracy``, as it enters the category's mean.
     """
     kind, error = _end_to_end(gold["ground_truth"], result)
     valid = not kind
@@ -42,7 +70,7 @@ def judge(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
 
 
 def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
-    """(error type, error), both "" when the state is accepted."""
+    """Return (error type, error), both "" when the state is accepted."""
     kind = "wrong number of class"
     try:
         if len(gold) != len(result):
@@ -78,14 +106,14 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 
 
 def _process(milestones: list[Any], process: Any) -> float:
-    """The share of milestones found in order; of alternatives the best, rounded to 3 digits."""
+    """Return the share of milestones found in order; the best of alternatives, to 3 digits."""
     if isinstance(milestones[0], list):
         return max(round(_matched(path, process) / len(path), 3) for path in milestones)
     return _matched(milestones, process) / len(milestones)
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Milestones found one after the other; one that is absent uses up the whole process."""
+    """Count the milestones found one after the other. An absent one uses up the whole process."""
     count = position = 0
     for step in path:
         while position < len(process):
@@ -99,3 +127,16 @@ def _matched(path: list[str], process: Any) -> int:
 
 def _crash(error: Exception) -> str:
     return f"the official evaluator raises {type(error).__name__}"
+
+
+ENDINGS = ("finished", "max_messages", "context", "deadline")
+
+
+def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
+    """Add the metric ``ended_<how>`` to ``verdicts`` if the episode says how it ended."""
+    if ended not in ENDINGS:
+        return dict(verdicts)
+    return {
+        rules: replace(verdict, metrics={**verdict.metrics, f"ended_{ended}": 1})
+        for rules, verdict in verdicts.items()
+    }

@@ -1,0 +1,300 @@
+"""Return the strict verdicts on normal and special rows.
+
+**Normal rows**: exact calls. By the paper's section on evaluation by syntax tree, the function name
+and the number, types and values of the parameters must agree with the gold answer. The output must
+be the list of calls and nothing else. The first rule that fails names the error:
+
+- ``output_format``: the stripped output is exactly one ``[F(k=v), ...]``. Calls have keyword
+  arguments and literal Python values (``true`` and ``null`` are not literals).
+- ``function_name``: the called names equal the gold answer's, as a multiset.
+- ``param_num``: the parameter names are the same.
+- ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
+  ``1``. Integers and floats are one type, as in JSON Schema. Where the schema says ``integer`` and
+  gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
+- ``param_value``: the values are equal.
+
+Parallel calls may come in any order; each gold call needs a call of its own. If no assignment fits,
+the closest assignment is taken, and its first unmatched gold call names the error.
+
+**Special rows**: the prompt's sentence, exactly. The prompts ask for one sentence each (upstream
+``prompt_en.py`` and ``prompt_zh.py``):
+
+- incomplete: ``Missing necessary parameters (a, b) for the api (Name)``;
+- error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
+- irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
+
+The message must contain that sentence letter by letter (the full stop may be missing), in English
+and in Chinese rows. Text around the sentence does not count. Several sentences are taken together.
+They must name the missing parameters of each function, or the (parameter, value) pairs, as a set.
+The message must contain neither another of the three sentences nor a call. A thought between think
+tags is not part of the message.
+
+Errors:
+
+- ``detection_failed``: the sentence is missing, or a function is called.
+- ``correction_failed``: the sentence names other things, or another sentence is in the message.
+- ``false_positive`` (irrelevant): anything but the sentence alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ace_ray.parsing import Call
+from ace_ray.types import Entry, Verdict
+
+
+def assign(costs: Sequence[Sequence[int]]) -> list[int]:
+    """Return a column for each row of a square matrix, so that the sum of the costs is least.
+
+    The Hungarian method with potentials, O(n^3). Rows enter one by one; each takes the cheapest
+    chain of moves that frees a column for it. Ties go to the leftmost column.
+    """
+    size = len(costs)
+    entry = size  # a column beyond the last, held by the row that enters
+    row_price, column_price = [0] * size, [0] * (size + 1)
+    owner = [-1] * (size + 1)  # the row that holds each column
+    for row in range(size):
+        owner[entry] = row
+        slack, came_from = [float("inf")] * size, [entry] * size
+        reached: list[int] = []
+        column = entry
+        while owner[column] >= 0:
+            here = owner[column]
+            reached.append(column)
+            left = [other for other in range(size) if other not in reached]
+            for other in left:
+                gap = costs[here][other] - row_price[here] - column_price[other]
+                if gap < slack[other]:
+                    slack[other], came_from[other] = gap, column
+            step, nearest = min((slack[other], other) for other in left)
+            for other in reached:
+                row_price[owner[other]] += int(step)
+                column_price[other] -= int(step)
+            for other in left:
+                slack[other] -= step
+            column = nearest
+        # Walk back: each column on the chain goes to the row that held the one before it.
+        while column != entry:
+            owner[column] = owner[came_from[column]]
+            column = came_from[column]
+    return [owner.index(row) for row in range(size)]
+
+
+_NUMBER = re.compile(r"(?<=.)_[0-9]+$")
+# Cost of a fault in the assignment. One fault outweighs all differences between faults.
+_FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
+
+_Fault = tuple[str, str]
+
+
+def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
+    """Return the verdict on strictly decoded calls; a text says why there are no calls.
+
+    Any alternative of the gold answer may fit. If none does, the first one names the error.
+    """
+    if isinstance(calls, str):
+        return Verdict(False, "output_format", calls)
+    functions = entry.data.get("function")
+    candidates = functions if isinstance(functions, list) else [functions]
+    alternatives = entry.gold if isinstance(entry.gold, list) else [entry.gold]
+    first: _Fault | None = None
+    for gold in alternatives:
+        fault = _judge_one(calls, _gold_calls(gold, candidates), candidates)
+        if fault is None:
+            return Verdict(True)
+        first = first or fault
+    return Verdict(False, *(first or ("function_name", "there is no gold answer")))
+
+
+def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
+    """Return the gold calls. Repeated functions have the keys ``name_1``, ``name_2``, ... in the
+    data. A key that is the name of a candidate (``perception_check_1``) keeps its number."""
+    calls = []
+    for key, args in gold.items():
+        name = key
+        if key[-1:].isdecimal() and _described(candidates, key) is None:
+            name = _NUMBER.sub("", key)
+        calls.append(Call(name, args))
+    return calls
+
+
+def _described(candidates: list[Any], name: str) -> Any:
+    for function in candidates:
+        if isinstance(function, dict) and function.get("name") == name:
+            return function
+    return None
+
+
+def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
+    if len(calls) == len(gold) == 1:
+        if calls[0].name != gold[0].name:
+            return "function_name", f"the function called is not {gold[0].name}"
+        return _call_fault(calls[0], gold[0], _schemas(candidates, gold[0].name))
+    if len(calls) != len(gold):
+        return "function_name", f"{len(calls)} calls instead of {len(gold)}"
+    if Counter(call.name for call in calls) != Counter(call.name for call in gold):
+        return "function_name", f"the functions called are not {', '.join(c.name for c in gold)}"
+    faults: dict[int, _Fault] = {}
+    for name in dict.fromkeys(call.name for call in gold):
+        faults |= _group_faults(name, calls, gold, _schemas(candidates, name))
+    return faults[min(faults)] if faults else None
+
+
+def _group_faults(
+    name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
+) -> dict[int, _Fault]:
+    """Return the faults of one function's gold calls by position, under the best assignment."""
+    mine = [call for call in calls if call.name == name]
+    wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
+    faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
+    costs = [[_FAULTS[fault[0]] if fault else 0 for fault in row] for row in faults]
+    by_place = {}
+    for (place, _), row, column in zip(wanted, faults, assign(costs), strict=True):
+        if fault := row[column]:
+            by_place[place] = fault
+    return by_place
+
+
+def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
+    """Return the schemas of a function's parameters by name; empty for an odd description."""
+    function = _described(candidates, name) or {}
+    return _inner(function.get("parameters"), "properties")
+
+
+def _inner(schema: Any, key: str) -> Mapping[str, Any]:
+    inner = schema.get(key) if isinstance(schema, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _call_fault(call: Call, gold: Call, schemas: Mapping[str, Any]) -> _Fault | None:
+    args, gold_args = call.args, gold.args
+    if args.keys() != gold_args.keys():
+        different = sorted(str(param)[:80] for param in args.keys() ^ gold_args.keys())
+        return "param_num", f"parameters missing or not expected: {', '.join(different[:5])}"
+    for param, value in gold_args.items():
+        if not _same_type(args[param], value, schemas.get(param)):
+            return "param_type", f"parameter {param} has the wrong type"
+    for param, value in gold_args.items():
+        if args[param] != value:
+            return "param_value", f"parameter {param} has the wrong value"
+    return None
+
+
+def _same_type(value: Any, gold: Any, schema: Any) -> bool:
+    if _is_number(gold):
+        if not _is_number(value):
+            return False
+        declared = schema.get("type") if isinstance(schema, dict) else None
+        integral = declared in ("integer", "int") and gold == gold // 1
+        return not integral or value == value // 1
+    kind = type(gold)
+    if type(value) is not kind:
+        return False
+    # Different sizes or keys are a fault of the value; here only common parts are compared.
+    if kind is dict:
+        inner = _inner(schema, "properties")
+        return all(
+            _same_type(value[k], item, inner.get(k)) for k, item in gold.items() if k in value
+        )
+    if kind is list:
+        inner = _inner(schema, "items")
+        return all(
+            _same_type(item, wanted, inner) for item, wanted in zip(value, gold, strict=False)
+        )
+    return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+# A value may hold parentheses. The bounds keep the search linear in the text.
+_MISSING = re.compile(
+    r"Missing necessary parameters \(([^()]{1,2000})\) for the api \(([^()]{1,300})\)"
+)
+_WRONG = re.compile(
+    r"There is incorrect value \((.{1,300}?)\) for the parameters \(([^()]{1,300})\)"
+    r" in the conversation history"
+)
+_LIMITS = re.compile(r"Due to the limitations of the function, I cannot solve this problem")
+_SENTENCES = {
+    "special_incomplete": _MISSING,
+    "special_error_param": _WRONG,
+    "special_irrelevant": _LIMITS,
+}
+_COMMAS = re.compile("[,，]")  # the Chinese prompt shows the wide one
+_QUOTES = " '\"`"
+# `name(key=`, `name()` or `[name(`.
+_CALL = re.compile(
+    r"(?<![\w.])[^\W\d][\w.]{0,200}\(\s{0,9}(?:\)|[^\W\d]\w{0,100}\s{0,9}=(?!=))"
+    r"|\[\s{0,9}[^\W\d][\w.]{0,200}\("
+)
+_JSON_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']""")
+
+
+def judge_special(entry: Entry, output: str | None) -> Verdict:
+    """Return the verdict on a row of a special category."""
+    text = _without_thoughts(output or "")
+    irrelevant = entry.category == "special_irrelevant"
+    undetected = "false_positive" if irrelevant else "detection_failed"
+    uncorrected = "false_positive" if irrelevant else "correction_failed"
+    sentence = _SENTENCES[entry.category]
+    if not sentence.search(text):
+        return Verdict(False, undetected, "the sentence that the prompt asks for is not there")
+    if _calls(entry, sentence.sub(" ", text)):
+        return Verdict(False, undetected, "a function is called")
+    if any(other.search(text) for other in _SENTENCES.values() if other is not sentence):
+        return Verdict(False, uncorrected, "the sentence of another case is there too")
+    if not irrelevant and not _names(entry, sentence.findall(text)):
+        return Verdict(False, uncorrected, "not exactly what is wrong is named")
+    return Verdict(True)
+
+
+def _without_thoughts(text: str) -> str:
+    return text.rpartition("</think>")[2].partition("<think>")[0]
+
+
+def _calls(entry: Entry, text: str) -> bool:
+    """Return whether a function is called, in Python's syntax or, one of the row's, in JSON."""
+    functions = entry.data.get("function")
+    names = [
+        function.get("name")
+        for function in (functions if isinstance(functions, list) else [functions])
+        if isinstance(function, dict)
+    ]
+    return bool(_CALL.search(text)) or any(name in names for name in _JSON_NAME.findall(text))
+
+
+def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
+    gold = entry.gold
+    if entry.category == "special_incomplete":
+        missing: dict[str, set[str]] = {}
+        for params, api in named:
+            missing.setdefault(_bare(api), set()).update(_split(params))
+        return missing == {api: set(params) for api, params in gold.items()}
+    pairs: set[tuple[str, str]] = set()
+    for values, params in named:
+        pairs |= _pairs(values, params, gold)
+    return pairs == {(param, str(value)) for param, values in gold.items() for value in values}
+
+
+def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
+    """Return the (parameter, value) pairs of one sentence. A single value may hold commas."""
+    names, parts = _split(params), _split(values)
+    if len(names) == 1:
+        whole = _bare(values)
+        parts = [whole] if whole in map(str, gold.get(names[0], ())) else parts
+        return {(names[0], part) for part in parts}
+    return set(zip(names, parts, strict=True)) if len(names) == len(parts) else {("", values)}
+
+
+def _split(text: str) -> list[str]:
+    return [_bare(part) for part in _COMMAS.split(text) if _bare(part)]
+
+
+def _bare(text: str) -> str:
+    return text.strip(_QUOTES)

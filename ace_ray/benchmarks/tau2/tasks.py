@@ -1,0 +1,266 @@
+"""Tasks as entries, and the policies that agents follow.
+
+A task is as upstream's files hold it (``data_model/tasks.py``), checked key by key.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from datetime import date
+from textwrap import indent
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ace_ray.benchmarks.dataset import is_texts, json_value, shaped
+from ace_ray.benchmarks.tau2.options import Category
+from ace_ray.benchmarks.tau2.upstream_package import (
+    DATABASES,
+    UPSTREAM,
+    UpstreamPackage,
+    domain_file,
+    read_text,
+)
+from ace_ray.config.suggestions import did_you_mean
+from ace_ray.errors import UserError
+from ace_ray.types import Entry
+
+_FIX = "use an unmodified copy of the data"
+Side = Literal["user", "assistant"]
+Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
+"""Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it."""
+
+
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class Instructions(Part):
+    domain: str
+    reason_for_call: str
+    known_info: str | None = None
+    unknown_info: str | None = None
+    task_instructions: str
+
+    def text(self) -> str:
+        parts = {
+            "Reason for call": self.reason_for_call,
+            "Known info": self.known_info,
+            "Unknown info": self.unknown_info,
+            "Task instructions": self.task_instructions,
+        }
+        lines = [
+            f"{name}:\n{indent(text, chr(9))}" for name, text in parts.items() if text is not None
+        ]
+        return "\n".join([f"Domain: {self.domain}", *lines])
+
+
+class UserScenario(Part):
+    persona: str | None = None
+    instructions: Instructions | str
+
+    def text(self) -> str:
+        """Return the text for the user simulator."""
+        told = self.instructions
+        lines = [] if self.persona is None else ["Persona:", indent(self.persona, "\t")]
+        told = told if isinstance(told, str) else told.text()
+        return "\n".join([*lines, "Instructions:", indent(told, "\t")])
+
+
+class Action(Part):
+    action_id: str
+    requestor: Side = "assistant"
+    name: str
+    arguments: dict[str, Any]
+    info: str | None = None
+    compare_args: list[str] | None = None
+
+
+class EnvCall(Part):
+    env_type: Side
+    func_name: str
+    arguments: dict[str, Any]
+
+
+class EnvAssertion(EnvCall):
+    assert_value: bool = True
+    message: str | None = None
+
+
+class Criteria(Part):
+    actions: list[Action] | None = None
+    env_assertions: list[EnvAssertion] | None = None
+    communicate_info: list[str] | None = None
+    reward_basis: list[Basis] = Field(["DB", "COMMUNICATE"], min_length=1)
+
+
+class InitializationData(Part):
+    agent_data: dict[str, Any] | None = None
+    user_data: dict[str, Any] | None = None
+
+
+class ToolCall(Part):
+    id: str = ""
+    name: str
+    arguments: dict[str, Any]
+    requestor: Side = "assistant"
+
+
+class Message(Part):
+    role: Literal["user", "assistant", "tool", "system"]
+    content: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    id: str = ""
+    requestor: Side = "assistant"
+    error: bool = False
+
+    def stored(self) -> dict[str, Any]:
+        """Return the message as the trajectory of an episode has it."""
+        kept: dict[str, Any] = {"role": self.role, "content": self.content or ""}
+        if self.role == "tool":
+            kept |= {"id": self.id, "requestor": self.requestor, "error": self.error}
+        if self.tool_calls:
+            kept["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "name": call.name,
+                    "arguments": json.dumps(call.arguments),
+                    # As in an episode of a run: only if it is not the speaker.
+                    **({"requestor": call.requestor} if call.requestor != self.role else {}),
+                }
+                for call in self.tool_calls
+            ]
+        return kept
+
+
+class MessageOfHistory(Message):
+    role: Literal["user", "assistant", "tool"]
+
+
+class InitialState(Part):
+    initialization_data: InitializationData | None = None
+    initialization_actions: list[EnvCall] | None = None
+    message_history: list[MessageOfHistory] | None = None
+
+
+class Task(Part):
+    id: str
+    user_scenario: UserScenario
+    ticket: str | None = None
+    initial_state: InitialState | None = None
+    evaluation_criteria: Criteria | None = None
+
+
+def task_of(tree: Any, where: str) -> Task:
+    """Validate a task. Raises `UserError` naming the key that is wrong."""
+    named = tree.get("id") if isinstance(tree, Mapping) else None
+    place = f"{where}, task {named!r:.60}" if isinstance(named, str) else where
+    found = shaped(Task, tree, place, _FIX)
+    if "evaluation_criteria" not in found.model_fields_set:
+        raise UserError(
+            "evaluation_criteria: field required",
+            where=place,
+            fix="use an unmodified copy of the data; where nothing is to be judged, write null",
+        )
+    return found
+
+
+_SHOWN = ("user_scenario", "ticket", "initial_state")
+
+
+def load(package: UpstreamPackage, category: Category, split: str | None) -> list[Entry]:
+    """Return the tasks of a split, or all that can be played (None), in the order of their file.
+
+    ``data`` of an entry has ``user_scenario``, ``ticket`` and ``initial_state`` as upstream's file
+    does; ``gold`` is its ``evaluation_criteria``. Raises `UserError` naming file and task.
+    """
+    path = domain_file(category.domain, "tasks.json")
+    where = package.where(path)
+    trees = json_value(package.read(path), where, _FIX)
+    if not isinstance(trees, list):
+        raise UserError("holds no list of tasks", where=where, fix=_FIX)
+    wanted = None if split is None else set(_split(package, category, split))
+    entries, seen = [], set()
+    for tree in trees:
+        if isinstance(tree, Mapping) and isinstance(tree.get("id"), str):
+            seen.add(tree["id"])
+            if wanted is not None and tree["id"] not in wanted:
+                continue
+        task = task_of(tree, where)
+        if category.solo and task.ticket is None:
+            if wanted is None:
+                continue
+            raise UserError(
+                f"task {task.id!r} has no ticket, which solo mode shows in place of a user",
+                where=where,
+                fix="choose another split, or leave the category out",
+            )
+        entries.append(
+            Entry(
+                benchmark=UPSTREAM.benchmark,
+                category=category.name,
+                language="en",
+                id=task.id,
+                data={key: tree[key] for key in _SHOWN if tree.get(key) is not None},
+                gold=tree.get("evaluation_criteria"),
+            )
+        )
+    if missing := sorted((wanted or set()) - seen):
+        raise UserError(f"{missing[0]!r} of split {split!r} is in no task", where=where, fix=_FIX)
+    return entries
+
+
+def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
+    """Return the ids of each split. Raises `UserError`."""
+    path = domain_file(domain, "split_tasks.json")
+    tree = json_value(package.read(path), package.where(path), _FIX)
+    if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
+        raise UserError("holds no lists of ids", where=package.where(path), fix=_FIX)
+    return tree
+
+
+def _split(package: UpstreamPackage, category: Category, split: str) -> list[str]:
+    known = splits(package, category.domain)
+    if split not in known:
+        raise UserError(
+            f"{category.domain} has no split {split!r}",
+            where="benchmarks.tau2.split",
+            fix=did_you_mean(split, known),
+        )
+    return known[split]
+
+
+def policy(package: UpstreamPackage, category: Category, kind: str) -> str:
+    """Return the policy of the agent; ``kind`` is "manual" or "workflow" and matters in telecom
+    only (upstream ``domains/telecom/environment.py``)."""
+    if category.domain != "telecom":
+        return read_text(package, domain_file(category.domain, "policy.md"))
+    solo = "_solo" if category.solo else ""
+    support = "manual" if kind == "manual" else f"workflow{solo}"  # solo mode has no manual
+    main = read_text(package, domain_file("telecom", f"main_policy{solo}.md"))
+    rest = read_text(package, domain_file("telecom", f"tech_support_{support}.md"))
+    return (
+        f"<main_policy>\n{main}\n</main_policy>\n"
+        f"<tech_support_policy>\n{rest}\n</tech_support_policy>"
+    )
+
+
+def databases(package: UpstreamPackage, domain: str) -> dict[str, str]:
+    """Return each side's database, JSON. Raises `UserError`."""
+    return {side: _database(package, domain, name) for side, name in DATABASES[domain].items()}
+
+
+def _database(package: UpstreamPackage, domain: str, name: str) -> str:
+    path = domain_file(domain, name)
+    text = read_text(package, path)
+    if name.endswith(".json"):
+        return text
+    try:
+        return json.dumps(tomllib.loads(text), default=date.isoformat)
+    except (ValueError, TypeError, RecursionError) as error:
+        what = f"is not valid TOML ({error})"
+        raise UserError(what, where=package.where(path), fix=_FIX) from error
