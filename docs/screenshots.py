@@ -2,7 +2,7 @@
 
     python docs/screenshots.py RUN [ROW_ID]
 
-Writes ``images/report.png``, the top of the run's report, and ``images/transcript.png``, the page of
+Writes ``images/report.png``, the top of its report, and ``images/transcript.png``, the page of
 one row in ``ace-ray view``. ROW_ID defaults to the first row of an agent category, else the first
 row. Needs ``chromium`` on the PATH.
 """
