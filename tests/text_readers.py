@@ -24,7 +24,6 @@ from ace_ray.benchmarks.stabletoolbench.judge import reading as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
 from ace_ray.parsing.known import known_calls
-from ace_ray.parsing.plain import plain_calls
 from ace_ray.types import Entry, Episode, ToolCall
 
 Reader = Callable[[str, int], Any]
@@ -81,7 +80,6 @@ def read_judge(text: str, number: int) -> None:
 READERS: dict[str, Reader] = {
     "calls": refusing(calls.parse_calls, calls.NotCalls),
     "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
-    "plain calls": lambda text, number: plain_calls(text),
     "JSON arguments": refusing(native.arguments_of, ValueError),
     "ACEBench, agent": read_agent_message,
     "BFCL, decode": decode_bfcl,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ace_ray.parsing.literals import Call, literal_calls
-from ace_ray.parsing.plain import plain_calls
 from ace_ray.parsing.schema_values import typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
@@ -234,9 +233,7 @@ def _python_calls(text: str) -> list[Call]:
         raise NotCalls("no call at its end")
     if text[:1] != "[":
         text = f"[{text}]"
-    calls = plain_calls(text)
-    if calls is None:
-        calls = literal_calls(_JsonWords().visit(expression(text)))
+    calls = literal_calls(_JsonWords().visit(expression(text)))
     return [_call(call.name, call.args) for call in calls]
 
 

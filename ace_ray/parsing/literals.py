@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.fold import Budget
+from ace_ray.parsing.fold import Budget, fold
 from ace_ray.parsing.syntax import NotCalls
 
 
@@ -101,34 +101,33 @@ def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
     return f"[{', '.join(rendered)}]"
 
 
-Operation = Callable[[ast.BinOp, Budget, int], Any]
-"""The value of an operation so many levels within its call; `NotCalls` and `Refused` as in `fold`.
-"""
-
-
 class LenientReader:
     """Reads the calls of one text.
 
     Args:
-        operation: gives the values of binary operations.
+        known: tells whether a name has a value where upstream evaluates the text.
         bare_as_source: whether a call without keywords, as a value, becomes its source.
     """
 
-    __slots__ = ("_bare_as_source", "_budget", "_operation")
+    __slots__ = ("_bare_as_source", "_budget")
 
-    def __init__(self, operation: Operation, *, bare_as_source: bool) -> None:
-        self._operation, self._bare_as_source = operation, bare_as_source
-        self._budget = Budget()
+    def __init__(self, known: Callable[[str], bool], *, bare_as_source: bool) -> None:
+        self._bare_as_source = bare_as_source
+        self._budget = Budget(known)
 
-    def call(self, node: ast.Call, depth: int) -> Call:
+    def call(self, node: ast.Call) -> Call:
         """Name and keyword arguments; the others vanish. Raises `NotCalls` where upstream's decoder
-        raises, and what ``operation`` does, whichever comes first in its order of evaluation."""
+        raises, and as `operation`, whichever comes first in its order of evaluation."""
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
-            args[keyword.arg] = self.value(keyword.value, depth + 1)
+            args[keyword.arg] = self.value(keyword.value)
         return Call(_lenient_name(node.func), args)
 
-    def value(self, node: ast.expr, depth: int) -> Any:
+    def operation(self, node: ast.BinOp) -> Any:
+        """The value of a binary operation. Raises as `fold`."""
+        return fold(node, self._budget)
+
+    def value(self, node: ast.expr) -> Any:
         """One argument; raises as `call`."""
         if isinstance(node, ast.Constant):
             return "..." if node.value is ... else node.value
@@ -137,29 +136,29 @@ class LenientReader:
         if isinstance(node, ast.UnaryOp):
             return _negated(node.operand)
         if isinstance(node, ast.List):
-            return [self.value(item, depth + 1) for item in node.elts]
+            return [self.value(item) for item in node.elts]
         if isinstance(node, ast.Tuple):
-            return tuple([self.value(item, depth + 1) for item in node.elts])
+            return tuple([self.value(item) for item in node.elts])
         if isinstance(node, ast.Dict):
-            return self._dict(node, depth + 1)
+            return self._dict(node)
         if isinstance(node, ast.BinOp):
-            return self._operation(node, self._budget, depth)
+            return self.operation(node)
         if isinstance(node, ast.Call):
             if self._bare_as_source and not node.keywords:
                 return _source(node)
-            name, args = self.call(node, depth)
+            name, args = self.call(node)
             return {name: args}
         if isinstance(node, ast.Subscript):
             return f"{_source(node.value)}[{_source(node.slice)}]"
         raise NotCalls(f"{type(node).__name__} as a value")
 
-    def _dict(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
         pairs: dict[Any, Any] = {}
         for key_node, value_node in zip(node.keys, node.values, strict=True):
             if key_node is None:
                 raise NotCalls("** in a dict")
-            key = self.value(key_node, depth)
-            value = self.value(value_node, depth)
+            key = self.value(key_node)
+            value = self.value(value_node)
             try:
                 pairs[key] = value
             except TypeError:

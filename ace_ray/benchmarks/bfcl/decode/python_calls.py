@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.parsing import Budget, LenientReader, NotCalls, expression, fold, plain_calls
+from ace_ray.parsing import LenientReader, NotCalls, expression
 
 
 def read_python(text: str) -> list[Read]:
@@ -29,9 +29,6 @@ def read_python(text: str) -> list[Read]:
     Raises `NotCalls` where upstream's decoder raises, and `Refused` on an operation that is not
     folded, whichever comes first in its order of evaluation.
     """
-    plain = plain_calls(text)
-    if plain is not None:
-        return [Read(call.name, call.args) for call in plain]
     return _calls(expression(text))
 
 
@@ -46,7 +43,7 @@ def read_python_with_keywords(text: str) -> list[Read]:
 
 
 def _calls(tree: ast.expr) -> list[Read]:
-    reader = LenientReader(operation, bare_as_source=True)
+    reader = LenientReader(KNOWN.__contains__, bare_as_source=True)
     try:
         if isinstance(tree, ast.Call):
             return [_call(tree, reader)]
@@ -60,7 +57,7 @@ def _calls(tree: ast.expr) -> list[Read]:
 def _call(node: ast.expr, reader: LenientReader) -> Read:
     if not isinstance(node, ast.Call):
         raise NotCalls(f"{type(node).__name__} in place of a call")
-    name, args = reader.call(node, 1)
+    name, args = reader.call(node)
     positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
     seen: set[str | None] = set()
     repeated = None
@@ -73,7 +70,7 @@ def _call(node: ast.expr, reader: LenientReader) -> Read:
 
 def _positional(node: ast.expr) -> Any:
     # With a budget of its own: what was read may be kept, and be asked for several times.
-    return LenientReader(operation, bare_as_source=True).value(node, 2)
+    return LenientReader(KNOWN.__contains__, bare_as_source=True).value(node)
 
 
 _MARK = "ꔀ"
@@ -112,11 +109,6 @@ def marked_expression(text: str) -> ast.expr:
     return tree
 
 
-# Frames that Python's default recursion limit leaves the upstream decoder for writing an operation
-# back as text, and what one level of that and of its own descent costs (measured on 3.11).
-_FRAMES = 975
-_FRAMES_PER_OPERATION = 3
-_FRAMES_PER_VALUE = 2
 # What means something there besides Python's own names: what upstream's module has, and the one
 # name that its function has by then.
 _NAMES = frozenset([
@@ -170,9 +162,3 @@ _NAMES = frozenset([
 ])  # fmt: skip
 KNOWN = _NAMES | frozenset(dir(builtins))
 """The names on which upstream's ``eval`` could do something; on others it raises."""
-
-
-def operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
-    """Compute an operation, ``depth`` levels within a call. Raises as `fold`."""
-    frames = _FRAMES - depth * _FRAMES_PER_VALUE
-    return fold(node, budget, frames // _FRAMES_PER_OPERATION, KNOWN.__contains__)
