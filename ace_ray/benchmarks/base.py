@@ -18,6 +18,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import Answers
 from ace_ray.benchmarks.gold_check import Gold, check_gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
@@ -28,7 +29,6 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
-from ace_ray.benchmarks.second_reading import Answers
 from ace_ray.benchmarks.transcript import Step, of_messages
 from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
@@ -211,11 +211,6 @@ class Benchmark(ABC):
         None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
         return None
 
-    def lock_key(self) -> str:
-        """What two runs must not have at the same time, such as a folder that they write; "" for
-        nothing. A sweep runs models that share it one after another."""
-        return ""
-
     # The numbers of a run.
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
@@ -324,9 +319,6 @@ class Benchmark(ABC):
         benchmark.ready(named=True)
         return benchmark
 
-    judge_benchmark: ClassVar[str] = ""
-    """``judge check``: the benchmark that holds a judge of this one's answers against labels."""
-
     def output_entries(self) -> Entries:
         """``score``: the entries that outputs made elsewhere may answer."""
         return Entries.among(self.dataset())
@@ -343,7 +335,16 @@ class Benchmark(ABC):
         """`entries`, completed and looked at once. Raises `UserError`: two share an id, one is not
         JSON, or has no prompt; `entries` fails."""
         if self._dataset is None:
-            self._dataset = self._completed()
+            with own_code(type(self), "entries"):
+                entries = completed(self.name, self.entries())
+            own_prompt = type(self).prompt is not Benchmark.prompt
+            if lacking := [one.id for one in entries if one.prompt is None and not own_prompt]:
+                raise UserError(
+                    "has no prompt",
+                    where=f"benchmark {self.name}, entry {lacking[0]!r}",
+                    fix="give Entry(prompt=...), or override prompt",
+                )
+            self._dataset = entries
         return self._dataset
 
     def opening(self, entry: Entry) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
@@ -357,19 +358,6 @@ class Benchmark(ABC):
         """The verdict of every rule set. Raises what `check` raises, and `ValueError` when it gives
         other verdicts than `rule_sets` says."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
-
-    def _completed(self) -> list[Entry]:
-        with own_code(type(self), "entries"):
-            entries = completed(self.name, self.entries())
-        if type(self).prompt is Benchmark.prompt:
-            for entry in entries:
-                if entry.prompt is None:
-                    raise UserError(
-                        "has no prompt",
-                        where=f"benchmark {self.name}, entry {entry.id!r}",
-                        fix="give Entry(prompt=...), or override prompt",
-                    )
-        return entries
 
 
 def _offers_none(benchmark: type[Benchmark], command: str) -> UserError:

@@ -1,7 +1,7 @@
 """A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
 
-Files that others wrote are read within bounds; they must be plain files, and JSON in them must mean
-one thing only. A version in the cache lands whole, and is named and verified by its content.
+Files that others wrote are read within bounds, and must be plain files. A version in the cache
+lands whole, and is named and verified by its content.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import math
 import stat
 import tempfile
 import warnings
@@ -153,8 +152,8 @@ def verify(folder: Path) -> None:
 def manifest_value(folder: Path, key: str) -> Any:
     """What the manifest of an imported version says of ``key``. Raises `UserError`."""
     try:
-        return strict_json(read_inside(folder, "manifest.json").decode())[key]
-    except (ValueError, KeyError, TypeError) as error:
+        return json_value(read_inside(folder, "manifest.json"), folder)[key]
+    except (UserError, KeyError, TypeError) as error:
         raise _no_manifest(folder) from error
 
 
@@ -179,6 +178,8 @@ def rows_by_id(raw: bytes, path: str | Path) -> Rows:
         if row_id in rows:
             raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
         rows[row_id] = (where, row)
+    if not rows:
+        raise UserError("is empty", where=str(path))
     return rows
 
 
@@ -247,12 +248,9 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
                 where=str(path),
             )
         with path.open("rb") as file:
-            raw = file.read(limit_bytes + 1)
+            return without_bom(file.read(limit_bytes), path)
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
-    if len(raw) > limit_bytes:  # it grew since stat
-        raise UserError(f"has more than {limit_bytes:,} bytes", where=str(path))
-    return without_bom(raw, path)
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
@@ -271,33 +269,35 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 
 
 def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
-    """The JSON value that is all of a file ``where``. Raises `UserError`; see `strict_json`."""
+    """The JSON value that is all of a file or line ``where``. Raises `UserError`."""
     try:
-        return strict_json(raw.decode("utf-8"))
+        # Models emit lone surrogates, and some writers do not escape them.
+        return json.loads(raw.decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        problem = "it is nested too deeply"
     except ValueError as error:
-        raise UserError(f"is not valid JSON ({error})", where=str(where), fix=fix) from error
+        problem = str(error)
+    raise UserError(f"is not valid JSON ({problem})", where=str(where), fix=fix)
 
 
-def json_lines(raw: bytes, path: str | Path) -> Iterator[tuple[str, Row]]:
-    """(file:line, object) of each line. Blank lines are allowed at the end only."""
+def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
+    """(file:line, object) of each line of ``path``. Blank lines are allowed at the end only."""
+    blank = ""
     # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
-    for number, line in enumerate(raw.rstrip().split(b"\n"), start=1):
+    lines = lines.split(b"\n") if isinstance(lines, bytes) else lines
+    for number, line in enumerate(lines, start=1):
         where, fix = f"{path}:{number}", "write one JSON object per line"
-        if not line.strip():
-            raise UserError("the line is blank", where=where, fix=fix)
         # files that were joined have a mark in the middle
-        row = json_value(without_bom(line, where), where, fix)
+        line = without_bom(line, where)
+        if not line.strip():
+            blank = blank or where
+            continue
+        if blank:
+            raise UserError("the line is blank", where=blank, fix=fix)
+        row = json_value(line, where, fix)
         if not isinstance(row, dict):
             raise UserError(f"holds a {type(row).__name__}", where=where, fix=fix)
         yield where, row
-
-
-def strict_json(text: str) -> Any:
-    """Parse JSON; duplicate keys, NaN and infinities are a ValueError, as is nesting too deep."""
-    try:
-        return _decoder.decode(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
 
 
 def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
@@ -362,28 +362,3 @@ def _sha256s(files: Files) -> dict[str, str]:
 
 def _sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} appears twice in one object")
-    return mapping
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text} is too large")
-    return value
-
-
-_decoder = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-)

@@ -15,14 +15,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ace_ray.benchmarks.dataset import Row, json_lines
 from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
-from ace_ray.util.local_files import without_bom
 
 MAX_LINE_BYTES = 256 << 20
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,7 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         raise UserError("holds no outputs", where=str(path))
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
     """(``file:line``, object) of each line. Blank lines are allowed at the end only.
 
     Raises `UserError`, also for what is no plain file."""
@@ -203,41 +201,17 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if path.exists() and not path.is_file():
             raise UserError("is not a plain file", where=str(path))
         with path.open("rb") as file:
-            yield from _rows(file, str(path))
+            yield from json_lines(_lines(file, path), path)
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise UserError(what, where=str(path)) from error
 
 
-def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    number, blank = 0, ""
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        where = f"{name}:{number}"
         if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"the line has more than {MAX_LINE_BYTES:,} bytes", where=where)
-        line = without_bom(line, where)
-        if not line.strip():
-            blank = blank or where
-            continue
-        if blank:
-            raise UserError("the line is blank", where=blank, fix="write one JSON object per line")
-        yield where, _parse(line, where)
-
-
-def _parse(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        # surrogatepass: models emit lone surrogates and some writers do not escape them
-        row = json.loads(line.decode("utf-8", "surrogatepass"))
-    except RecursionError:
-        what = "the line is nested too deeply"
-    except ValueError as error:
-        what = f"is not valid JSON: {error}"
-    else:
-        if isinstance(row, dict):
-            return row
-        what = f"holds a {type(row).__name__}"
-    raise UserError(what, where=where, fix="write one JSON object per line")
+            raise UserError(f"a line has more than {MAX_LINE_BYTES:,} bytes", where=str(path))
+        yield line
 
 
 def sample_of(row: Row, where: str) -> int | str:

@@ -247,21 +247,3 @@ def _fails(name: str, error: BaseException) -> UserError:
         where="benchmarks",
         fix="correct the code, or install what it needs; a local file cannot import its neighbours",
     )
-
-
-def judge_benchmark(name: str | None) -> str:
-    """The benchmark that holds a judge against labels, of ``name`` or of the only one with one.
-    Raises `UserError`: there is none, or several."""
-    if name is not None:
-        benchmark = benchmark_class(name).judge_benchmark
-        if not benchmark:
-            raise UserError(f"{name} has no judge", where="--benchmark", fix="name another one")
-        return benchmark
-    judged = {key: cls.judge_benchmark for key, cls in installed() if cls.judge_benchmark}
-    if len(judged) != 1:
-        raise UserError(
-            "several benchmarks have a judge" if judged else "no benchmark has a judge",
-            where="judge check",
-            fix=f"name one with --benchmark: {', '.join(judged)}",
-        )
-    return next(iter(judged.values()))

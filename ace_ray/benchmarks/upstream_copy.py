@@ -180,7 +180,7 @@ class UpstreamCopy:
         try:
             version = metadata.version(upstream.distribution)
         except metadata.PackageNotFoundError:
-            version = _version_beside(upstream, root)
+            version = ""
         return cls("installed", root, version)._with_version()
 
     @classmethod
@@ -207,9 +207,6 @@ def _version_beside(upstream: Upstream, root: Path) -> str:
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():
-            return _metadata_version(read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES))
+            raw = read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES)
+            return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
     return ""
-
-
-def _metadata_version(raw: bytes) -> str:
-    return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()

@@ -47,7 +47,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
-from ace_ray.benchmarks.second_reading import Answers, answer_texts
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
