@@ -13,9 +13,9 @@ from ace_ray import parsing as calls
 from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.decode import executable, read
-from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis import simulator, values

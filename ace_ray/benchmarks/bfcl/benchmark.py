@@ -10,9 +10,8 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.categories import asked_id, form_of
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -21,11 +20,16 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     all_files,
 )
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
-from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
-from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
+from ace_ray.benchmarks.bfcl.episode.services import (
+    Embeddings,
+    Service,
+    WebSearchConfig,
+    check_service,
+)
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
 from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
@@ -44,10 +48,10 @@ from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_class
 from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
-from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
@@ -132,7 +136,7 @@ class BFCL(Benchmark):
                 "conversations_sha256": digest(self._conversations),
                 "prompts_sha256": self._prompts.sha256,
                 "embedding": options.embedding and options.embedding.model,
-                "web_search": _web(options),
+                "web_search": options.web_search and _addresses(options.web_search),
             }
         return identity
 
@@ -157,7 +161,8 @@ class BFCL(Benchmark):
                 data["function"],
                 form_of(entry.id),
                 groups.language_of(category),
-                _hints(category),
+                # Upstream adds them twice where it loads an entry twice.
+                hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
         if category not in groups.MULTI_TURN:
             messages = with_system(self._prompts.agentic, messages)
@@ -389,21 +394,9 @@ def _single_answer(episode: Episode) -> Answer:
     return answers[0] if answers else Answer(episode.output)
 
 
-def _web(options: BFCLOptions) -> Mapping[str, Any] | None:
+def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
     """What of the services can move a score."""
-    config = options.web_search
-    if config is None:
-        return None
-    return {
-        "search": config.search.url,
-        "fetch": config.fetch.url,
-    }
-
-
-def _hints(category: str) -> int:
-    """How often functions are told the language of their calls: upstream does it twice where an
-    entry is loaded twice."""
-    return 2 if category == groups.FORMAT_SENSITIVITY else 1
+    return {"search": config.search.url, "fetch": config.fetch.url}
 
 
 def _check(options: BFCLOptions) -> None:

@@ -95,18 +95,13 @@ def chosen(options: Options) -> list[str]:
     missing = absent(options)
     where = "benchmarks.bfcl.categories"
     check_names(options.categories, CHOICES["categories"], what="category or group", where=where)
-    named: set[str] = set()
     for name in options.categories:
-        if name == "all":
-            named.update(category for category in groups.SCORING if category not in missing)
-        else:
-            members: Sequence[str] = groups.GROUPS.get(name, (name,))
-            runnable = [category for category in members if category not in missing]
-            if not runnable:
-                raise UserError(
-                    f"{name!r} cannot be run: {missing[members[0]]}",
-                    where=where,
-                    fix="configure it, or leave the category out",
-                )
-            named.update(runnable)
-    return [category for category in groups.CATEGORIES if category in named]
+        members: Sequence[str] = groups.GROUPS.get(name, (name,))
+        if missing.keys() >= set(members):
+            raise UserError(
+                f"{name!r} cannot be run: {missing[members[0]]}",
+                where=where,
+                fix="configure it, or leave the category out",
+            )
+    asked = named(options)
+    return [name for name in groups.CATEGORIES if name in asked and name not in missing]

@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.functions import Function, documented, openai_tools, with_hints
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
 from ace_ray.benchmarks.context import Model

@@ -26,12 +26,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, RELEVANCE, language_of
+from ace_ray.benchmarks.bfcl.categories import (
+    DEFAULT,
+    FORMAT_SENSITIVITY,
+    RELEVANCE,
+    Form,
+    language_of,
+)
 from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
-from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
+from ace_ray.benchmarks.bfcl.decode import Read, are_calls, read_any, read_with_keywords
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.parsing import NotCalls, Refused
 from ace_ray.types import Verdict
 
@@ -209,7 +214,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     """
     undecoded = False
     try:
-        called = _holds_calls(read_any(answer, DEFAULT, "python"))
+        called = are_calls(read_any(answer, DEFAULT, "python"))
     except NotCalls:
         called, undecoded = False, True
     except Refused as refused:
@@ -217,7 +222,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     official = _relevance_verdict(category, called)
     if undecoded:
         try:
-            called = _holds_calls(read_with_keywords(answer, DEFAULT, "python"))
+            called = are_calls(read_with_keywords(answer, DEFAULT, "python"))
         except NotCalls:
             pass
         except Refused as refused:
@@ -234,17 +239,9 @@ def _refusal(answer: Answer) -> Verdict:
     if answer.calls or (text and (answer.unreadable or attempts_call(text))):
         what = "the answer attempts a call that cannot be read"
         return Verdict(False, "irrelevance_error:unreadable_call", what)
-    if text is None or _is_answer(text.strip()):
+    if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
     return Verdict(False, "irrelevance_error:no_answer", "there is neither answer nor refusal")
-
-
-def _holds_calls(calls: Sequence[Read] | None) -> bool:
-    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
-
-
-def _is_answer(text: str) -> bool:
-    return bool(text) and not text.startswith(_INFERENCE_ERROR)
 
 
 def _relevance_verdict(category: str, called: bool) -> Verdict:

@@ -115,13 +115,16 @@ def _untyped(text: str) -> Any:
         return text[1:-1]
     if _LONG.fullmatch(text):
         return int(text[:-1])
-    if _FLOAT.fullmatch(text):
-        return _float(text)
+    return _float(text) if _FLOAT.fullmatch(text) else _number(text)
+
+
+def _number(text: str) -> Any:
+    """The number that a text is, or else the text."""
     for convert in (int, float):
         try:
             return convert(text)
         except ValueError:
-            pass
+            continue
     return text
 
 
@@ -256,9 +259,4 @@ def _js_untyped(text: str) -> Any:
         return text == "true"
     if _quoted(text):
         return text[1:-1]
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            pass
-    return text
+    return _number(text)

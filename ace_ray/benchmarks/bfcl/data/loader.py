@@ -15,12 +15,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ace_ray.benchmarks.bfcl.categories import (
+    AGENTIC,
     CATEGORIES,
     FORMAT_SENSITIVITY,
+    FORMS,
     MEMORY,
     MULTI_TURN,
     SINGLE_TURN,
-    WEB_SEARCH,
     language_of,
 )
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -33,9 +34,9 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     answer_file,
     doc_file,
     prerequisite_file,
+    published,
     question_file,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import (
     Rows,
     check_joined,
@@ -114,8 +115,7 @@ class _Reader:
             kinds: Mapping[Sequence[str], Callable[[str], list[Made]]] = {
                 SINGLE_TURN: self._single,
                 MULTI_TURN: self._multi_turn,
-                MEMORY: self._memory,
-                WEB_SEARCH: self._web_search,
+                AGENTIC: self._agentic,
                 (FORMAT_SENSITIVITY,): self._format_sensitivity,
             }
             make = next(make for names, make in kinds.items() if category in names)
@@ -147,30 +147,20 @@ class _Reader:
             made.append((row_id, {key: row[key] for key in kept if key in row}, gold))
         return made
 
-    def _memory(self, category: str) -> list[Made]:
+    def _agentic(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            shaped(Memory, row, where)
-            data = {
-                "question": row["question"],
-                "scenario": row["scenario"],
-                "involved_classes": [f"MemoryAPI_{category.removeprefix('memory_')}"],
-            }
+            data: dict[str, Any] = {"question": row["question"]}
+            if category in MEMORY:
+                shaped(Memory, row, where)
+                data["scenario"] = row["scenario"]
+                data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
+            else:
+                shaped(WebSearch, row, where)
+                data["involved_classes"] = ["WebSearchAPI"]
+                data["show_snippet"] = "no_snippet" not in category
             gold = {"ground_truth": _gold(AgenticGold, answer)}
-            made.append((row_id.replace("memory", category), data, gold))
-        return made
-
-    def _web_search(self, category: str) -> list[Made]:
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            shaped(WebSearch, row, where)
-            data = {
-                "question": row["question"],
-                "involved_classes": ["WebSearchAPI"],
-                "show_snippet": "no_snippet" not in category,
-            }
-            gold = {"ground_truth": _gold(AgenticGold, answer)}
-            made.append((row_id.replace("web_search", category), data, gold))
+            made.append((row_id.replace(published(category), category), data, gold))
         return made
 
     def _format_sensitivity(self, category: str) -> list[Made]:

@@ -74,14 +74,14 @@ TOOL_SOURCES = tuple(
 
 def question_file(category: str) -> str:
     """The file with a category's questions; several categories may share one."""
-    return f"data/BFCL_v4_{_published(category)}.json"
+    return f"data/BFCL_v4_{published(category)}.json"
 
 
 def answer_file(category: str) -> str | None:
     """The file with a category's answers, None where there are none."""
     if category in RELEVANCE:
         return None
-    return f"data/possible_answer/BFCL_v4_{_published(category)}.json"
+    return f"data/possible_answer/BFCL_v4_{published(category)}.json"
 
 
 def doc_file(name: str) -> str:
@@ -94,7 +94,7 @@ def prerequisite_file(scenario: str) -> str:
     return f"data/memory_prereq_conversation/memory_{scenario}.json"
 
 
-def _published(category: str) -> str:
+def published(category: str) -> str:
     """The name under which a category's questions are published."""
     if category in WEB_SEARCH:
         return "web_search"

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.categories import FORMS, Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     HINT_SOURCE,
     NATIVE_SOURCE,
@@ -20,7 +20,6 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UPSTREAM,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.texts import (
     LAYOUT_FIELDS,
     MEMORY_FIELDS,

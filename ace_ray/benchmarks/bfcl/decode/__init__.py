@@ -11,17 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.decode.calls import Read, json_value, read_json, read_xml
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, json_value, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.parsing import MAX_CHARS, NotCalls, Refused
 from ace_ray.types import ToolCall
 
 __all__ = [
     "Read",
+    "are_calls",
     "decode",
     "executable",
     "holds_calls",
@@ -90,7 +89,12 @@ def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
         return False
     except Refused:
         return True
-    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+    return are_calls(calls)
+
+
+def are_calls(read: Sequence[Read] | None) -> bool:
+    """Whether what was read of an answer is at least one call with arguments."""
+    return bool(read) and all(isinstance(call.args, dict) for call in read or ())
 
 
 # A check and the search for unread calls decode the same answer, one after the other.

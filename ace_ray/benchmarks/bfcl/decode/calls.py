@@ -1,4 +1,4 @@
-"""Calls as upstream's decoders read them, and those written as JSON or XML
+"""Answers of a model, the calls that upstream's decoders read in them, and calls in JSON or XML
 (``model_handler/parser/json_parser.py`` and ``xml_parser.py``), with anything before and behind.
 
 JSON: ``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function
@@ -14,10 +14,45 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ace_ray.parsing import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
+from ace_ray.types import Completion, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer. ``calls`` is None in prompt mode, where the calls are in the text; in native mode
+    it holds what the tool parser read, and ``text`` is what stood beside."""
+
+    text: str | None
+    """None: a stored answer without calls that does not say whether there were words."""
+    calls: tuple[ToolCall, ...] | None = None
+    unreadable: bool = False
+    """True for a stored answer in a shape on which upstream's decoder raises."""
+
+    @classmethod
+    def of(cls, completion: Completion) -> Answer:
+        if completion.tools is None:
+            return cls(completion.text)
+        return cls(completion.tools.content, completion.tools.calls)
+
+    @classmethod
+    def stored(cls, value: Any) -> Answer:
+        """From what `as_json` gave."""
+        if not isinstance(value, Mapping):
+            return cls(str(value))
+        calls = tuple(ToolCall(name, arguments) for name, arguments in value["calls"])
+        return cls(value["content"], calls, value.get("unreadable") is True)
+
+    def as_json(self) -> Any:
+        if self.calls is None:
+            return self.text
+        calls = [[call.name, call.arguments] for call in self.calls]
+        stored: dict[str, Any] = {"content": self.text, "calls": calls}
+        return stored | {"unreadable": True} if self.unreadable else stored
 
 
 class Read(NamedTuple):

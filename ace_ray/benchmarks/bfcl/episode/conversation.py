@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode.calls import json_value
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, json_value
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.outputs import (

@@ -23,13 +23,14 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
     FORMAT_SENSITIVITY,
+    FORMS,
     LIVE,
     MEMORY,
     MULTI_TURN,
     SCORING,
     WEB_SEARCH,
+    form_of,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies

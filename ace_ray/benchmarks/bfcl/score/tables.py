@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
-from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
+from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, V3, V4, Column
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (

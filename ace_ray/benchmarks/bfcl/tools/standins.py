@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
@@ -82,14 +83,6 @@ class FlatIndex:
         return np.take_along_axis(scores, order, axis=1), ids[order]
 
 
-def _sentence_transformers() -> ModuleType:
-    return made_module("sentence_transformers", SentenceTransformer=Encoder)
-
-
-def _faiss() -> ModuleType:
-    return made_module("faiss", IndexFlatIP=FlatIndex, IndexIDMap=FlatIndex)
-
-
 class BM25Plus:
     """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError` where
     there is no document, as that package does."""
@@ -124,30 +117,12 @@ class BM25Plus:
         return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
 
 
-def _overrides() -> ModuleType:
-    return made_module("overrides", final=_as_it_is, override=_as_it_is)
-
-
 def _as_it_is(function: Any) -> Any:
     return function
 
 
-def _utils() -> ModuleType:
-    # They tell where snapshots are on disk; here snapshots are values (`Environment`).
-    names = ("get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq")
-    return made_module("bfcl_eval.utils", **dict.fromkeys(names, _no_files))
-
-
 def _no_files(*_: Any) -> Any:
     raise RuntimeError("memory is not read from files here")
-
-
-def _rank_bm25() -> ModuleType:
-    return made_module("rank_bm25", BM25Plus=BM25Plus)
-
-
-def _subprocess() -> ModuleType:
-    return made_module("subprocess")  # imported and not used
 
 
 @functools.cache
@@ -160,10 +135,6 @@ def _mpmath() -> ModuleType:
             "MathAPI needs the package mpmath", where="data", fix="run `pip install mpmath`"
         ) from error
     return made_module("mpmath", mp=context, log=context.log)
-
-
-def _pathlib() -> ModuleType:
-    return made_module("pathlib", Path=PurePath)  # named in annotations alone
 
 
 def _of_datetime() -> ModuleType:
@@ -185,16 +156,22 @@ NAMES: Mapping[str, Sequence[str]] = {
     "typing": ("Any", "Callable", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union"),
 }
 """By the name of the module."""
+_WHERE_SNAPSHOTS_ARE = (
+    "get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq",
+)  # fmt: skip
+_SMALLER: Mapping[str, Mapping[str, Any]] = {
+    "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
+    "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
+    "overrides": {"final": _as_it_is, "override": _as_it_is},
+    "pathlib": {"Path": PurePath},  # named in annotations alone
+    "rank_bm25": {"BM25Plus": BM25Plus},
+    "sentence_transformers": {"SentenceTransformer": Encoder},
+    "subprocess": {},  # imported and not used
+}
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
+    **{name: partial(made_module, name, **has) for name, has in _SMALLER.items()},
     "_strptime": _of_datetime,
-    "bfcl_eval.utils": _utils,
-    "faiss": _faiss,
     "mpmath": _mpmath,
-    "overrides": _overrides,
-    "pathlib": _pathlib,
-    "rank_bm25": _rank_bm25,
-    "sentence_transformers": _sentence_transformers,
-    "subprocess": _subprocess,
     "time": _of_datetime,
 }
 """By the name of the module."""

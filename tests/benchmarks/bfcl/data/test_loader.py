@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, RELEVANCE, SCORING
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -20,7 +20,6 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
     data_sha256,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy

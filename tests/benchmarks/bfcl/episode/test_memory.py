@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings

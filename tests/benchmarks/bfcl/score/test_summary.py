@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, SCORING
-from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id, form_of
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, asked_id, form_of
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
 from ace_ray.types import RULE_SETS, Verdict

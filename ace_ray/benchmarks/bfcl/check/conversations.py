@@ -1,4 +1,7 @@
-"""Verdicts on multi-turn conversations (upstream ``multi_turn_checker.py`` and ``eval_runner.py``).
+"""Verdicts on conversations (upstream ``multi_turn_checker.py``, ``agentic_checker.py`` and
+``eval_runner.py``).
+
+Multi-turn:
 
 The calls of the model and of the answer key are replayed side by side on fresh instances. After a
 turn whose key has calls, all public attributes of all instances must be equal, and every result of
@@ -13,16 +16,23 @@ all state is compared there.
 `tools.environment.Shared`); of several entries that one process of upstream's evaluates nothing is
 handed on. ``strict`` differs in two things: a conversation that the step limit cut in its last turn
 counts as cut, as it does in any other; the two sides share nothing.
+
+Agentic (memory and web search): the answer is the last message that holds no call. It is right
+when it contains an acceptable answer as words of its own, after both are normalised: without
+``,./-_*^()``, in lower case, with one kind of quotes. The reply's format is not looked at. Both
+rule sets say the same.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode import executable as executable_calls
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, InitialState, initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import Attempt, opened, step
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
@@ -64,7 +74,7 @@ def check_multi_turn(
     sources: ToolSources,
     docs: Docs,
     *,
-    executable: Executable | None = None,
+    executable: Executable = executable_calls,
 ) -> dict[str, Verdict]:
     """The verdicts of both rule sets on a conversation; never raises on any answer.
 
@@ -81,10 +91,6 @@ def check_multi_turn(
     Raises:
         UserError: the user's copy lacks a class or a method that the entry needs.
     """
-    if executable is None:
-        from ace_ray.benchmarks.bfcl.decode import executable as decoded
-
-        executable = decoded
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)
@@ -164,3 +170,44 @@ def _failure(turn: Turn, number: int) -> tuple[str, str]:
     if turn.state:
         return STATE, f"after turn {number}, {turn.state} differs"
     return RESPONSE, f"turn {number} lacks {turn.missing} of the key's results"
+
+
+_IGNORED = str.maketrans("", "", ",./-_*^()")
+
+
+def check_agentic(
+    answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
+) -> Mapping[str, Verdict]:
+    """The verdicts of both rule sets on the answers of an episode, in order. ``ended`` says what
+    cut it, "" for nothing: upstream judges no answers of an entry whose inference raised."""
+    if ended in ("context", "deadline", "inference"):
+        cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
+        return {"official": cut, "strict": cut}
+    last = ""
+    for answer in answers:
+        if executable_calls(answer) is None:
+            last = _message(answer)
+    verdict = _judge(last, acceptable)
+    return {"official": verdict, "strict": verdict}
+
+
+def _message(answer: Answer) -> str:
+    # Calls that do not decode are upstream's last message too: the first of them, as Python
+    # prints it.
+    if answer.calls and not answer.unreadable:
+        return str({answer.calls[0].name: answer.calls[0].arguments})
+    return answer.text or ""
+
+
+def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
+    if not message:
+        return Verdict(False, "agentic:no_last_message", "no message is an answer in words")
+    text = _normal(message)
+    for answer in acceptable:
+        if re.search(rf"\b{re.escape(_normal(answer))}\b", text):
+            return Verdict(True)
+    return Verdict(False, "agentic:answer_not_found", "no acceptable answer is in the last message")
+
+
+def _normal(text: str) -> str:
+    return text.translate(_IGNORED).lower().replace("'", '"')
