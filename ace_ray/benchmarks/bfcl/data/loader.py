@@ -9,7 +9,7 @@ expected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -22,7 +22,6 @@ from ace_ray.benchmarks.bfcl.categories import (
     MEMORY,
     MULTI_TURN,
     SINGLE_TURN,
-    language_of,
 )
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     DOC_FILES,
@@ -101,7 +100,6 @@ class _Reader:
 
     def __init__(self, package: UpstreamPackage) -> None:
         self._package = package
-        self._classes: Docs = {}
         self._made: dict[str, list[Made]] = {}
 
     def entries(self, category: str) -> list[Entry]:
@@ -125,18 +123,15 @@ class _Reader:
     def _single(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            found = shaped(Single, row, where)
-            if language_of(category) != "python":
-                _check_hints(where, found.function)
+            shaped(Single, row, where)
             gold = None if answer is None else _gold(SingleGold, answer)
             made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
         return made
 
     def _multi_turn(self, category: str) -> list[Made]:
-        classes = self._classes = self._classes or function_docs(self._package)
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_turns(where, shaped(MultiTurn, row, where), classes)
+            shaped(MultiTurn, row, where)
             gold = _gold(MultiTurnGold, answer)
             if len(gold) != len(row["question"]):
                 raise UserError(
@@ -290,43 +285,3 @@ class MultiTurnGold(Part):
 
 class AgenticGold(Part):
     ground_truth: Names
-
-
-_CONTAINERS = ("Array", "ArrayList", "array")
-
-
-def _check_hints(where: str, functions: Iterable[FunctionDoc]) -> None:
-    """Java's and JavaScript's types move into the descriptions, so these must be there."""
-    for function in functions:
-        for name, one in function.parameters.properties.items():
-            lacks_items = one.type in _CONTAINERS and (one.items is None or one.items.type is None)
-            if one.description is None or lacks_items:
-                raise UserError(
-                    f"the parameter {name!r} of {function.name!r} lacks a description or its items",
-                    where=where,
-                )
-
-
-def _check_turns(where: str, row: MultiTurn, classes: Docs) -> None:
-    """Raise `UserError` unless classes, turns and functions held out fit each other."""
-    for name in row.involved_classes:
-        if name not in classes:
-            raise UserError(
-                f"involved_classes names {name!r}",
-                where=where,
-                fix=f"it must be one of {', '.join(classes)}",
-            )
-    offered = {doc["name"] for name in row.involved_classes for doc in classes[name]}
-    for number, names in row.missed_function.items():
-        if int(number) >= len(row.question):
-            raise UserError("missed_function names a turn that there is not", where=where)
-        if unknown := [name for name in names if name not in offered]:
-            raise UserError(f"missed_function names {unknown[0]!r}, no function of it", where=where)
-    for place, turn in enumerate(row.question):
-        if bool(turn) == (str(place) in row.missed_function):
-            raise UserError(
-                f"turn {place} of the question "
-                + ("has messages and functions held out" if turn else "is empty"),
-                where=where,
-                fix="exactly the turns in missed_function are empty",
-            )

@@ -236,10 +236,6 @@ def test_answers_of_other_questions(made_up: Path, category: str) -> None:
 WRONG_ROWS = [
     ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
     ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
-    ("multi_turn_base", "question", [[]], "is empty; exactly the turns in missed_function"),
-    ("multi_turn_base", "involved_classes", ["Nothing"], "involved_classes names 'Nothing'"),
-    ("multi_turn_miss_func", "missed_function", {"2": ["no"]}, "names 'no', no function"),
-    ("multi_turn_miss_func", "missed_function", {"1": ["total"]}, "turn 1 .* has messages"),
     ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
     ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid list"),
 ]
