@@ -42,11 +42,10 @@ Shape = tuple[str, Callable[[Any], bool]]
 def locate(
     name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
 ) -> Path:
-    """The folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    """Find the folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
     ``imported:<version>``, or the path of a folder, which ``check`` judges.
 
-    ``get_data`` says how to get data. Raises `UserError`.
-    """
+    ``get_data`` says how to get data. Raises `UserError`."""
     if name == "mini":
         return mini
     if place := imported(name, benchmark, get_data):
@@ -63,10 +62,9 @@ def locate(
 
 
 def imported(name: str, benchmark: str, get_data: str) -> Path | None:
-    """The folder of the import that ``name`` is, None when it names something else.
+    """Return the folder of the import ``name``, None if it names something else.
 
-    Raises `UserError`: there is no import, not that version, or several without a version.
-    """
+    Raises `UserError` without an import, without that version, or for several without a version."""
     kind, _, version = name.partition(":")
     if kind != "imported":
         return None
@@ -84,14 +82,14 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pinned(data: str, folder: Path) -> str:
-    """The option that finds ``folder`` again, from anywhere: ``data`` itself where that is mini."""
+    """Return the option that finds ``folder`` again from anywhere: ``data`` itself if mini."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
 
 
 def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
-    """The folder that holds one folder per imported version."""
+    """Return the folder that holds one folder per imported version."""
     return (cache or cache_root()) / "data" / benchmark
 
 
@@ -135,7 +133,7 @@ def keep(
 
 
 def verify(folder: Path) -> None:
-    """Raise `UserError` when an imported version is not what its manifest says."""
+    """Raise `UserError` if an imported version differs from its manifest."""
     noted = manifest_value(folder, "files"), manifest_value(folder, "content_sha256")
     try:
         hashes: dict[str, str] = dict(noted[0].items())
@@ -150,7 +148,7 @@ def verify(folder: Path) -> None:
 
 
 def manifest_value(folder: Path, key: str) -> Any:
-    """What the manifest of an imported version says of ``key``. Raises `UserError`."""
+    """Return the value of ``key`` in the manifest of an import. Raises `UserError`."""
     try:
         return json_value(read_inside(folder, "manifest.json"), folder)[key]
     except (UserError, KeyError, TypeError) as error:
@@ -158,18 +156,19 @@ def manifest_value(folder: Path, key: str) -> Any:
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, gold included, whatever their order."""
+    """Compute the SHA-256 (hex) of the entries' contents, gold included, in any order."""
     return digest(sorted(entry.content_hash() for entry in entries))
 
 
 def files_hash(files: Files) -> str:
-    """SHA-256 (hex) over names and contents of files."""
+    """Compute the SHA-256 (hex) of names and contents of files."""
     return digest(sorted(_sha256s(files).items()))
 
 
 def rows_by_id(raw: bytes, path: str | Path) -> Rows:
-    """The rows of a JSON-lines file ``path``, whose ids are texts, each used once. Raises
-    `UserError` naming the line."""
+    """Read the rows of a JSON-lines file ``path``. Each has a text as id, used once.
+
+    Raises `UserError` naming the line."""
     rows: Rows = {}
     for where, row in json_lines(raw, path):
         row_id = row.pop("id", None)
@@ -214,7 +213,7 @@ def need(where: str, row: Row, **shapes: Shape) -> None:
 
 
 def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
-    """``tree`` as an object of ``model``. Raises `UserError` naming the key that is wrong."""
+    """Return ``tree`` as an object of ``model``. Raises `UserError` naming the wrong key."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -229,7 +228,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 def is_texts(value: Any) -> bool:
-    """Whether ``value`` is a list of texts."""
+    """Tell whether ``value`` is a list of texts."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
@@ -254,7 +253,7 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """The bytes of ``root/relative``, where nothing below ``root`` may be a symbolic link.
+    """Read the bytes of ``root/relative``; nothing below ``root`` may be a symbolic link.
 
     A checkout from elsewhere could otherwise pull any file of this machine into the cache.
     """
@@ -269,7 +268,7 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 
 
 def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
-    """The JSON value that is all of a file or line ``where``. Raises `UserError`."""
+    """Parse all of a file or line ``where`` as one JSON value. Raises `UserError`."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
         return json.loads(raw.decode("utf-8", "surrogatepass"))
@@ -281,7 +280,7 @@ def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
 
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
-    """(file:line, object) of each line of ``path``. Blank lines are allowed at the end only."""
+    """Yield (file:line, object) of each line of ``path``. Blank lines may stand at the end only."""
     blank = ""
     # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
     lines = lines.split(b"\n") if isinstance(lines, bytes) else lines
@@ -301,7 +300,7 @@ def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tup
 
 
 def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
-    """The syntax tree of the Python source ``root/relative``. Raises `UserError`."""
+    """Parse the Python source ``root/relative``. Raises `UserError`."""
     raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
     try:
         return python_tree(raw)
@@ -314,7 +313,7 @@ def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
 
 
 def assigned_text(tree: ast.Module, name: str) -> str | None:
-    """The text that a module assigns to ``name`` as a constant."""
+    """Return the text that a module assigns to ``name`` as a constant, or None."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
@@ -324,7 +323,7 @@ def assigned_text(tree: ast.Module, name: str) -> str | None:
 
 
 def python_tree(raw: bytes) -> ast.Module:
-    """The syntax tree of Python source that is not ours. Raises ValueError, one line."""
+    """Parse Python source that is not ours. Raises ValueError with one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its odd escapes are not our user's business

@@ -171,7 +171,7 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counts rows of one benchmark; none is held."""
+    """Counts rows of one benchmark; keeps no row."""
 
     def __init__(self) -> None:
         self._all = _Tally()
@@ -204,10 +204,9 @@ class Diagnosis:
     def findings(self) -> list[dict[str, Any]]:
         """Return the findings, unread calls first: JSON values, see docs/results.md.
 
-        ``rows`` of ``of`` scored rows have it. ``accuracy`` is that of all scored rows by rule set,
-        ``others`` that of the rows without it. ``categories`` are those that hold many of the rows,
-        where the benchmark does not. ``text`` says it in a few sentences.
-        """
+        ``rows`` of ``of`` scored rows have it. ``accuracy`` counts all scored rows by rule set,
+        ``others`` the rows without it. ``categories`` name the categories with many of the rows, if
+        the benchmark as a whole has few. ``text`` says it in a few sentences."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []
@@ -250,7 +249,7 @@ def _are_many(rows: int, of: int, share: float) -> bool:
 
 
 def diagnose(rows: Iterable[DiagnosedRow]) -> list[dict[str, Any]]:
-    """The findings on the rows of one benchmark."""
+    """Return the findings on the rows of one benchmark."""
     diagnosis = Diagnosis()
     for row in rows:
         diagnosis.add(row)

@@ -3,8 +3,8 @@
 Layers, each usable alone:
 
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
-- `literals` and `fold`: what such a tree means, as literal calls, as a lenient decoder reads it, or
-  as bounded arithmetic;
+- `literals` and `fold`: the meaning of such a tree: literal calls, a lenient decoder's calls, or
+  bounded arithmetic;
 - `known`: the formats in which models write calls.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
@@ -52,8 +52,7 @@ __all__ = [
 
 
 def parse_calls(text: str) -> list[Call]:
-    """The calls of a text that is exactly one list of literal calls.
+    """Read the calls of a text that is exactly one list of literal calls.
 
-    Raises `NotCalls` for anything else.
-    """
+    Raises `NotCalls` for anything else."""
     return literal_calls(expression(text))

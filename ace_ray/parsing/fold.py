@@ -17,15 +17,15 @@ from typing import Any
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
 
 MAX_BITS = 100_000
-"""Longest integer that one operation makes; a float overflows at 1,024."""
+"""Maximum bits of an integer that one operation makes; a float overflows at 1,024."""
 MAX_SIZE = 100_000
-"""Largest value made by one operation: characters, elements and 32-bit words, summed up."""
+"""Maximum size of a value that one operation makes: characters, elements and 32-bit words."""
 MAX_WORK = 1_000_000
-"""Most that all operations of one text may make together."""
+"""Maximum size of all values that the operations of one text make."""
 MAX_LEVELS = 300
 """Deepest operation. Upstream's decoders write one back as text within Python's recursion limit."""
 _CHARS = 50
-"""Characters that count as one when texts are merely joined."""
+"""Number of characters that count as one when texts are joined."""
 
 _NONE = frozenset[str]()
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -94,8 +94,8 @@ class Budget:
 
 
 class _Known:
-    """Stands for the value of a known name. Operators raise TypeError, as those of functions,
-    classes and modules do. Whatever could go on with the real value is refused."""
+    """Stands for the value of a known name. Operators raise TypeError, as they do for functions,
+    classes and modules. Everything that could go on with the real value is refused."""
 
     def _refuse(self, *others: object) -> Any:
         raise Refused("a known name in an operation")
@@ -159,7 +159,7 @@ def _check_whole(node: ast.expr) -> None:
 
 
 def _check_joined(node: ast.JoinedStr) -> None:
-    # Which of them can be written back, with which quotes, is not worth restating.
+    # Upstream writes the tree back as text, and fails where `ast.unparse` fails.
     try:
         ast.unparse(node)
     except (ValueError, RecursionError) as error:
@@ -260,7 +260,7 @@ def _lambda(node: ast.Lambda, budget: Budget) -> Any:
 
 
 def _some_function() -> None:
-    """What a lambda is folded to: nothing here can call it."""
+    """Stand for the value of a lambda. Nothing here can call it."""
 
 
 def _name(node: ast.Name, budget: Budget) -> _Known:
@@ -290,7 +290,7 @@ def _call(node: ast.Call, budget: Budget) -> Any:
 
 
 def _unsupported(node: ast.expr, budget: Budget) -> Any:
-    """Raise `NotCalls` where a name within has no value, else `Refused`."""
+    """Raise `NotCalls` if a name within has no value, else `Refused`."""
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     for name in names:

@@ -1,9 +1,9 @@
-"""Syntax trees to calls, and calls back to text: literal ones, and as a lenient decoder reads them
-that several evaluators share (``resolve_ast_by_type``).
+"""Read calls from syntax trees, and write them back as text: literal calls, and the calls of a
+lenient decoder that several evaluators share (``resolve_ast_by_type``).
 
 To the lenient decoder names are texts (``true`` is "true"), every sign negates, and a call as a
-value becomes an object. Such decoders run binary operations through ``eval``; here each benchmark
-says what they give.
+value becomes an object. Such decoders run binary operations through ``eval``; here `fold` computes
+them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 def dotted_name(node: ast.expr) -> str | None:
-    """``a.b.c`` for a chain of attributes on a name, None for any other expression."""
+    """Return ``a.b.c`` for a chain of attributes on a name, None for any other expression."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -36,7 +36,7 @@ def dotted_name(node: ast.expr) -> str | None:
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
+    """Return the value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
 
     Raises `NotCalls` for everything else (names, calls, operations, bytes, complex, sets, ...).
     """
@@ -69,10 +69,9 @@ def _literal_dict(node: ast.Dict) -> dict[Any, Any]:
 
 
 def literal_calls(tree: ast.expr) -> list[Call]:
-    """The calls of a tree that is a list of calls with keyword arguments and literal values.
+    """Read the calls of a tree that is a list of calls with keyword arguments and literal values.
 
-    Raises `NotCalls` for anything else, among it repeated keywords, which Python refuses too.
-    """
+    Raises `NotCalls` for anything else, such as repeated keywords, which Python refuses too."""
     if not isinstance(tree, ast.List):
         raise NotCalls("not a list")
     return [_literal_call(item) for item in tree.elts]
@@ -93,7 +92,7 @@ def _literal_call(node: ast.expr) -> Call:
 
 
 def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
-    """Calls as the text ``[F(k='v'), ...]`` that `parse_calls` reads back."""
+    """Write calls as the text ``[F(k='v'), ...]`` that `parse_calls` reads back."""
     rendered = [
         f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
         for name, args in calls
@@ -116,19 +115,21 @@ class LenientReader:
         self._budget = Budget(known)
 
     def call(self, node: ast.Call) -> Call:
-        """Name and keyword arguments; the others vanish. Raises `NotCalls` where upstream's decoder
-        raises, and as `operation`, whichever comes first in its order of evaluation."""
+        """Return name and keyword arguments; the others vanish.
+
+        Raises `NotCalls` where upstream's decoder raises, and as `operation`, whichever comes first
+        in its order of evaluation."""
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
             args[keyword.arg] = self.value(keyword.value)
         return Call(_lenient_name(node.func), args)
 
     def operation(self, node: ast.BinOp) -> Any:
-        """The value of a binary operation. Raises as `fold`."""
+        """Compute a binary operation. Raises as `fold`."""
         return fold(node, self._budget)
 
     def value(self, node: ast.expr) -> Any:
-        """One argument; raises as `call`."""
+        """Return the value of one argument. Raises as `call`."""
         if isinstance(node, ast.Constant):
             return "..." if node.value is ... else node.value
         if isinstance(node, ast.Name):
