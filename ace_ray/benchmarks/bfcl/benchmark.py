@@ -64,7 +64,7 @@ OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
 _STATES = (("before", "end"), ("memory", "memory_end"))
-"""What interactive rows store of the sandbox; those of earlier versions store no end."""
+"""Keys of the sandbox states in `Episode.state`: of multi-turn and of memory entries."""
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
@@ -74,8 +74,8 @@ class BFCL(Benchmark):
     name = "bfcl"
     rule_sets = RULE_SETS
     without_native = f"{_WHERE}.mode: prompt"
-    # Upstream's handlers of local thinking models keep it in the history, and write that of the
-    # steps since the last user's message into the prompt.
+    # Upstream's handlers of local thinking models keep reasoning in the history. They write the
+    # reasoning of the steps since the last user message into the prompt.
     replay_reasoning = "tool_steps"
     Options = BFCLOptions
     groups = tables.TITLED_GROUPS
@@ -150,7 +150,7 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """The messages that open an episode; of memory as if it were empty."""
+        """Return the messages that open an episode; a memory is shown empty."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -343,7 +343,7 @@ class BFCL(Benchmark):
         )
 
     def _differences(self) -> Iterator[str]:
-        """What sets this run apart from upstream's."""
+        """Yield the differences between this run and upstream's protocol."""
         if not self._package.is_known():
             yield "the data is not the official one"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
@@ -395,12 +395,12 @@ def _single_answer(episode: Episode) -> Answer:
 
 
 def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
-    """What of the services can move a score."""
+    """Return the part of the services' config that can move a score."""
     return {"search": config.search.url, "fetch": config.fetch.url}
 
 
 def _check(options: BFCLOptions) -> None:
-    """Raise `UserError` for what does not go together, or is not there."""
+    """Raise `UserError` for options that exclude each other, and for services without a key."""
     if options.contamination and options.mode == "native":
         raise UserError(
             "the gold calls are written as prompts ask for them",

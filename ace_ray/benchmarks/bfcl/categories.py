@@ -42,7 +42,7 @@ FORMAT_SENSITIVITY = "format_sensitivity"
 SCORING = SINGLE_TURN + MULTI_TURN + AGENTIC
 CATEGORIES = (*SCORING, FORMAT_SENSITIVITY)
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
-"""Judged by whether there is a call at all; they have no answers."""
+"""Categories without gold answers, judged by whether the answer holds a call."""
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "non_live": NON_LIVE,
@@ -58,7 +58,7 @@ Language = Literal["python", "java", "javascript"]
 
 
 def language_of(category: str) -> Language:
-    """What the calls of a category are written in."""
+    """Return the language of a category's calls."""
     if category == "simple_java":
         return "java"
     return "javascript" if category == "simple_javascript" else "python"
@@ -80,7 +80,7 @@ class Form:
     style: Literal["classic", "experimental"] = "classic"
 
     def __str__(self) -> str:
-        """The form as upstream's ids spell it."""
+        """Return the form as upstream's ids spell it."""
         return (
             f"ret_fmt={self.returned}&tool_call_tag={self.tagged}&func_doc_fmt={self.documented}"
             f"&prompt_fmt={self.layout}&style={self.style}"
@@ -105,9 +105,9 @@ _IN_ID = re.compile(r"format_sensitivity_\d+:([^:]*):([^:]*)")
 
 
 def form_of(entry_id: str) -> Form:
-    """The form that an entry's id names; `DEFAULT` for all but those of format sensitivity.
+    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries.
 
-    Raises `ValueError` for a form that there is not."""
+    Raises `ValueError` for an unknown form."""
     match = _IN_ID.fullmatch(entry_id)
     if match is None:
         return DEFAULT
@@ -117,6 +117,6 @@ def form_of(entry_id: str) -> Form:
 
 
 def asked_id(entry_id: str) -> str:
-    """The id of the entry that is asked: of format sensitivity the original one."""
+    """Return the id of the original entry of a format sensitivity entry; other ids as they are."""
     match = _IN_ID.fullmatch(entry_id)
     return entry_id if match is None else match[2]

@@ -65,7 +65,7 @@ class Options(Section):
 
 
 def absent(options: Options) -> dict[str, str]:
-    """Category -> why it cannot be run as configured."""
+    """Return the categories that cannot run as configured, with the reason."""
     reasons = {}
     if options.embedding is None:
         reasons["memory_vector"] = "no embedding endpoint is configured (embedding)"
@@ -79,7 +79,7 @@ def absent(options: Options) -> dict[str, str]:
 
 
 def named(options: Options) -> set[str]:
-    """The categories that were asked for, by name or by group; known ones."""
+    """Return the requested categories, by name or by group."""
     categories: set[str] = set()
     for name in options.categories:
         categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
@@ -87,7 +87,7 @@ def named(options: Options) -> set[str]:
 
 
 def chosen(options: Options) -> list[str]:
-    """The categories to run, in upstream's order.
+    """Return the categories to run, in upstream's order.
 
     Raises:
         UserError: a name is unknown, or a category was named that cannot be run as configured.

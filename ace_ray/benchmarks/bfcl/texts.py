@@ -1,4 +1,4 @@
-"""The texts that prompts are made of: what a set of them holds, and our own set.
+"""The texts of prompts: the fields of a set, and our own set.
 
 Ours ask for the same facts in the same formats as upstream's; no sentence of them is upstream's.
 """
@@ -29,7 +29,7 @@ MEMORY_FIELDS = frozenset({"scenario_setting", "memory_content"})
 
 @dataclass(frozen=True)
 class Hints:
-    """What is added to the descriptions of functions and parameters.
+    """Texts that are added to the descriptions of functions and parameters.
 
     ``typed`` and ``items`` are templates of ``{type}``, ``properties`` of ``{schema}``.
     ``float_type`` stands in native mode, where the type itself is only a number.

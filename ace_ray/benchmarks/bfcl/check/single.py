@@ -17,8 +17,8 @@ bounds. ``strict`` differs in nothing but this:
   ``irrelevance_error:unreadable_call`` (`attempts`). A stored empty list is a refusal: the file
   does not say whether there were words.
 
-Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, of
-``live_relevance`` with any call, whatever it is. All are read as Python.
+In ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, in
+``live_relevance`` with any call. All are read as Python.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ def check_single(
     answer: Answer,
     form: Form = DEFAULT,
 ) -> Mapping[str, Verdict]:
-    """The verdicts of both rule sets.
+    """Return the verdicts of both rule sets.
 
-    ``category`` may be the id of an entry in it; of format sensitivity it is that of the original
-    one. ``functions`` are the documents without hints, ``gold`` the answers as published; both are
-    trusted to have upstream's form. Raises `ValueError` for ``format_sensitivity`` itself, and
-    `UserError` for Java and JavaScript where tree-sitter is not installed; nothing for any answer.
+    ``category`` may be the id of an entry in it. A format sensitivity entry has the category of the
+    original entry. ``functions`` are the documents without hints, ``gold`` the answers as
+    published; both are trusted to have upstream's form. Raises `ValueError` for
+    ``format_sensitivity`` itself, and `UserError` for Java and JavaScript without tree-sitter;
+    never raises for an answer.
     """
     if category in RELEVANCE:
         return _check_relevance(category, answer)
@@ -136,13 +137,14 @@ def _crash(error: Exception) -> Verdict:
 
 
 RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
-"""What upstream's checker may raise: of recursion and of what is not implemented, too."""
+"""Exceptions that upstream's checker may raise, RecursionError and NotImplementedError included."""
 
 
 def _bound(rules: Rules, call: Read) -> Read | Fault:
-    """A call with its positional arguments named; of a function that was not offered as it is.
+    """Return a call with its positional arguments named, or the fault of binding them.
 
-    Raises `NotCalls` or `Refused` where one of them has no value."""
+    A call of a function that was not offered stays as it is. Raises `NotCalls` or `Refused` for an
+    argument without a value."""
     function = next((f for f in rules.functions if rules.named(f) == call.name), None)
     if function is None:
         return call
@@ -166,11 +168,9 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
 
 def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """What is wrong with the calls of a parallel category, as many as expected, under the best
-    assignment.
+    """Return the fault of as many parallel calls as expected, under the best assignment, or None.
 
-    A pair on which the checker raises does not fit; raises what it raised when no assignment fits.
-    """
+    A pair on which the checker raises does not fit. If nothing fits, raises that exception."""
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):
@@ -202,7 +202,7 @@ def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: 
 
 
 _INFERENCE_ERROR = "Error during inference:"
-"""How upstream's stored outputs begin where inference failed."""
+"""Beginning of upstream's stored outputs after failed inference."""
 
 
 def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:

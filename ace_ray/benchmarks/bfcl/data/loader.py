@@ -1,10 +1,10 @@
 """The published rows as entries: questions and answers joined by id, each shape checked.
 
-The rules are those of upstream's ``utils.py`` (``load_dataset_entry`` and what it calls). Memory
-and web search have one file of questions and answers for several categories: they are joined by the
-ids in the files, and then get an id for each category (``memory_0-customer-0`` becomes
-``memory_kv_0-customer-0``). Wrong rows are a `UserError` that names the file, the line and what was
-expected.
+The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees). Memory and web
+search have one file of questions and answers for several categories. They are joined by the ids in
+the files, and then get an id for each category (``memory_0-customer-0`` becomes
+``memory_kv_0-customer-0``). Wrong rows are a `UserError` that names the file, the line and the
+expected form.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Entries by category and line. Raises `UserError` naming the file and line at fault."""
+    """Load entries by category and line. Raises `UserError` naming the file and line at fault."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -65,7 +65,7 @@ def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> li
 
 
 def function_docs(package: UpstreamPackage) -> Docs:
-    """The functions of each class as published, by the class's name in the rows."""
+    """Return the published functions of each class, by the class's name in the rows."""
     files = MINI_DOC_FILES if package.is_mini else DOC_FILES
     docs: Docs = {}
     for name, file in files.items():
@@ -78,9 +78,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """The conversations before each memory scenario's questions, in the order they are held:
-    ``{"id", "question": [[messages] per turn]}``. Ids are as published, the same for all backends.
-    """
+    """Return the conversations before each memory scenario's questions, in order:
+    ``{"id", "question": [[messages] per turn]}``. Ids are as published, equal for all backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)
@@ -174,7 +173,7 @@ class _Reader:
     def _joined(
         self, category: str
     ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
-        """Id, place and row of each question, with the place and row of its answer."""
+        """Return id, place and row of each question, with place and row of its answer."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = _read(self._package, question_path)
         answers = _read(self._package, answer_path) if answer_path else {}
@@ -187,7 +186,7 @@ class _Reader:
 
 
 def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
-    """The ``ground_truth`` of an answer, with its place. Raises `UserError`: it is no ``model``."""
+    """Return the ``ground_truth`` of an answer. Raises `UserError` if it is not a ``model``."""
     assert answer is not None
     where, row = answer
     shaped(model, row, where)

@@ -3,8 +3,8 @@
 
 JSON: ``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function
 name=...>...``, the parameters' values in an attribute (verbose) or as content (concise), each with
-a type; what is parsed begins with the root element, so it holds no document type and no entities
-of its own.
+a type. The parsed text begins with the root element, so it cannot define a document type or
+entities.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Answer:
 
     @classmethod
     def stored(cls, value: Any) -> Answer:
-        """From what `as_json` gave."""
+        """Read an answer that `as_json` wrote."""
         if not isinstance(value, Mapping):
             return cls(str(value))
         calls = tuple(ToolCall(name, arguments) for name, arguments in value["calls"])
@@ -58,13 +58,11 @@ class Answer:
 class Read(NamedTuple):
     """One call of an answer.
 
-    ``name`` and ``args`` are what upstream's decoder gives, of JSON any values at all. A keyword
-    None stands for ``**`` in Python, in Java and JavaScript for a value without a name.
-    ``positional`` makes the values that have no name, by their places among all arguments; each
-    raises `NotCalls` or `Refused` where there is none. ``bare`` counts those that upstream does not
-    drop: it fails on more than one. ``repeated`` is a name that is given twice: of its values
-    upstream's decoder takes the last.
-    """
+    ``name`` and ``args`` are the values of upstream's decoder, any values at all from JSON. A
+    keyword None stands for ``**`` in Python, and for a value without a name in Java and JavaScript.
+    ``positional`` makes the values without a name, by their places among all arguments; each may
+    raise `NotCalls` or `Refused`. ``bare`` counts the ones that upstream keeps: it fails on more
+    than one. ``repeated`` is a name that is given twice: upstream takes the last value."""
 
     name: Any
     args: Any
@@ -78,7 +76,7 @@ _LIST_ENDS = re.compile(r"\}\s*+\]")
 
 
 def read_json(text: str) -> list[Read]:
-    """The calls of a list; none where the text is no JSON.
+    """Read the calls of a list in JSON; no calls if the text is not JSON.
 
     Raises `NotCalls` for an object without the two keys, and beyond the bounds of `json_value`."""
     first, last = text.find("["), text.rfind("]")
@@ -106,11 +104,10 @@ def _json_call(item: dict[str, Any]) -> Read:
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text, with Python's leniency (NaN, Infinity).
+    """Parse a JSON text with Python's leniency (NaN, Infinity).
 
-    Raises `json.JSONDecodeError` where it is none, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH`
-    or Python's limit on digits.
-    """
+    Raises `json.JSONDecodeError` for other texts, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH` or
+    Python's limit on digits."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     check_json_depth(text, len(text) - len(text.lstrip()))
@@ -127,7 +124,7 @@ _LITERALS = ("array", "tuple", "object", "dict")
 
 
 def read_xml(text: str, *, verbose: bool) -> list[Read]:
-    """The calls of the first ``<functions>`` element, with anything before and behind.
+    """Read the calls of the first ``<functions>`` element, with anything before and behind.
 
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)

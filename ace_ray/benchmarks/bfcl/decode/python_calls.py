@@ -4,10 +4,10 @@ It is lenient: names become texts (``true`` is "true"), every sign negates, posi
 vanish, a call as a value becomes an object or, without keywords, its source. Binary operations it
 runs through ``eval``. Here those on literals are folded. Most others only fail there, since the
 names that models use (``base * height``) mean nothing in upstream's decoder; that much can be said
-without running them. What is left would run code and is refused.
+without running them. The others would run code and are refused.
 
-An argument that is named by a word of Python's own (``flight_book(from="Seattle")``) does not
-parse, so upstream's decoder takes it for no call. Under ``strict`` it is one.
+An argument that a keyword of Python names (``flight_book(from="Seattle")``) does not parse, so
+upstream's decoder finds no call. Under ``strict`` it is a call.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ace_ray.parsing import LenientReader, NotCalls, expression
 
 
 def read_python(text: str) -> list[Read]:
-    """The calls of a call, or of a list, tuple or set of calls.
+    """Read a call, or a list, tuple or set of calls.
 
     Raises `NotCalls` where upstream's decoder raises, and `Refused` on an operation that is not
     folded, whichever comes first in its order of evaluation.
@@ -33,7 +33,7 @@ def read_python(text: str) -> list[Read]:
 
 
 def read_python_with_keywords(text: str) -> list[Read]:
-    """The same of a text in which some argument is named by a word of Python's own.
+    """Read the calls of a text in which a keyword of Python names an argument.
 
     Raises `NotCalls` for any other text, too."""
     marked = marked_names(text)
@@ -89,7 +89,7 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """The text with such names made names that Python takes; None where it has none."""
+    """Mark keywords that name arguments, so that Python parses them; None without any."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
@@ -97,7 +97,7 @@ def marked_names(text: str) -> str | None:
 
 
 def marked_expression(text: str) -> ast.expr:
-    """The tree of a text from `marked_names`, with the names as they were.
+    """Parse a text from `marked_names`, and restore the names in the tree.
 
     Raises `NotCalls` as `expression` does."""
     tree = expression(text)
@@ -109,8 +109,8 @@ def marked_expression(text: str) -> ast.expr:
     return tree
 
 
-# What means something there besides Python's own names: what upstream's module has, and the one
-# name that its function has by then.
+# Names with a value in upstream's `eval` besides the builtins: the names of upstream's module, and
+# the one local name of its function.
 _NAMES = frozenset([
     "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT", "AGENTIC_CATEGORY",
     "ALL_AVAILABLE_MEMORY_BACKENDS", "ALL_CATEGORIES", "ALL_SCORING_CATEGORIES", "Callable",
@@ -161,4 +161,4 @@ _NAMES = frozenset([
     "write_list_of_dicts_to_file",
 ])  # fmt: skip
 KNOWN = _NAMES | frozenset(dir(builtins))
-"""The names on which upstream's ``eval`` could do something; on others it raises."""
+"""All names with a value in upstream's ``eval``. On other names it raises."""

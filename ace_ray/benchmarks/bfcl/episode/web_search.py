@@ -27,12 +27,12 @@ from ace_ray.types import Entry, Episode
 
 MAX_RESULTS = 50
 MAX_PAGE_CHARS = 100_000
-"""What a model is shown of a page."""
+"""Maximum characters of a page that a model sees."""
 MAX_STEP_CALLS = 500
-"""Each is a request to a service."""
+"""Maximum calls of one step. Each is a request to a service."""
 PAGE_FAILED = 424
-"""Status (failed dependency) by which the fetch service says that a page, and not the service, has
-failed; the body says how. Any other but 200 is the service's own failure."""
+"""Status (failed dependency) of the fetch service if a page, and not the service, has failed. The
+body gives the reason. Any other status but 200 is a failure of the service."""
 _FIELD_CHARS = 10_000
 _CAUSE_CHARS = 200
 _MODES = ("raw", "markdown", "truncate")
@@ -57,8 +57,7 @@ _SIGNATURES = {
 
 
 class WebTools:
-    """The two tools. Raises `ServiceFailed` where a service is down: no answer of a model is wrong
-    because of that."""
+    """The two tools. Raises `ServiceFailed` if a service is down: that makes no answer wrong."""
 
     def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
         self._search = Service(config.search, transport)
@@ -66,7 +65,7 @@ class WebTools:
         self._snippets = snippets
 
     async def step(self, calls: list[str]) -> list[str]:
-        """The results of the calls of one step, as a model is shown them."""
+        """Run the calls of one step, and return their results as a model sees them."""
         results = [await self._execute(text) for text in calls[:MAX_STEP_CALLS]]
         refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
         return results + [refused] * (len(calls) - len(results))
@@ -152,7 +151,7 @@ async def rollout(
     config: WebSearchConfig,
     transport: Transport,
 ) -> Episode:
-    """The episode of a web search entry; ``state`` as of multi-turn entries.
+    """Play the episode of a web search entry; ``state`` is as in multi-turn entries.
 
     Raises `RowError`, among it `ServiceFailed`."""
     functions, _ = settings.functions(entry)

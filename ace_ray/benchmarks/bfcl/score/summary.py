@@ -1,6 +1,6 @@
-"""The summary of a run: the shared statistics, and what is BFCL's own.
+"""The summary of a run: the shared statistics, and BFCL's own numbers.
 
-Keys beside those of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
+Keys beside the keys of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
 
     rules              {"official": RULES, "strict": RULES}
     format_sensitivity see `Sensitivity`; null without such rows
@@ -39,7 +39,7 @@ from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once.
+    """Compute the summary in one pass over ``rows``, each (id, sample) once.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored ones, but enters no aggregate.
@@ -112,12 +112,11 @@ V3: Mapping[str, Column] = {
 
 
 def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, of the STATS of the
-    categories that may enter an aggregate.
+    """Compute ``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, from the
+    STATS of the categories that may enter an aggregate.
 
-    ``missing`` names the categories without which there is no value; then ``partial`` is the mean
-    of what there is, ``{"value", "interval"}`` or None.
-    """
+    ``missing`` names the missing categories of a column without a value. Then ``partial`` is the
+    mean of the others, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
@@ -144,7 +143,7 @@ def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The mean of those parts of a column that have a value, or a partial one."""
+    """Compute the mean of the parts of a column that have a value, or a partial one."""
     there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
     weights = column.weights or [1.0] * len(parts)
     if column.pooled:
@@ -163,7 +162,7 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
 
 
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
-"""The last: of memory questions, where a conversation before them was cut and forgotten."""
+"""Reasons for the end of an episode. "preparation": a conversation before it was cut."""
 GOLD = "gold_token_probability"
 _ENDED = "ended_"
 
@@ -174,11 +173,10 @@ def with_metrics(
     ended: str | None,
     gold_logprobs: Sequence[float] | None = None,
 ) -> dict[str, Verdict]:
-    """``verdicts`` with what the episode is known for.
+    """Add the episode's ending and the gold calls' probability to the metrics of ``verdicts``.
 
-    ``ended`` is one of `ENDINGS`, None for a single call; ``gold_logprobs`` those of the gold
-    calls' tokens, if they were asked for.
-    """
+    ``ended`` is one of `ENDINGS`, None for a single call. ``gold_logprobs`` belong to the tokens of
+    the gold calls, if requested."""
     more: dict[str, float] = {}
     if ended in ENDINGS:
         more[f"{_ENDED}{ended}"] = 1
@@ -191,7 +189,7 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects both while rows pass by."""
+    """Collects endings and gold probabilities while rows pass by."""
 
     def __init__(self) -> None:
         self._endings: dict[str, Counter[str]] = {}
@@ -216,7 +214,7 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """The score, its 95 % interval and both perplexities; None where either set is absent."""
+        """Return the score, its 95 % interval and both perplexities; None if a set is absent."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
@@ -230,14 +228,14 @@ class Diagnostics:
 
 
 def _mean(logs: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the square of its standard error."""
+    """Return the mean, and the square of its standard error."""
     mean = sum(logs) / len(logs)
     spread = sum((value - mean) ** 2 for value in logs)
     return mean, spread / max(len(logs) - 1, 1) / len(logs)
 
 
 class Sensitivity:
-    """Counts the rows of each form."""
+    """Counts the rows of each form of prompt."""
 
     def __init__(self) -> None:
         self._tallies: dict[str, Tally] = {}

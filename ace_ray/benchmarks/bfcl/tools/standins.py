@@ -1,5 +1,6 @@
-"""What upstream's classes import: something smaller in its place, or the few names of a module that
-they need. A whole module would lead on to others (``random._os``), and these to files.
+"""Stand-ins for the modules that upstream's classes import, or the few names that they need.
+
+A whole module would lead on to others (``random._os``), and these to files.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Within it, encoders know ``vectors`` by their texts."""
+    """Let encoders find ``vectors`` by their texts within the block."""
     token = _VECTORS.set(vectors)
     try:
         yield
@@ -41,7 +42,7 @@ class Encoder:
         return 0  # nothing here depends on it
 
     def encode(self, texts: Sequence[Any], normalize_embeddings: bool = False) -> Any:
-        """Rows of float32, L2-normalised. Raises `LookupError` for a text without a vector."""
+        """Return rows of float32, L2-normalised. Raises `LookupError` without a text's vector."""
         import numpy as np
 
         vectors = _VECTORS.get({})
@@ -71,7 +72,8 @@ class FlatIndex:
         self._rows = []
 
     def search(self, queries: Any, k: int) -> tuple[Any, Any]:
-        """(scores, ids) of the ``k`` nearest, a row a query. Raises `AssertionError` for k < 1."""
+        """Return (scores, ids) of the ``k`` nearest, a row per query. Raises `AssertionError` for
+        k < 1."""
         import numpy as np
 
         if k < 1:
@@ -84,8 +86,8 @@ class FlatIndex:
 
 
 class BM25Plus:
-    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError` where
-    there is no document, as that package does."""
+    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError`
+    without a document, as that package does."""
 
     def __init__(
         self, corpus: Sequence[Sequence[str]], k1: float = 1.5, b: float = 0.75, delta: float = 1
@@ -99,7 +101,7 @@ class BM25Plus:
         self._idf = {token: math.log((len(lengths) + 1) / n) for token, n in frequencies.items()}
 
     def get_scores(self, query: Sequence[str]) -> list[float]:
-        """One score a document; a token that the query repeats counts each time."""
+        """Return one score per document; a token that the query repeats counts each time."""
         scores = [0.0] * len(self._counts)
         shares: dict[str, list[float]] = {}
         for token in query:
