@@ -87,16 +87,12 @@ class Benchmark(ABC):
 
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
-        """Return the verdict, or one for each of `rule_sets`.
-
-        The check is stateless and depends on nothing but its arguments. The output may be hostile.
-        An exception leaves the row without a verdict."""
+        """Return the verdict, or one for each of `rule_sets`. Stateless: depends on nothing but its
+        arguments. The output may be hostile. An exception leaves the row without a verdict."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the answers in which `check` finds no call.
-
-        They are searched for calls in the formats that models are known to write
-        (docs/results.md). As stateless as `check`."""
+        """Return the answers without a call for `check`, which are searched for calls in other
+        formats (docs/results.md). As stateless as `check`."""
         return ()
 
     # How an entry is put to the model.
@@ -114,8 +110,7 @@ class Benchmark(ABC):
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         """Return the entry's episode, usually ``context.episode``; by default one model call.
 
-        Raises `RowError` for a failure that says nothing about the candidate, and never catches
-        one."""
+        Raises `RowError` for a failure that is not the candidate's, and never catches one."""
         await context.answer(*(context.opening or self.opening(entry)))
         return context.episode
 
@@ -134,9 +129,8 @@ class Benchmark(ABC):
     def identity(self) -> Mapping[str, Any]:
         """Return everything that can move a score besides model and sampling, as JSON values.
 
-        The manifest and the run's identity hold it. The value of ``protocol`` enters every row id:
-        it decides a row's content besides entry and prompt. The value of ``episodes`` enters the
-        ids of interactive rows."""
+        The value of ``protocol`` decides a row's content besides entry and prompt, and enters every
+        row id. The value of ``episodes`` enters the ids of interactive rows."""
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
@@ -182,9 +176,8 @@ class Benchmark(ABC):
         return [{"role": "user", "content": "x"}]
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
-        """Return the tools that the model in ``role`` is offered, in OpenAI's form, or None.
-
-        Preflight uses them: a model of this run that is offered tools needs a tool parser."""
+        """Return the tools that the model in ``role`` is offered, in OpenAI's form, or None. A
+        model of this run that is offered tools needs a tool parser."""
         return None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
@@ -203,31 +196,26 @@ class Benchmark(ABC):
         raise NotImplementedError(f"{self.name} has no sandbox")
 
     def preparation(self, entry: Entry) -> str:
-        """Return the name of the preparation that an interactive entry needs; "" for none.
-
-        It happens once for all entries with the same name. Their episodes run on one worker and
-        end together."""
+        """Return the name of the preparation that an interactive entry needs; "" for none. It
+        happens once for all entries with that name. Their episodes run on one worker and end
+        together."""
         return ""
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
         """Run the preparation of ``entry``, and return the value of ``prepared`` in contexts.
 
-        ``entry`` is any of the entries with this `preparation`. The preparation runs again wherever
-        such entries are evaluated again. Its tokens count for the first of their episodes."""
+        It runs again wherever such entries run again. Its tokens count for the first episode."""
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
-        """Return the object that one process holds for all episodes, such as a cache, or None.
-
-        It is made in that process, on the machine of the run's driver. The driver makes one first.
-        Raises `UserError` if that fails."""
+        """Return the object that one process holds for all episodes, such as a cache, or None. It
+        is made in that process, beside the driver, which makes one first. Raises `UserError`."""
         return None
 
     # The numbers of a run.
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
         """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
-
         An optional ``comparable`` says in one sentence which numbers these compare with."""
         summary = self.statistics(rows, max_unscored)
         return {**summary, **self.tables(summary)}
@@ -263,9 +251,8 @@ class Benchmark(ABC):
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        """Return the scores of a whole run, from its `statistics`. The first is the headline.
-
-        The headline is shown wherever there is room for one score. All runs have the same names."""
+        """Return the scores of a whole run, from its `statistics`, with the same names for every
+        run. The first is the headline, shown wherever there is room for one score."""
         return statistics.scores(summary, rules, cls.groups)
 
     @classmethod
@@ -275,32 +262,24 @@ class Benchmark(ABC):
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
-        """Return the key of the row's task. Rows that ask one task twice share it.
-
-        Rows of one task are not independent evidence. By default the rows of one dialogue share a
-        key; they must in any case."""
+        """Return the key of the row's task. Rows of one task are not independent evidence. At least
+        the rows of one dialogue share a key, as they do by default."""
         return own_task(row)
 
     @classmethod
     def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
         """Return the steps of a stored episode for display and export; by default its messages.
-
-        ``state`` is `Episode.state`. Neither argument can be trusted: a run folder may come from
-        elsewhere."""
+        ``state`` is `Episode.state`. Neither argument is trusted: runs may come from elsewhere."""
         return of_messages(messages)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
-        """Return the sandbox before and after a stored episode, from `Episode.state`, or None.
-
-        ``state`` cannot be trusted."""
+        """Return the sandbox before and after a stored episode, or None; do not trust ``state``."""
         return None
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper | None:
-        """Return the tables and figures of the benchmark's paper for these runs, or None.
-
-        The main table comes first."""
+        """Return tables and figures of the benchmark's paper, the main table first, or None."""
         return None
 
     @classmethod
@@ -353,10 +332,8 @@ class Benchmark(ABC):
     # Called by the pipeline.
 
     def dataset(self) -> list[Entry]:
-        """Return `entries`, completed and checked once.
-
-        Raises `UserError` if two share an id, if one is not JSON or lacks a prompt, or if `entries`
-        fails."""
+        """Return `entries`, completed and checked once. Raises `UserError` if two share an id, if
+        one is not JSON or lacks a prompt, or if `entries` fails."""
         if self._dataset is None:
             with own_code(type(self), "entries"):
                 entries = completed(self.name, self.entries())
@@ -378,10 +355,8 @@ class Benchmark(ABC):
         return messages, tools
 
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
-        """Return the verdict of every rule set.
-
-        Raises what `check` raises, and `ValueError` if it gives other verdicts than `rule_sets`
-        names."""
+        """Return the verdict of every rule set. Raises the exceptions of `check`, and `ValueError`
+        if its verdicts do not fit `rule_sets`."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
 
 
