@@ -24,14 +24,9 @@ from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
-from ace_ray.benchmarks.bfcl.episode.services import (
-    Embeddings,
-    Service,
-    WebSearchConfig,
-    check_service,
-)
+from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
-from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
+from ace_ray.benchmarks.bfcl.options import CHOICES, WebSearchConfig, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
     WithoutSystem,

@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.episode.services import EmbeddingsConfig, WebSearchConfig
 from ace_ray.config.schema import Section
 from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
@@ -20,6 +19,22 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
         **dict.fromkeys(groups.CATEGORIES, ()),
     }
 }
+
+
+class ServiceConfig(Section):
+    url: str = Field(min_length=1, description="where requests go, without query")
+    api_key_env: str | None = Field(
+        None, min_length=1, description="environment variable with the key, sent as bearer token"
+    )
+
+
+class EmbeddingsConfig(ServiceConfig):
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+
+
+class WebSearchConfig(Section):
+    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
+    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
 
 
 class Options(Section):

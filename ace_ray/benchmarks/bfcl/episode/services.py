@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field
-
-from ace_ray.config.schema import Section
+from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
@@ -25,22 +23,6 @@ MAX_BYTES = 2 << 20
 """Maximum bytes of an answer that are read."""
 MAX_BATCH = 64
 """Maximum texts in one request for embeddings."""
-
-
-class ServiceConfig(Section):
-    url: str = Field(min_length=1, description="where requests go, without query")
-    api_key_env: str | None = Field(
-        None, min_length=1, description="environment variable with the key, sent as bearer token"
-    )
-
-
-class EmbeddingsConfig(ServiceConfig):
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-
-
-class WebSearchConfig(Section):
-    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
-    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
 
 
 class ServiceFailed(RowError):

@@ -13,11 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
-from ace_ray.benchmarks.bfcl.episode.services import (
-    Service,
-    ServiceFailed,
-    WebSearchConfig,
-)
+from ace_ray.benchmarks.bfcl.episode.services import Service, ServiceFailed
+from ace_ray.benchmarks.bfcl.options import WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate

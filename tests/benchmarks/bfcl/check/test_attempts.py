@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
-from ace_ray.benchmarks.bfcl.check.single import check_single
+from ace_ray.benchmarks.bfcl.check.single import attempts_call, check_single
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}

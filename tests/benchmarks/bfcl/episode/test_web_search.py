@@ -14,14 +14,12 @@ from ace_ray.benchmarks.bfcl.episode import services, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import (
     Embeddings,
-    EmbeddingsConfig,
     Service,
-    ServiceConfig,
     ServiceFailed,
-    WebSearchConfig,
     check_service,
 )
 from ace_ray.benchmarks.bfcl.episode.web_search import WebTools, rollout
+from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
