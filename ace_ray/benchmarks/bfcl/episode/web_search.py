@@ -6,10 +6,8 @@ and on the services, so these entries are never comparable with the leaderboard'
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
@@ -35,31 +33,17 @@ _CAUSE_CHARS = 200
 _MODES = ("raw", "markdown", "truncate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A call of a tool that has been read and not yet been made."""
+class WebSearchAPI:
+    """The two tools. Named like upstream's class, so that errors of Python read alike.
 
-    name: str
-    arguments: Mapping[str, Any]
-
-
-def _search(keywords: str, max_results: int | None = 10, region: str | None = "wt-wt") -> None: ...
-def _fetch(url: str, mode: str = "raw") -> None: ...
-
-
-_SIGNATURES = {
-    "search_engine_query": inspect.signature(_search),
-    "fetch_url_content": inspect.signature(_fetch),
-}
-
-
-class WebTools:
-    """The two tools. Raises `ServiceFailed` if a service is down: that makes no answer wrong."""
+    Raises `ServiceFailed` if a service is down: that makes no answer wrong."""
 
     def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
         self._search = Service(config.search, transport)
         self._fetch = Service(config.fetch, transport)
         self._snippets = snippets
+        tools = (self.search_engine_query, self.fetch_url_content)
+        self._tools = {tool.__name__: tool for tool in tools}
 
     async def step(self, calls: list[str]) -> list[str]:
         """Run the calls of one step, and return their results as a model sees them."""
@@ -71,18 +55,14 @@ class WebTools:
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
-            wanted = evaluate(text, _TOOLS, _no_nesting)
-            if wanted.name == "search_engine_query":
-                result = await self._searched(**wanted.arguments)
-            else:
-                result = await self._fetched(**wanted.arguments)
+            result = await evaluate(text, self._tools, _no_nesting)
         except ServiceFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
             return f"Error during execution: {error}"
         return json.dumps(result) if isinstance(result, dict) else str(result)
 
-    async def _searched(
+    async def search_engine_query(
         self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
     ) -> list[dict[str, str]] | dict[str, str]:
         wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
@@ -96,7 +76,7 @@ class WebTools:
             for result in _results(reply)[: max(0, wanted)]
         ]
 
-    async def _fetched(self, url: Any, mode: Any = "raw") -> dict[str, str]:
+    async def fetch_url_content(self, url: Any, mode: Any = "raw") -> dict[str, str]:
         if not str(url).startswith(("http://", "https://")):
             raise ValueError(f"no http(s) address: {url}")
         if mode not in _MODES:
@@ -124,20 +104,8 @@ def _results(reply: Reply) -> list[Mapping[str, Any]]:
     return results
 
 
-def _wanting(name: str) -> Callable[..., _Wanted]:
-    def wanted(*args: Any, **named: Any) -> _Wanted:
-        try:
-            return _Wanted(name, _SIGNATURES[name].bind(*args, **named).arguments)
-        except TypeError as error:
-            raise TypeError(f"WebSearchAPI.{name}() {error}") from None
-
-    return wanted
-
-
-_TOOLS = {name: _wanting(name) for name in _SIGNATURES}
-
-
-def _no_nesting(_: Any) -> None:
+def _no_nesting(call: Coroutine[Any, Any, Any]) -> None:
+    call.close()
     raise ValueError("a call among the arguments")
 
 
@@ -152,7 +120,7 @@ async def rollout(
 
     Raises `RowError`, among it `ServiceFailed`."""
     functions, _ = settings.functions(entry)
-    tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
+    tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = with_system(settings.prompts.agentic, entry.data["question"][0])
     conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
     ended = await conversation.play([settings.opening(messages, functions)])

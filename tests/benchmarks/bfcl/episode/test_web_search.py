@@ -18,7 +18,7 @@ from ace_ray.benchmarks.bfcl.episode.services import (
     ServiceFailed,
     check_service,
 )
-from ace_ray.benchmarks.bfcl.episode.web_search import WebTools, rollout
+from ace_ray.benchmarks.bfcl.episode.web_search import WebSearchAPI, rollout
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
@@ -65,13 +65,13 @@ def web(url: str, params: Mapping[str, str]) -> Any:
 
 
 def results(*calls: str, answer: Any = web, snippets: bool = True) -> list[str]:
-    tools = WebTools(CONFIG, Web(answer), snippets=snippets)
+    tools = WebSearchAPI(CONFIG, Web(answer), snippets=snippets)
     return asyncio.run(tools.step(list(calls)))
 
 
 def test_a_search() -> None:
     transport = Web(web)
-    tools = WebTools(CONFIG, transport, snippets=True)
+    tools = WebSearchAPI(CONFIG, transport, snippets=True)
     call = "search_engine_query(keywords='a b', max_results=2)"
     (found,) = asyncio.run(tools.step([call]))
     one = {"title": "T", "href": "https://a.example", "body": "B"}
@@ -103,7 +103,7 @@ def test_a_page() -> None:
             "fetch_url_content('https://a.example', 'pdf')",
             "mode is none of raw, markdown, truncate",
         ),
-        ("fetch_url_content()", "missing a required argument: 'url'"),
+        ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
         ("search_engine_query(query='a')", "WebSearchAPI.search_engine_query()"),
         ("search_engine_query(keywords='a', max_results='x')", "Error during execution: invalid"),
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),
