@@ -16,7 +16,7 @@ from ace_ray.benchmarks.bfcl.check.source_values import (
     java_value,
     javascript_value,
 )
-from ace_ray.benchmarks.bfcl.decode import Read
+from ace_ray.benchmarks.bfcl.decode.calls import Read
 
 PYTHON_TYPES: Mapping[str, type] = {
     "string": str,

@@ -35,8 +35,8 @@ from ace_ray.benchmarks.bfcl.categories import (
     language_of,
 )
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
-from ace_ray.benchmarks.bfcl.decode import Read, are_calls, read_any, read_with_keywords
-from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.bfcl.decode import are_calls, read_any, read_with_keywords
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read
 from ace_ray.parsing import MAX_CODE, NotCalls, Refused
 from ace_ray.types import Verdict
 

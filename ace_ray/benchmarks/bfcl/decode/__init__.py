@@ -18,17 +18,6 @@ from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascri
 from ace_ray.parsing import MAX_CHARS, NotCalls, Refused
 from ace_ray.types import ToolCall
 
-__all__ = [
-    "Read",
-    "are_calls",
-    "decode",
-    "executable",
-    "holds_calls",
-    "read",
-    "read_any",
-    "read_with_keywords",
-]
-
 MAX_NATIVE_CALLS = 10_000
 _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
 

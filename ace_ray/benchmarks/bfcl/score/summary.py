@@ -3,7 +3,7 @@
 Keys beside the keys of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
 
     rules              {"official": RULES, "strict": RULES}
-    format_sensitivity see `Sensitivity`; null without such rows
+    format_sensitivity see `Diagnostics`; null without such rows
     contamination      see `Diagnostics`; null where it was not asked for
     endings            {category: {how: episodes}} of interactive categories
 
@@ -17,7 +17,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev, variance
+from statistics import stdev
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import (
@@ -44,9 +44,8 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored ones, but enters no aggregate.
     """
-    sensitivity, diagnostics = Sensitivity(), Diagnostics()
-    passed = sensitivity.through(diagnostics.through(rows))
-    summary = statistics(passed, RULE_SETS, {"all": CATEGORIES}, max_unscored)
+    diagnostics = Diagnostics()
+    summary = statistics(diagnostics.through(rows), RULE_SETS, {"all": CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
         judged = {
             name: stats[rules]
@@ -60,7 +59,7 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     return {
         **summary,
         "groups": {},
-        "format_sensitivity": sensitivity.result(),
+        "format_sensitivity": diagnostics.format_sensitivity(),
         "contamination": diagnostics.contamination(),
         "endings": diagnostics.endings(),
     }
@@ -189,11 +188,12 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects endings and gold probabilities while rows pass by."""
+    """Collects endings, gold probabilities and rows by form of prompt while rows pass by."""
 
     def __init__(self) -> None:
         self._endings: dict[str, Counter[str]] = {}
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
+        self._forms: dict[str, Tally] = {}
 
     def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
         for row in rows:
@@ -204,6 +204,9 @@ class Diagnostics:
                 elif name == GOLD and value > 0:
                     where = "live" if row.category in LIVE else "single_turn"
                     self._logs[where].append(math.log(value))
+            if row.category == FORMAT_SENSITIVITY:
+                form = str(form_of(row.id))
+                self._forms.setdefault(form, Tally(form, RULE_SETS)).add(row)
             yield row
 
     def endings(self) -> dict[str, dict[str, int]]:
@@ -226,40 +229,19 @@ class Diagnostics:
             "n": {name: len(logs) for name, logs in self._logs.items()},
         }
 
-
-def _mean(logs: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and the square of its standard error."""
-    mean = sum(logs) / len(logs)
-    spread = sum((value - mean) ** 2 for value in logs)
-    return mean, spread / max(len(logs) - 1, 1) / len(logs)
-
-
-class Sensitivity:
-    """Counts the rows of each form of prompt."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[str, Tally] = {}
-
-    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
-        for row in rows:
-            if row.category == FORMAT_SENSITIVITY:
-                form = str(form_of(row.id))
-                self._tallies.setdefault(form, Tally(form, RULE_SETS)).add(row)
-            yield row
-
-    def result(self) -> dict[str, Any] | None:
-        """``{rules: {"forms": {form: STATS}, "range", "stdev", "variance"}}``; None for no rows.
+    def format_sensitivity(self) -> dict[str, Any] | None:
+        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None for no rows.
 
         The spread is over forms with a judged row, in points; null for fewer than two."""
-        if not self._tallies:
+        if not self._forms:
             return None
-        return {rules: self._of(rules) for rules in RULE_SETS}
+        return {rules: self._sensitivity(rules) for rules in RULE_SETS}
 
-    def _of(self, rules: str) -> dict[str, Any]:
+    def _sensitivity(self, rules: str) -> dict[str, Any]:
         forms: Mapping[str, Any] = {
-            str(form): accuracies([self._tallies[str(form)]], rules)
+            str(form): accuracies([self._forms[str(form)]], rules)
             for form in FORMS
-            if str(form) in self._tallies
+            if str(form) in self._forms
         }
         points = [100 * f["accuracy"] for f in forms.values() if f["accuracy"] is not None]
         several = len(points) > 1
@@ -267,5 +249,11 @@ class Sensitivity:
             "forms": forms,
             "range": max(points) - min(points) if several else None,
             "stdev": stdev(points) if several else None,
-            "variance": variance(points) if several else None,
         }
+
+
+def _mean(logs: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and the square of its standard error."""
+    mean = sum(logs) / len(logs)
+    spread = sum((value - mean) ** 2 for value in logs)
+    return mean, spread / max(len(logs) - 1, 1) / len(logs)
