@@ -177,8 +177,6 @@ def rows_by_id(raw: bytes, path: str | Path) -> Rows:
         if row_id in rows:
             raise UserError(f"id {row_id!r} is already used in {rows[row_id][0]}", where=where)
         rows[row_id] = (where, row)
-    if not rows:
-        raise UserError("is empty", where=str(path))
     return rows
 
 
@@ -281,9 +279,12 @@ def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
     """Yield (file:line, object) of each line of ``path``. Blank lines may stand at the end only."""
+    if isinstance(lines, bytes):
+        if not lines.strip():
+            raise UserError("is empty", where=str(path))
+        # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
+        lines = lines.split(b"\n")
     blank = ""
-    # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
-    lines = lines.split(b"\n") if isinstance(lines, bytes) else lines
     for number, line in enumerate(lines, start=1):
         where, fix = f"{path}:{number}", "write one JSON object per line"
         # files that were joined have a mark in the middle
