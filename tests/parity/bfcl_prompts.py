@@ -104,7 +104,7 @@ def _shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[
         if category != FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
     else:
-        asked = with_system(prompts.agentic, question)
+        asked = with_system(prompts.texts.agentic, question)
         functions, _ = offered(docs, data["involved_classes"])
         yield "tools", prompts.tools(functions)
         if category in MEMORY:

@@ -160,7 +160,7 @@ class BFCL(Benchmark):
                 hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
         if category not in groups.MULTI_TURN:
-            messages = with_system(self._prompts.agentic, messages)
+            messages = with_system(self._prompts.texts.agentic, messages)
         if category in groups.MEMORY:
             backend = category.removeprefix("memory_")
             text = self._prompts.memory(data["scenario"], backend, "")

@@ -89,11 +89,6 @@ class Prompts:
             return self.texts.more_functions
         return fill(self.texts.more_functions_prompt, functions=str(list(functions)))
 
-    @property
-    def agentic(self) -> str:
-        """Return the system message on the form of an answer in memory and web search."""
-        return self.texts.agentic
-
     def memory(self, scenario: str, backend: str, content: str) -> str:
         """Return the system prompt about a memory. ``backend``: "kv", "vector" or "rec_sum"."""
         whole = backend == "rec_sum"

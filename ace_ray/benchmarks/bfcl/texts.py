@@ -46,7 +46,8 @@ class Hints:
 @dataclass(frozen=True)
 class Texts:
     """One set of texts. ``styles`` and ``layouts`` are by the names that a `Form` has for them;
-    ``outputs`` and ``types`` by the form of the calls; ``settings`` by memory scenario."""
+    ``outputs`` and ``types`` by the form of the calls; ``settings`` by memory scenario. ``agentic``
+    says which form an answer has in memory and web search."""
 
     styles: Mapping[str, Mapping[str, str]]
     layouts: Mapping[str, str]

@@ -55,7 +55,7 @@ def test_a_prompt_from_a_copy_is_put_together_as_upstream_does(made_up_prompts: 
     twice = made_up_prompts.system(functions, hints=2)
     assert "on a day. python! python!" in twice
     assert "python!" not in made_up_prompts.system(functions, hints=0)
-    assert made_up_prompts.agentic == "Answer {'answer': x}."
+    assert made_up_prompts.texts.agentic == "Answer {'answer': x}."
     assert made_up_prompts.memory("finance", "kv", "{a}") == "f core {a}"
     assert made_up_prompts.memory("student", "rec_sum", "") == "s whole "
     assert made_up_prompts.more_functions(None) == "More."

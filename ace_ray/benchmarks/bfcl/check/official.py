@@ -33,7 +33,6 @@ _WITH_ITEMS = {
     "java": ("Array", "ArrayList", "array"),
     "javascript": ("Array", "ArrayList", "array"),
 }
-NO_MATCH = "parallel_function_checker_no_order:cannot_find_match"
 
 
 class Rules:
@@ -171,7 +170,8 @@ def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str,
 
 
 def no_match(expected: Mapping[str, Any]) -> Fault:
-    return NO_MATCH, f"no call left fits an expected call of {short(next(iter(expected)))}"
+    kind = "parallel_function_checker_no_order:cannot_find_match"
+    return kind, f"no call left fits an expected call of {short(next(iter(expected)))}"
 
 
 Fault = tuple[str, str]

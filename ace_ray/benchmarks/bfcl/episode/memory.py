@@ -90,7 +90,7 @@ async def rollout(
     async with context.sandbox() as session:
         sandbox = Sandbox(session, embed)
         await sandbox.restore(snapshot)
-        question = with_system(settings.prompts.agentic, entry.data["question"][0])
+        question = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
         conversation, opening = await _begin(entry, context, settings, sandbox, question)
         ended = await conversation.play([opening])
         end = await sandbox.snapshot()

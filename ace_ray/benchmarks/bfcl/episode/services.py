@@ -76,21 +76,13 @@ class Service:
         return await self._ask("POST", {}, body)
 
     async def _ask(self, method: str, params: Mapping[str, str], body: bytes | None) -> Reply:
+        url, headers = self._config.url, self._headers(body)
+        request = HttpRequest(method, url, headers, body, TIMEOUT_S, MAX_BYTES, params)
         attempts = 1 + MAX_RETRIES
         for attempt in range(1, attempts + 1):
             wait_s = 0.0
             try:
-                reply = await self._transport.fetch(
-                    HttpRequest(
-                        method,
-                        self._config.url,
-                        self._headers(body),
-                        body,
-                        TIMEOUT_S,
-                        MAX_BYTES,
-                        params,
-                    )
-                )
+                reply = await self._transport.fetch(request)
             except OSError as error:
                 cause = self._clean(f"{type(error).__name__}: {error}")
             else:

@@ -121,7 +121,7 @@ async def rollout(
     Raises `RowError`, among it `ServiceFailed`."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
-    messages = with_system(settings.prompts.agentic, entry.data["question"][0])
+    messages = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
     conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
     ended = await conversation.play([settings.opening(messages, functions)])
     context.episode.state = conversation.state(ended)

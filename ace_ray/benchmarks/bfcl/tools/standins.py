@@ -103,16 +103,12 @@ class BM25Plus:
     def get_scores(self, query: Sequence[str]) -> list[float]:
         """Return one score per document; a token that the query repeats counts each time."""
         scores = [0.0] * len(self._counts)
-        shares: dict[str, list[float]] = {}
         for token in query:
-            if token not in self._idf:
-                continue
-            if token not in shares:
-                shares[token] = [
-                    self._share(token, counts[token], norm)
-                    for counts, norm in zip(self._counts, self._norms, strict=True)
+            if token in self._idf:
+                documents = zip(scores, self._counts, self._norms, strict=True)
+                scores = [
+                    s + self._share(token, counts[token], norm) for s, counts, norm in documents
                 ]
-            scores = [a + b for a, b in zip(scores, shares[token], strict=True)]
         return scores
 
     def _share(self, token: str, count: int, norm: float) -> float:

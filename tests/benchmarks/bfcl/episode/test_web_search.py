@@ -236,7 +236,7 @@ def test_an_episode() -> None:
     model = Script(["[search_engine_query(keywords='a')]", "{'answer': 'x'}"])
     context = EpisodeContext(RoleModel(model, Sampling()))
     episode = asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS), CONFIG, Web(web)))
-    assert model.sent[0][0]["content"].endswith(f"\n\n{own().agentic}")
+    assert model.sent[0][0]["content"].endswith(f"\n\n{own().texts.agentic}")
     assert model.sent[1][-1]["role"] == "tool"
     assert "body" not in model.sent[1][-1]["content"]
     assert episode.state["ended"] == ""
