@@ -221,7 +221,7 @@ def _subscript(node: ast.Subscript, budget: Budget) -> Any:
     return container[index]
 
 
-def _slice(node: ast.Slice, budget: Budget) -> slice:
+def _slice(node: ast.Slice, budget: Budget) -> Any:
     bounds = (node.lower, node.upper, node.step)
     return slice(*[None if part is None else _value(part, budget) for part in bounds])
 

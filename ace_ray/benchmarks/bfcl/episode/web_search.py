@@ -7,7 +7,7 @@ and on the services, so these entries are never comparable with the leaderboard'
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
@@ -42,8 +42,10 @@ class WebSearchAPI:
         self._search = Service(config.search, transport)
         self._fetch = Service(config.fetch, transport)
         self._snippets = snippets
-        tools = (self.search_engine_query, self.fetch_url_content)
-        self._tools = {tool.__name__: tool for tool in tools}
+        self._tools: Mapping[str, Callable[..., Any]] = {
+            "search_engine_query": self.search_engine_query,
+            "fetch_url_content": self.fetch_url_content,
+        }
 
     async def step(self, calls: list[str]) -> list[str]:
         """Run the calls of one step, and return their results as a model sees them."""
