@@ -12,11 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from ace_ray.benchmarks.acebench.options import Options as ACEBenchOptions
-from ace_ray.benchmarks.bfcl.episode.services import (
-    EmbeddingsConfig,
-    ServiceConfig,
-    WebSearchConfig,
-)
+from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealConfig
 from ace_ray.benchmarks.stabletoolbench.judge_check import JudgeOptions

@@ -24,12 +24,12 @@ from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import load as load_acebench
 from ace_ray.benchmarks.acebench.data.loader import locate
 from ace_ray.benchmarks.acebench.gold import function_name
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN, RELEVANCE, SINGLE_TURN, language_of
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_text, named_call
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.parsing import render

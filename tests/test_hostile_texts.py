@@ -16,10 +16,10 @@ import pytest
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.native import answer_text
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value
 from ace_ray.benchmarks.bfcl.decode import executable, read_any
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import read_answer
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react

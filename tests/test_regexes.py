@@ -43,7 +43,7 @@ CHARACTERS = " \t\n\\\"'`aA0_-.,:;([{<é"
 MADE_WHILE_RUNNING = {
     "ace_ray.benchmarks.acebench.native": "names of functions, escaped; published patterns, "
     "compiled to see whether they are some and not used",
-    "ace_ray.benchmarks.bfcl.check.agentic": "a gold answer, escaped",
+    "ace_ray.benchmarks.bfcl.check.conversations": "a gold answer, escaped",
     "ace_ray.benchmarks.tau2.verdicts": "a fact of a task, escaped",
 }
 """Modules with a pattern that is no constant, and what it is made of."""

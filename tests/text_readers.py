@@ -13,9 +13,9 @@ from ace_ray import parsing as calls
 from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.decode import executable, read
-from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis import answers, simulator
@@ -24,7 +24,6 @@ from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
 from ace_ray.parsing.known import known_calls
-from ace_ray.parsing.plain import plain_calls
 from ace_ray.types import Entry, Episode, ToolCall
 
 Reader = Callable[[str, int], Any]
@@ -81,7 +80,6 @@ def read_judge(text: str, number: int) -> None:
 READERS: dict[str, Reader] = {
     "calls": refusing(calls.parse_calls, calls.NotCalls),
     "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
-    "plain calls": lambda text, number: plain_calls(text),
     "JSON arguments": refusing(native.arguments_of, ValueError),
     "ACEBench, agent": read_agent_message,
     "BFCL, decode": decode_bfcl,

@@ -1,9 +1,9 @@
-"""The seam between a benchmark and everything else.
+"""The base class of benchmarks.
 
-A benchmark is a class in plain Python and asyncio, without Ray, vLLM or a store.
-It says what is asked (`Benchmark.entries`) and what an answer is worth (`Benchmark.check`); the
-rest has defaults: one model call an entry, accuracy by category, group and language. A package adds
-a benchmark through the entry-point group ``ace_ray.benchmarks``, a config through a local file
+A benchmark is a class in plain Python and asyncio, without Ray, vLLM or a store. It gives the
+entries (`Benchmark.entries`) and judges the answers (`Benchmark.check`). The rest has defaults: one
+model call per entry, accuracy by category, group and language. A package adds a benchmark through
+the entry-point group ``ace_ray.benchmarks``, a config through a local file
 (`ace_ray.benchmarks.registry`).
 """
 
@@ -18,6 +18,7 @@ from ace_ray.benchmarks import statistics
 from ace_ray.benchmarks.checked import check_opening, completed, own_code, verdicts_of
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import Answers
 from ace_ray.benchmarks.gold_check import Gold, check_gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, each_once, read_json_lines
 from ace_ray.benchmarks.results import (
@@ -28,7 +29,6 @@ from ace_ray.benchmarks.results import (
     ScoredRow,
     own_task,
 )
-from ace_ray.benchmarks.second_reading import Answers
 from ace_ray.benchmarks.transcript import Step, of_messages
 from ace_ray.config.schema import SECTION_KEYS, Section, validated
 from ace_ray.errors import UserError
@@ -43,11 +43,11 @@ class Benchmark(ABC):
     """One benchmark; an object of the class is configured by a section of a run's config."""
 
     name: ClassVar[str] = ""
-    """In configs, columns, file names and run ids."""
+    """Name in configs, columns, file names and run ids."""
     source: ClassVar[str] = ""
     """``FILE:CLASS`` of a class in a local file; the registry sets it."""
     rule_sets: ClassVar[tuple[str, ...]] = ("correct",)
-    """What verdicts are given under; the first is the headline. Each has columns of its own."""
+    """Names of the rule sets. The first is the headline. Each has columns of its own."""
     Options: ClassVar[type[Section]] = Section
     """The keys of the benchmark's section of the config."""
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -66,8 +66,8 @@ class Benchmark(ABC):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """The benchmark of a section of the config. Raises `UserError`: a key or a value of it is
-        wrong."""
+        """Make the benchmark from a section of the config. Raises `UserError` for a wrong key or
+        value."""
         where = f"benchmarks.{cls.name}"
         return cls(validated(cls.Options, options, where=where, beside=SECTION_KEYS))
 
@@ -76,177 +76,174 @@ class Benchmark(ABC):
         return self.__dict__ | {"_dataset": None}
 
     replay_reasoning: ClassVar[str] = "none"
-    """The reasoning of earlier answers that upstream's own handlers show the model again: ``none``,
-    ``tool_steps`` (that of the steps since the last user's message) or ``all``."""
+    """Reasoning of earlier answers that upstream's own handlers show the model again: ``none``,
+    ``tool_steps`` (of the steps since the last user message) or ``all``."""
 
-    # What is asked, and what an answer is worth.
+    # Entries and verdicts.
 
     @abstractmethod
     def entries(self) -> Iterable[Entry]:
-        """All entries of this run, in a stable order. Raises `UserError` on bad data."""
+        """Return all entries of this run, in a stable order. Raises `UserError` on bad data."""
 
     @abstractmethod
     def check(self, entry: Entry, episode: Episode) -> Verdict | Mapping[str, Verdict]:
-        """The verdict, or one for each of `rule_sets`. Stateless, and depends on nothing but its
-        arguments. The output is hostile; an exception leaves the row without a verdict."""
+        """Return the verdict, or one for each of `rule_sets`. Stateless: depends on nothing but its
+        arguments. The output may be hostile. An exception leaves the row without a verdict."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
-        """The answers in which `check` finds no call, to be looked into for calls in the formats
-        that models are known to write (docs/results.md). As stateless as `check`."""
+        """Return the answers without a call for `check`, which are searched for calls in other
+        formats (docs/results.md). As stateless as `check`."""
         return ()
 
     # How an entry is put to the model.
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
-        """The messages that open the entry's episode; used for planning and preflight, too."""
+        """Return the messages that open the entry's episode; preflight uses them too."""
         if isinstance(entry.prompt, str):
             return [{"role": "user", "content": entry.prompt}]
         return [dict(message) for message in entry.prompt]
 
     def tools(self, entry: Entry) -> list[dict[str, Any]] | None:
-        """The tools that go with them through the model's own template, in OpenAI's form; None
-        when the messages say it all."""
+        """Return the tools for the model's own template, in OpenAI's form; None for no tools."""
         return None
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        """The entry's episode, usually ``context.episode``; by default one call of the candidate.
+        """Return the entry's episode, usually ``context.episode``; by default one model call.
 
-        Raises `RowError` where it says nothing about the candidate, and never catches one."""
+        Raises `RowError` for a failure that is not the candidate's, and never catches one."""
         await context.answer(*(context.opening or self.opening(entry)))
         return context.episode
 
     def interactive(self, entry: Entry) -> bool:
-        """Whether the episode makes more than one model call; by default where `run` is the
-        class's own."""
+        """Tell whether the episode makes more than one model call. By default: if the class
+        overrides `run`."""
         return type(self).run is not Benchmark.run
 
     @property
     def needs_logprobs(self) -> bool:
-        """Whether `run` asks for `EpisodeContext.token_logprobs`, which endpoints do not give."""
+        """True if `run` calls `EpisodeContext.token_logprobs`, which endpoints do not offer."""
         return False
 
-    # What can move a score.
+    # Identity.
 
     def identity(self) -> Mapping[str, Any]:
-        """What can move a score besides model and sampling: JSON values for the manifest and the
-        run's identity.
+        """Return everything that can move a score besides model and sampling, as JSON values.
 
-        The value of ``protocol`` enters every row's id: what decides a row's content besides entry
-        and prompt. The value of ``episodes`` enters the ids of interactive rows."""
+        The value of ``protocol`` decides a row's content besides entry and prompt, and enters every
+        row id. The value of ``episodes`` enters the ids of interactive rows."""
         protocol = {key: value for key, value in self.resolved().items() if key != "data"}
         if texts := self.texts():
             protocol["texts_sha256"] = digest(texts)
         return {"data_sha256": data_hash(self.dataset()), "protocol": protocol}
 
     def texts(self) -> Mapping[str, str]:
-        """The texts that `run` sends and `prompt` does not show, by name."""
+        """Return the texts that `run` sends and `prompt` does not show, by name."""
         return {}
 
     def resolved(self) -> dict[str, Any]:
-        """The benchmark's section of the config with nothing left open: defaults filled in, data
-        and files pinned by version or absolute path. It makes the same benchmark again, from any
-        folder; JSON values, without the name."""
+        """Return the benchmark's section of the config with nothing left open, without the name.
+
+        Defaults are filled in; data and files are pinned by version or absolute path. These JSON
+        values make the same benchmark again, from any folder."""
         options: dict[str, Any] = self.options.model_dump(mode="json") if self.options else {}
         return options
 
     def ready(self, *, named: bool) -> None:  # noqa: B027 - most have nothing to look at
-        """Find now what episodes and checks would lack. Called before these, and by nothing that
-        only reads a run. Raises `UserError`.
+        """Check that episodes and checks have what they need. Raises `UserError`.
+
+        Called before episodes and checks, never by a command that only reads a run.
 
         Args:
             named: whether the user named the benchmark's data in this command. Data that only a
                 stored run names is read, and no code in it is run unless the benchmark knows it.
         """
 
-    # What interactive episodes need.
+    # Interactive episodes.
 
     def roles(self) -> Mapping[str, Role]:
-        """Other models that take part in episodes, by the name of their part."""
+        """Return the other models that take part in episodes, by the name of their role."""
         return {}
 
     shared_roles: ClassVar[frozenset[str]] = frozenset()
-    """Roles whose answers several rows use, from a cache: they have the same seeds in every row."""
+    """Roles with cached answers that several rows use. Their seeds are the same in every row."""
 
     def role_sampling(self, role: str) -> Sampling:
-        """How the model in ``role`` draws its tokens unless the config says otherwise."""
+        """Return the sampling of the model in ``role`` unless the config sets another."""
         return Sampling()
 
     def role_chat(self, role: str) -> list[dict[str, Any]]:
-        """A short chat of the shape that the model in ``role`` is sent; used for preflight."""
+        """Return a short chat of the shape that the model in ``role`` receives, for preflight."""
         return [{"role": "user", "content": "x"}]
 
     def role_tools(self, role: str) -> list[dict[str, Any]] | None:
-        """The tools that the model in ``role`` is offered, in OpenAI's form; None for none. Used
-        for preflight: a model of this run that is offered tools needs a tool parser."""
+        """Return the tools that the model in ``role`` is offered, in OpenAI's form, or None. A
+        model of this run that is offered tools needs a tool parser."""
         return None
 
     def template_probe(self, entry: Entry) -> list[dict[str, Any]]:
-        """A short chat with a message of every kind that the entry's episode may send, used for
+        """Return a short chat with a message of every kind that the entry's episode may send, for
         preflight."""
         return self.prompt(entry)
 
     refused_fix: ClassVar[str] = "use a model whose template takes system and user messages"
-    """What to do about a chat template that refuses them."""
+    """Fix in the error about a chat template that refuses the messages."""
 
     without_native: ClassVar[str] = ""
-    """The config line that puts tools into the prompt, if the benchmark has one."""
+    """Config line that puts tools into the prompt, if the benchmark has one."""
 
     def scenario(self, entry: Entry) -> Scenario:
-        """A fresh sandbox for an interactive entry. Called where the sandbox lives."""
+        """Open a fresh sandbox for an interactive entry. Called where the sandbox lives."""
         raise NotImplementedError(f"{self.name} has no sandbox")
 
     def preparation(self, entry: Entry) -> str:
-        """Names what happens once before the episodes of an interactive entry and of all others
-        that name the same; "" for nothing. They run on one worker and end together."""
+        """Return the name of the preparation that an interactive entry needs; "" for none. It
+        happens once for all entries with that name. Their episodes run on one worker and end
+        together."""
         return ""
 
     async def prepare(self, entry: Entry, context: EpisodeContext) -> Any:
-        """Do what `preparation` names, with any of the entries that name it, and return what their
-        contexts have as ``prepared``. It is done again wherever such entries are evaluated again.
-        What it takes of the candidate counts for the first of their episodes."""
+        """Run the preparation of ``entry``, and return the value of ``prepared`` in contexts.
+
+        It runs again wherever such entries run again. Its tokens count for the first episode."""
         raise NotImplementedError(f"{self.name} prepares nothing")
 
     def service(self) -> Service | None:
-        """What one process holds for all episodes; made there, on the machine of the run's driver.
-        None for nothing. The driver asks first: raises `UserError` when it cannot be had."""
+        """Return the object that one process holds for all episodes, such as a cache, or None. It
+        is made in that process, beside the driver, which makes one first. Raises `UserError`."""
         return None
-
-    def lock_key(self) -> str:
-        """What two runs must not have at the same time, such as a folder that they write; "" for
-        nothing. A sweep runs models that share it one after another."""
-        return ""
 
     # The numbers of a run.
 
     def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        """What ``summary.json`` says of this benchmark: `statistics`, and the `tables` that are
-        printed. An optional ``comparable`` says in one sentence what the numbers compare with."""
+        """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
+        An optional ``comparable`` says in one sentence which numbers these compare with."""
         summary = self.statistics(rows, max_unscored)
         return {**summary, **self.tables(summary)}
 
     def files(
         self, rows: Callable[[], Iterable[Mapping[str, Any]]], summary: Mapping[str, Any]
     ) -> Iterator[tuple[str, bytes]]:
-        """Files of the benchmark's own, (path, content), made whenever a run is summarized.
+        """Yield files of the benchmark, (path, content), whenever a run is summarized.
 
-        ``rows`` reads those stored (columns of docs/results.md), each once and without repeats;
-        ``summary`` is that of the whole run. They land under ``files/<benchmark>/``; a path that
-        begins with ``results/tools/`` stays as it is, below the run."""
+        ``rows`` reads the stored rows (columns of docs/results.md), each once and without repeats;
+        ``summary`` is the summary of the whole run. The files land under ``files/<benchmark>/``. A
+        path that begins with ``results/tools/`` stays as it is, below the run."""
         return iter(())
 
-    # What reports need. All of it belongs to the class and needs no data: rows hold the verdicts.
+    # Reports. All of it belongs to the class and needs no data: rows hold the verdicts.
 
     @classmethod
     def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
-        """Accuracies, aggregates and error distributions (JSON values); see docs/results.md.
+        """Compute accuracies, aggregates and error distributions (JSON values, docs/results.md).
 
-        ``max_unscored``: share of rows without verdict up to which an aggregate is still given."""
+        ``max_unscored``: maximum share of rows without a verdict for which an aggregate is given.
+        """
         return statistics.statistics(rows, cls.rule_sets, cls.groups, max_unscored)
 
     @classmethod
     def tables(cls, summary: Mapping[str, Any]) -> dict[str, Any]:
-        """`statistics` for people: ``table`` {"header", "lines"}, and optional ``further_tables``,
-        each with a "title" too."""
+        """Return `statistics` for people: ``table`` {"header", "lines"}, and optional
+        ``further_tables``, each with a "title" too."""
         made: dict[str, Any] = {"table": statistics.table(summary, cls.rule_sets)}
         if further := statistics.sample_tables(summary["categories"], cls.rule_sets):
             made["further_tables"] = further
@@ -254,50 +251,47 @@ class Benchmark(ABC):
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        """The numbers of a run over all of it, from its `statistics`; the first is the headline,
-        the one that is shown wherever there is room for one. The same names for every run."""
+        """Return the scores of a whole run, from its `statistics`, with the same names for every
+        run. The first is the headline, shown wherever there is room for one score."""
         return statistics.scores(summary, rules, cls.groups)
 
     @classmethod
     def categories(cls, run: ReportedRun) -> Sequence[CategoryResult]:
-        """Every category of the run, in print order."""
+        """Return the results of every category of the run, in print order."""
         return statistics.categories(run, cls.rule_sets)
 
     @classmethod
     def task(cls, row: ScoredRow) -> str:
-        """A key that rows share whose entries are no independent evidence: one task asked twice.
-
-        At least the rows of one dialogue share it, as they do by default."""
+        """Return the key of the row's task. Rows of one task are not independent evidence. At least
+        the rows of one dialogue share a key, as they do by default."""
         return own_task(row)
 
     @classmethod
     def transcript(cls, messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-        """What happened in a stored episode, for people and other tools; by default its messages.
-        ``state`` is `Episode.state`. Both may be anybody's: nothing of them may be trusted."""
+        """Return the steps of a stored episode for display and export; by default its messages.
+        ``state`` is `Episode.state`. Neither argument is trusted: runs may come from elsewhere."""
         return of_messages(messages)
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
-        """The sandbox before and after a stored episode, from `Episode.state`; None where that has
-        none. It may be anybody's."""
+        """Return the sandbox before and after a stored episode, or None; do not trust ``state``."""
         return None
 
     @classmethod
     def paper(cls, runs: Sequence[ReportedRun], rules: str) -> Paper | None:
-        """The tables and figures of the benchmark's paper for these runs, the main table first;
-        None where there is no paper."""
+        """Return tables and figures of the benchmark's paper, the main table first, or None."""
         return None
 
     @classmethod
     def has_paper(cls) -> bool:
         return cls.paper.__func__ is not Benchmark.paper.__func__  # type: ignore[attr-defined]
 
-    # What the command line asks for; a benchmark offers what it overrides.
+    # Commands. A benchmark offers the ones it overrides.
 
     @classmethod
     def import_data(cls, path: Path | None, say: Say) -> None:
-        """``data import``: data from ``path`` into the cache, without one from an installed
-        package. Raises `UserError`."""
+        """``data import``: import data into the cache, from ``path`` or an installed package.
+        Raises `UserError`."""
         raise _offers_none(cls, "data import" if path else "data import --from-installed")
 
     @classmethod
@@ -306,12 +300,12 @@ class Benchmark(ABC):
         raise _offers_none(cls, "data pull")
 
     def gold(self, entry: Entry) -> Gold | None:
-        """``data check``: an entry's gold answer, and a mangled one; None where it has none."""
+        """``data check``: return an entry's gold answer and a mangled one, or None."""
         return None
 
     @classmethod
     def check_data(cls, data: str, say: Say) -> bool:
-        """``data check``: whether the checks give every gold answer its point, and no mangled one.
+        """``data check``: tell whether every gold answer is valid, and no mangled one.
         Raises `UserError`."""
         if cls.gold is Benchmark.gold:
             raise _offers_none(cls, "data check")
@@ -319,57 +313,51 @@ class Benchmark(ABC):
 
     @classmethod
     def for_gold_check(cls, data: str) -> Self:
-        """The benchmark with the entries of ``data`` that have gold answers. Raises `UserError`."""
+        """Make the benchmark with the entries of ``data`` that have gold answers. Raises
+        `UserError`."""
         benchmark = cls.from_options({"data": data} if "data" in cls.Options.model_fields else {})
         benchmark.ready(named=True)
         return benchmark
 
-    judge_benchmark: ClassVar[str] = ""
-    """``judge check``: the benchmark that holds a judge of this one's answers against labels."""
-
     def output_entries(self) -> Entries:
-        """``score``: the entries that outputs made elsewhere may answer."""
+        """``score``: return the entries that outputs made elsewhere may answer."""
         return Entries.among(self.dataset())
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output | Unscored]:
-        """``score``: outputs that were made elsewhere, as episodes; by default JSON lines.
+        """``score``: read outputs that were made elsewhere as episodes; by default JSON lines.
 
         Raises `UserError` naming file and line."""
         return each_once(read_json_lines(path, entries), path)
 
-    # What the pipeline calls.
+    # Called by the pipeline.
 
     def dataset(self) -> list[Entry]:
-        """`entries`, completed and looked at once. Raises `UserError`: two share an id, one is not
-        JSON, or has no prompt; `entries` fails."""
+        """Return `entries`, completed and checked once. Raises `UserError` if two share an id, if
+        one is not JSON or lacks a prompt, or if `entries` fails."""
         if self._dataset is None:
-            self._dataset = self._completed()
+            with own_code(type(self), "entries"):
+                entries = completed(self.name, self.entries())
+            own_prompt = type(self).prompt is not Benchmark.prompt
+            if lacking := [one.id for one in entries if one.prompt is None and not own_prompt]:
+                raise UserError(
+                    "has no prompt",
+                    where=f"benchmark {self.name}, entry {lacking[0]!r}",
+                    fix="give Entry(prompt=...), or override prompt",
+                )
+            self._dataset = entries
         return self._dataset
 
     def opening(self, entry: Entry) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-        """`prompt` and `tools`, looked at. Raises `UserError`: they are none, or fail."""
+        """Return `prompt` and `tools`, checked. Raises `UserError` if they are wrong, or fail."""
         with own_code(type(self), f"the prompt of entry {entry.id!r}"):
             messages, tools = self.prompt(entry), self.tools(entry)
         check_opening(messages, tools, f"benchmark {self.name}, entry {entry.id!r}")
         return messages, tools
 
     def verdicts(self, entry: Entry, episode: Episode) -> dict[str, Verdict]:
-        """The verdict of every rule set. Raises what `check` raises, and `ValueError` when it gives
-        other verdicts than `rule_sets` says."""
+        """Return the verdict of every rule set. Raises the exceptions of `check`, and `ValueError`
+        if its verdicts do not fit `rule_sets`."""
         return verdicts_of(self.check(entry, episode), self.rule_sets)
-
-    def _completed(self) -> list[Entry]:
-        with own_code(type(self), "entries"):
-            entries = completed(self.name, self.entries())
-        if type(self).prompt is Benchmark.prompt:
-            for entry in entries:
-                if entry.prompt is None:
-                    raise UserError(
-                        "has no prompt",
-                        where=f"benchmark {self.name}, entry {entry.id!r}",
-                        fix="give Entry(prompt=...), or override prompt",
-                    )
-        return entries
 
 
 def _offers_none(benchmark: type[Benchmark], command: str) -> UserError:

@@ -1,5 +1,7 @@
-"""What a benchmark's own code gives, looked at where it comes from: a mistake of whoever wrote the
-class is one line before anything starts, or one row without a verdict."""
+"""Check the values that a benchmark's own code gives, where they come from.
+
+A mistake in the class is one line before anything starts, or one row without a verdict.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from ace_ray.types import SCORE, Entry, Episode, Verdict, canonical_json
 
 @contextmanager
 def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
-    """What the code of the class ``benchmark`` raises in here becomes a `UserError` that says
-    where. A defect of a benchmark of this package keeps its traceback."""
+    """Turn an exception of the code of the class ``benchmark`` into a `UserError` that says where.
+
+    A defect of a benchmark of this package keeps its traceback."""
     try:
         yield
     except UserError:
@@ -40,8 +43,9 @@ def own_code(benchmark: type[Any], member: str) -> Iterator[None]:
 
 
 def completed(name: str, given: Iterable[Entry]) -> list[Entry]:
-    """The entries of the benchmark ``name`` with what it may leave out. Raises `UserError`: two
-    share an id, or one would not be the same in another process."""
+    """Return the entries of the benchmark ``name`` with the fields that it may leave out.
+
+    Raises `UserError` if two share an id, or if one would not be the same in another process."""
     entries: dict[tuple[str, str, str], Entry] = {}
     for entry in given:
         if not isinstance(entry, Entry):
@@ -110,7 +114,7 @@ def _check_json(entry: Entry, where: str) -> None:
 
 
 def check_opening(messages: Any, tools: Any, where: str) -> None:
-    """Raise `UserError` unless these can be the messages that open an episode, and its tools."""
+    """Raise `UserError` unless these are valid opening messages and tools of an episode."""
     if not _are_mappings(messages) or not messages or not all("role" in m for m in messages):
         raise UserError(
             "its prompt is no list of messages",
@@ -166,8 +170,9 @@ def check_episode(episode: Any) -> None:
 
 
 def verdicts_of(given: Any, rule_sets: Sequence[str]) -> dict[str, Verdict]:
-    """What ``check`` gave, as the verdict of every rule set. Raises `ValueError`: it gave none, or
-    what no verdict can be."""
+    """Return the verdict of every rule set from the value that ``check`` gave.
+
+    Raises `ValueError` if a verdict is missing or not valid."""
     if isinstance(given, Verdict) and len(rule_sets) == 1:
         given = {rule_sets[0]: given}
     if not isinstance(given, Mapping) or set(given) != set(rule_sets):

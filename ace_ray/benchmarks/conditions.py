@@ -40,7 +40,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "", *, depth: int = 9) -> d
 
 
 def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """A line per condition in which ``runs`` differ, and per part of equally named candidates.
+    """Yield a line per condition in which ``runs`` differ, and per part of equal candidates.
 
     Each says the values, and which runs have them.
     """
@@ -50,14 +50,14 @@ def differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
 
 
 def candidate_differences(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """A line per part in which runs of equally named models are not the same candidate."""
+    """Yield a line per part in which runs of equally named models are not the same candidate."""
     for model in dict.fromkeys(run.model for run in runs):
         same = [run for run in runs if run.model == model]
         yield from difference_lines("not the same candidate", same, lambda run: run.candidate)
 
 
 def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
-    """A line per role of episodes that several candidates play themselves, each its own way."""
+    """Yield a line per role that several candidates play themselves, each its own way."""
     for role in dict.fromkeys(role for run in runs for role in run.plays):
         players = [run for run in runs if role in run.plays]
         if len({canonical_json(run.candidate) for run in players}) > 1:
@@ -68,7 +68,7 @@ def self_played(runs: Sequence[ReportedRun]) -> Iterator[str]:
 def difference_lines(
     word: str, runs: Sequence[_Run], facts: Callable[[_Run], Mapping[str, str]]
 ) -> Iterator[str]:
-    """``word: key is VALUE in RUNS; ...`` for each key of ``facts`` that the runs do not share."""
+    """Yield ``word: key is VALUE in RUNS; ...`` for each key of ``facts`` in which runs differ."""
     for key in dict.fromkeys(key for run in runs for key in facts(run)):
         holders: dict[str, list[str]] = {}
         for run in runs:
@@ -81,7 +81,7 @@ def difference_lines(
 
 
 def comparable_sets(runs: Sequence[ReportedRun]) -> list[int]:
-    """For each run the number, from 1, of the set of runs that it compares with."""
+    """Return for each run the number, from 1, of the set of runs that it compares with."""
     numbers: dict[str, int] = {}
     return [numbers.setdefault(canonical_json(run.conditions), len(numbers) + 1) for run in runs]
 

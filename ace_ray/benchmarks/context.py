@@ -1,7 +1,7 @@
-"""What an episode has at its disposal: models to ask, a sandbox, a service, a deadline.
+"""The context of an episode: models, a sandbox, a service, a deadline.
 
-`EpisodeContext` asks, writes down what was said and what it took, and decides when an episode is
-over and whose fault that is. A benchmark says what is sent to whom::
+`EpisodeContext` asks models, records messages and tokens, and decides when an episode ends and
+whether the candidate is the reason. A benchmark decides which messages go to which model::
 
     context.say("user", question)
     async with context.sandbox() as session:
@@ -45,8 +45,10 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RoleModel:
-    """A model in a role of an episode, how it draws its tokens, and what can move a score in that
-    (JSON values, for the row). ``on_answer`` is told of every answer."""
+    """A model in a role of an episode, with its sampling.
+
+    ``identity`` holds everything about it that can move a score (JSON values, for the row).
+    ``on_answer`` is called with every answer."""
 
     model: Model
     sampling: Sampling
@@ -60,10 +62,10 @@ class RoleModel:
         tools: Sequence[Mapping[str, Any]] | None = None,
         schema: Mapping[str, Any] | None = None,
     ) -> Completion:
-        """Its answer, drawn as ``sampling`` says, by default as its own. Raises as `Model`.
+        """Return the model's answer, sampled as ``sampling`` says. Raises as `Model`.
 
-        ``schema`` is a JSON schema that the answer is held to, where the model can be: it still has
-        to be read like any other (`Completion.schema_refused` says why it is a free one).
+        ``schema`` is a JSON schema that constrains the answer if the engine supports it. The answer
+        still has to be parsed like any other: `Completion.schema_refused` says why it is free.
         """
         drawn = sampling or self.sampling
         if schema is not None:
@@ -75,14 +77,15 @@ class RoleModel:
 
 
 class Service(Protocol):
-    """What all episodes of a run share and one process owns, such as a cache that is written."""
+    """An object that all episodes of a run share and one process owns, such as a cache."""
 
     def open(self) -> None:
-        """Take hold of it, in that process, before any engine starts. Raises `UserError`: another
-        run has it."""
+        """Open it in that process before any engine starts. Raises `UserError` if another run has
+        it open."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Arguments and answer are plain values. Raises `RowError` where a row cannot go on."""
+        """Call a method; arguments and answer are plain values. Raises `RowError` for a row that
+        cannot go on."""
 
 
 class Truncated(Exception):
@@ -100,23 +103,23 @@ class Truncated(Exception):
 
 @dataclass
 class EpisodeContext:
-    """One episode: what it may use, and what it has come to (``episode``).
+    """The means of one episode, and its record so far (``episode``).
 
     Attributes:
         candidate: the model under evaluation.
         roles: the other models, by the names of `Benchmark.roles`.
         open_sandbox: opens the entry's `Benchmark.scenario`; see `sandbox`.
         deadline: a time of the event loop's clock at which the episode ends by itself; None: never.
-        works: whether the candidate's engine still works.
-        prepared: what `Benchmark.prepare` returned for the entry.
+        works: tells whether the candidate's engine still works.
+        prepared: the value of `Benchmark.prepare` for the entry.
         token_logprobs: the candidate's logprob of each token of a text as the answer to messages;
             raises as `Model.chat` does.
         service: calls `Benchmark.service`, by method and arguments.
         attempt: the tries of the row, from 1.
-        opening: what `Benchmark.opening` gave when the run was planned; None where none was.
-        replay_reasoning: the reasoning of earlier answers that the candidate is shown again: that
-            of none, of the ``tool_steps`` since the last user's message, or of ``all``.
-        episode: what is stored of it. A context that `dataclasses.replace` makes has a new one.
+        opening: the value of `Benchmark.opening` from the plan; None without a plan.
+        replay_reasoning: earlier answers that the candidate is shown with their reasoning:
+            ``none``, the ``tool_steps`` since the last user message, or ``all``.
+        episode: the stored record. A context that `dataclasses.replace` makes has a new one.
     """
 
     candidate: RoleModel
@@ -132,7 +135,7 @@ class EpisodeContext:
     opening: tuple[list[dict[str, Any]], list[dict[str, Any]] | None] | None = None
     episode: Episode = field(default_factory=Episode, init=False)
     _begun: bool = field(default=False, init=False, repr=False)
-    """Whether a model has answered: before that there is nothing to score."""
+    """True once a model has answered. Before that there is nothing to score."""
 
     def say(self, role: str, content: str) -> None:
         """Record a message that the candidate is shown."""
@@ -141,10 +144,10 @@ class EpisodeContext:
     async def answer(
         self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None = None
     ) -> Completion:
-        """The only answer of an episode with a single model call; both are recorded.
+        """Return the only answer of an episode with a single model call; record both.
 
-        Raises as `Model`, and ends with the time of the row: such an episode has no deadline of its
-        own, since without an answer there is nothing to score.
+        Raises as `Model`. Only the timeout of the row limits it: without an answer there is nothing
+        to score, so such an episode needs no deadline.
         """
         self.episode.messages = [dict(message) for message in messages]
         self.episode.offer(tools)
@@ -160,22 +163,22 @@ class EpisodeContext:
         sampling: Sampling | None = None,
         record: bool = True,
     ) -> Completion | Truncated:
-        """The candidate's next answer, recorded with what it took.
+        """Return the candidate's next answer, and record it with its tokens and seconds.
 
         Args:
             messages: what is sent, in place of the recorded messages.
             tools: offered through the model's own template, in OpenAI's form; the answer then has
                 ``tools``, and calls in the recorded messages have ids.
             sampling: in place of the candidate's.
-            record: whether the answer becomes a message; what it took is recorded in any case.
+            record: whether the answer becomes a message; tokens are recorded in any case.
 
         Returns:
-            `Truncated` at the deadline and where the context is full: the episode ends here.
+            `Truncated` at the deadline and if the context is full: the episode ends here.
 
         Raises:
             PromptTooLong: the prompt does not fit, and no model has answered yet.
-            EpisodeStalled: at the deadline the candidate has given no answer, or its engine gives
-                no sign of life, which says nothing about the candidate.
+            EpisodeStalled: at the deadline the candidate has not answered, or its engine fails a
+                health check, which says nothing about the candidate.
             RowError, EngineDead: as `Model`.
         """
         recorded = self.episode.messages
@@ -210,14 +213,14 @@ class EpisodeContext:
         tools: Sequence[Mapping[str, Any]] | None = None,
         sampling: Sampling | None = None,
     ) -> Completion:
-        """The answer of the model in ``role``; nothing of it is recorded.
+        """Return the answer of the model in ``role``; nothing of it is recorded.
 
         Args:
             role: one that `Benchmark.roles` names; offered tools if `Benchmark.role_tools` has any.
             messages: what is sent.
             schema: as of `RoleModel.ask`.
-            tools: as of `ask`, but who keeps a call gives it its id (`number_calls`).
-            sampling: in place of the role's own, whose seed is that of the row.
+            tools: as in `ask`, but the caller numbers the calls that it keeps (`number_calls`).
+            sampling: in place of the role's own, which has the seed of the row.
 
         Raises:
             RowError: it gave none before the deadline (`EpisodeStalled`), or failed. That says
@@ -236,9 +239,9 @@ class EpisodeContext:
         return completion
 
     async def wait_for(self, who: str, work: Callable[[], Awaitable[_T]]) -> _T | Truncated:
-        """What ``work`` returns, such as a request to a service called ``who``.
+        """Return the value of ``work``, such as a request to a service called ``who``.
 
-        `Truncated` when the deadline has passed before; raises `EpisodeStalled` when it passes
+        Returns `Truncated` if the deadline has passed before. Raises `EpisodeStalled` if it passes
         meanwhile, or as `ask` does.
         """
         left_s = self.left_s
@@ -265,7 +268,7 @@ class EpisodeContext:
 
     @asynccontextmanager
     async def sandbox(self) -> AsyncIterator[Session]:
-        """The entry's sandbox, open within the block. Raises `SandboxLost`, a `RowError`."""
+        """Open the entry's sandbox within the block. Raises `SandboxLost`, a `RowError`."""
         if self.open_sandbox is None:
             raise ValueError("this episode has no sandbox")
         session = await self.open_sandbox()
@@ -280,8 +283,9 @@ class EpisodeContext:
         return None if self.deadline is None else self.deadline - asyncio.get_running_loop().time()
 
     async def _late(self) -> Truncated:
-        """The deadline has passed. Only a candidate that had its turns, on an engine that works,
-        has shown something to score."""
+        """Return `Truncated`, or raise `EpisodeStalled`: the deadline has passed.
+
+        There is something to score only if the candidate has answered, on an engine that works."""
         if not self.episode.model_calls:
             raise _stalled("the candidate")
         if self.works is not None and not await self.works():
@@ -294,13 +298,15 @@ def _stalled(who: str) -> EpisodeStalled:
 
 
 def call_id(number: int) -> str:
-    """Nine characters: some templates insist."""
+    """Return an id of nine characters: some templates insist on that."""
     return f"call{number % 100_000:05d}"
 
 
 def number_calls(message: Message, before: Sequence[Message]) -> None:
-    """Give each call of a recorded ``message`` an id of its own. Those that an endpoint gave stay,
-    unless one of the calls ``before`` has it: some endpoints count anew in every answer."""
+    """Give each call of a recorded ``message`` an id of its own.
+
+    Ids from an endpoint stay, unless a call ``before`` has the same: some endpoints count anew in
+    every answer."""
     earlier = [call for one in before for call in one.get("tool_calls", ())]
     taken = {call.get("id") for call in earlier}
     for number, call in enumerate(message.get("tool_calls", ()), start=len(earlier)):
@@ -310,7 +316,7 @@ def number_calls(message: Message, before: Sequence[Message]) -> None:
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """A tool call's arguments. Raises `ValueError` for a text that is no JSON object."""
+    """Parse a tool call's arguments. Raises `ValueError` for a text that is not a JSON object."""
     try:
         value = json.loads(text)
     except RecursionError:
@@ -326,9 +332,11 @@ def as_sent(
     *,
     reasoning: str = "none",
 ) -> list[dict[str, Any]]:
-    """Recorded messages as chat templates take them: the arguments of calls as objects, empty where
-    ``arguments`` raises `ValueError`. Calls without an id are numbered within their message.
-    ``reasoning`` says which answers are sent with theirs (`EpisodeContext.replay_reasoning`)."""
+    """Return recorded messages in the form that chat templates take.
+
+    The arguments of calls become objects, empty if ``arguments`` raises `ValueError`. Calls without
+    an id are numbered within their message. ``reasoning`` says which answers are sent with their
+    reasoning (`EpisodeContext.replay_reasoning`)."""
     chat = []
     asked = max((at for at, message in enumerate(messages) if message["role"] == "user"), default=0)
     for at, message in enumerate(messages):
@@ -358,8 +366,9 @@ def _function(call: Message, arguments: Callable[[str], dict[str, Any]]) -> dict
 
 
 def tool_results(message: Message, results: Sequence[Any]) -> list[dict[str, Any]]:
-    """What the calls of the assistant's ``message`` returned, one message a call; what is no text
-    is written as JSON."""
+    """Return the results of the calls of the assistant's ``message``, one message per call.
+
+    Values that are not texts are written as JSON."""
     return [
         {
             "role": "tool",

@@ -1,7 +1,7 @@
 """A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
 
-Files that others wrote are read within bounds; they must be plain files, and JSON in them must mean
-one thing only. A version in the cache lands whole, and is named and verified by its content.
+Files that others wrote are read within bounds, and must be plain files. A version in the cache
+lands whole, and is named and verified by its content.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import math
 import stat
 import tempfile
 import warnings
@@ -43,11 +42,10 @@ Shape = tuple[str, Callable[[Any], bool]]
 def locate(
     name: str, benchmark: str, *, mini: Path, get_data: str, check: Callable[[Path], object]
 ) -> Path:
-    """The folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
+    """Find the folder that a config's ``data:`` names: ``mini``, ``imported`` (the only import),
     ``imported:<version>``, or the path of a folder, which ``check`` judges.
 
-    ``get_data`` says how to get data. Raises `UserError`.
-    """
+    ``get_data`` says how to get data. Raises `UserError`."""
     if name == "mini":
         return mini
     if place := imported(name, benchmark, get_data):
@@ -64,10 +62,9 @@ def locate(
 
 
 def imported(name: str, benchmark: str, get_data: str) -> Path | None:
-    """The folder of the import that ``name`` is, None when it names something else.
+    """Return the folder of the import ``name``, None if it names something else.
 
-    Raises `UserError`: there is no import, not that version, or several without a version.
-    """
+    Raises `UserError` without an import, without that version, or for several without a version."""
     kind, _, version = name.partition(":")
     if kind != "imported":
         return None
@@ -85,14 +82,14 @@ def imported(name: str, benchmark: str, get_data: str) -> Path | None:
 
 
 def pinned(data: str, folder: Path) -> str:
-    """The option that finds ``folder`` again, from anywhere: ``data`` itself where that is mini."""
+    """Return the option that finds ``folder`` again from anywhere: ``data`` itself if mini."""
     if data.partition(":")[0] == "imported":
         return f"imported:{folder.name}"
     return data if data == "mini" else str(folder.absolute())
 
 
 def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
-    """The folder that holds one folder per imported version."""
+    """Return the folder that holds one folder per imported version."""
     return (cache or cache_root()) / "data" / benchmark
 
 
@@ -136,7 +133,7 @@ def keep(
 
 
 def verify(folder: Path) -> None:
-    """Raise `UserError` when an imported version is not what its manifest says."""
+    """Raise `UserError` if an imported version differs from its manifest."""
     noted = manifest_value(folder, "files"), manifest_value(folder, "content_sha256")
     try:
         hashes: dict[str, str] = dict(noted[0].items())
@@ -151,26 +148,27 @@ def verify(folder: Path) -> None:
 
 
 def manifest_value(folder: Path, key: str) -> Any:
-    """What the manifest of an imported version says of ``key``. Raises `UserError`."""
+    """Return the value of ``key`` in the manifest of an import. Raises `UserError`."""
     try:
-        return strict_json(read_inside(folder, "manifest.json").decode())[key]
-    except (ValueError, KeyError, TypeError) as error:
+        return json_value(read_inside(folder, "manifest.json"), folder)[key]
+    except (UserError, KeyError, TypeError) as error:
         raise _no_manifest(folder) from error
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
-    """SHA-256 (hex) over the contents of the entries, gold included, whatever their order."""
+    """Compute the SHA-256 (hex) of the entries' contents, gold included, in any order."""
     return digest(sorted(entry.content_hash() for entry in entries))
 
 
 def files_hash(files: Files) -> str:
-    """SHA-256 (hex) over names and contents of files."""
+    """Compute the SHA-256 (hex) of names and contents of files."""
     return digest(sorted(_sha256s(files).items()))
 
 
 def rows_by_id(raw: bytes, path: str | Path) -> Rows:
-    """The rows of a JSON-lines file ``path``, whose ids are texts, each used once. Raises
-    `UserError` naming the line."""
+    """Read the rows of a JSON-lines file ``path``. Each has a text as id, used once.
+
+    Raises `UserError` naming the line."""
     rows: Rows = {}
     for where, row in json_lines(raw, path):
         row_id = row.pop("id", None)
@@ -213,7 +211,7 @@ def need(where: str, row: Row, **shapes: Shape) -> None:
 
 
 def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
-    """``tree`` as an object of ``model``. Raises `UserError` naming the key that is wrong."""
+    """Return ``tree`` as an object of ``model``. Raises `UserError` naming the wrong key."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:
@@ -228,7 +226,7 @@ def first_problem(error: ValidationError) -> str:
 
 
 def is_texts(value: Any) -> bool:
-    """Whether ``value`` is a list of texts."""
+    """Tell whether ``value`` is a list of texts."""
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
@@ -247,16 +245,13 @@ def read_bounded(path: Path, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
                 where=str(path),
             )
         with path.open("rb") as file:
-            raw = file.read(limit_bytes + 1)
+            return without_bom(file.read(limit_bytes), path)
     except OSError as error:
         raise UserError(f"cannot be read ({error.strerror})", where=str(path)) from error
-    if len(raw) > limit_bytes:  # it grew since stat
-        raise UserError(f"has more than {limit_bytes:,} bytes", where=str(path))
-    return without_bom(raw, path)
 
 
 def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) -> bytes:
-    """The bytes of ``root/relative``, where nothing below ``root`` may be a symbolic link.
+    """Read the bytes of ``root/relative``; nothing below ``root`` may be a symbolic link.
 
     A checkout from elsewhere could otherwise pull any file of this machine into the cache.
     """
@@ -271,37 +266,42 @@ def read_inside(root: Path, relative: str, limit_bytes: int = DATA_LIMIT_BYTES) 
 
 
 def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
-    """The JSON value that is all of a file ``where``. Raises `UserError`; see `strict_json`."""
+    """Parse all of a file or line ``where`` as one JSON value. Raises `UserError`."""
     try:
-        return strict_json(raw.decode("utf-8"))
+        # Models emit lone surrogates, and some writers do not escape them.
+        return json.loads(raw.decode("utf-8", "surrogatepass"))
+    except RecursionError:
+        problem = "it is nested too deeply"
     except ValueError as error:
-        raise UserError(f"is not valid JSON ({error})", where=str(where), fix=fix) from error
+        problem = str(error)
+    raise UserError(f"is not valid JSON ({problem})", where=str(where), fix=fix)
 
 
-def json_lines(raw: bytes, path: str | Path) -> Iterator[tuple[str, Row]]:
-    """(file:line, object) of each line. Blank lines are allowed at the end only."""
-    # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
-    for number, line in enumerate(raw.rstrip().split(b"\n"), start=1):
+def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:
+    """Yield (file:line, object) of each line of ``path``. Blank lines may stand at the end only."""
+    if isinstance(lines, bytes):
+        if not lines.strip():
+            raise UserError("is empty", where=str(path))
+        # bytes are split at \n: str.splitlines would also cut at U+2028 inside a text
+        lines = lines.split(b"\n")
+    blank = ""
+    for number, line in enumerate(lines, start=1):
         where, fix = f"{path}:{number}", "write one JSON object per line"
-        if not line.strip():
-            raise UserError("the line is blank", where=where, fix=fix)
         # files that were joined have a mark in the middle
-        row = json_value(without_bom(line, where), where, fix)
+        line = without_bom(line, where)
+        if not line.strip():
+            blank = blank or where
+            continue
+        if blank:
+            raise UserError("the line is blank", where=blank, fix=fix)
+        row = json_value(line, where, fix)
         if not isinstance(row, dict):
             raise UserError(f"holds a {type(row).__name__}", where=where, fix=fix)
         yield where, row
 
 
-def strict_json(text: str) -> Any:
-    """Parse JSON; duplicate keys, NaN and infinities are a ValueError, as is nesting too deep."""
-    try:
-        return _decoder.decode(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
 def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
-    """The syntax tree of the Python source ``root/relative``. Raises `UserError`."""
+    """Parse the Python source ``root/relative``. Raises `UserError`."""
     raw = read_inside(root, relative, SOURCE_LIMIT_BYTES)
     try:
         return python_tree(raw)
@@ -314,7 +314,7 @@ def python_source(root: Path, relative: str, fix: str = "") -> ast.Module:
 
 
 def assigned_text(tree: ast.Module, name: str) -> str | None:
-    """The text that a module assigns to ``name`` as a constant."""
+    """Return the text that a module assigns to ``name`` as a constant, or None."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             named = any(isinstance(to, ast.Name) and to.id == name for to in node.targets)
@@ -324,7 +324,7 @@ def assigned_text(tree: ast.Module, name: str) -> str | None:
 
 
 def python_tree(raw: bytes) -> ast.Module:
-    """The syntax tree of Python source that is not ours. Raises ValueError, one line."""
+    """Parse Python source that is not ours. Raises ValueError with one line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # its odd escapes are not our user's business
@@ -362,28 +362,3 @@ def _sha256s(files: Files) -> dict[str, str]:
 
 def _sha256(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} appears twice in one object")
-    return mapping
-
-
-def _no_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not a JSON number")
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text} is too large")
-    return value
-
-
-_decoder = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
-)

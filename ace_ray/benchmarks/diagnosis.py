@@ -1,21 +1,107 @@
-"""Find what hides the ability of a model in many rows of a run.
+"""Find what hides the ability of a model in the rows of a run.
 
-Three things are counted over the rows of one benchmark: answers that hold calls which the run did
-not read, answers that were cut (``finish_reason`` is ``length``), and reasoning that never ended.
-One of them is a `Finding` if it holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the scored
-rows, or `MIN_CATEGORY_SHARE` of the scored rows of a category. Accuracies are plain means over
-rows, not the aggregates of the benchmark.
+A model that writes its calls in another format than was asked for, or than the run's tool parser
+reads, is wrong everywhere. So the readers of `ace_ray.parsing.known` search the answers of a row
+again in which the run read no call (`second_reading`). Calls that they find never count for a
+verdict.
+
+`Diagnosis` counts three things over the rows of one benchmark: answers that hold calls which the
+run did not read, answers that were cut (``finish_reason`` is ``length``), and reasoning that never
+ended. One of them is a finding if it holds for at least `MIN_ROWS` rows and `MIN_SHARE` of the
+scored rows, or `MIN_CATEGORY_SHARE` of the scored rows of a category. Accuracies are plain means
+over rows, not the aggregates of the benchmark.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 from ace_ray.benchmarks.results import ScoredRow
-from ace_ray.benchmarks.second_reading import SecondReading
+from ace_ray.parsing.known import known_calls
+from ace_ray.types import Entry, Episode, canonical_json
+
+Where = Literal["answer", "reasoning"]
+Answers = Sequence[Sequence[str]]
+"""For each answer in which no call was read, the texts that may hold one (`texts_of`)."""
+_MOST_ANSWERS = 1 << 31
+_END_OF_REASONING = "</think>"
+
+
+@dataclass(frozen=True, slots=True)
+class SecondReading:
+    """The reader that finds calls in most of a row's answers, where they are (in the answer, or in
+    reasoning that never ended), and the number of answers that hold calls."""
+
+    reader: str
+    where: Where
+    answers: int
+
+    def as_json(self) -> str:
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def of_json(cls, value: Any) -> SecondReading:
+        """Read what `as_json` gave. Raises `ValueError`."""
+        if not isinstance(value, dict):
+            raise ValueError("is no object")
+        reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
+        if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
+            raise ValueError("names no reader")
+        if where not in ("answer", "reasoning"):
+            raise ValueError("names no place")
+        if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
+            raise ValueError("counts no answers")
+        return cls(reader, where, answers)
+
+
+def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
+    """Return what the readers find in an episode's answers without calls; None for nothing.
+
+    ``benchmark`` is a `Benchmark`, whose ``unread`` gives these answers.
+    """
+    answers = benchmark.unread(entry, episode)
+    where: Where = "answer"
+    readers = _readers(answers)
+    if answers and not readers and episode.reasoning_truncated:
+        where = "reasoning"
+        readers = _readers([[episode.reasoning]])
+    if not readers:
+        return None
+    ((reader, _),) = Counter(readers).most_common(1)
+    return SecondReading(reader, where, len(readers))
+
+
+def _readers(answers: Answers) -> list[str]:
+    """Return for each answer that holds calls the reader that finds them."""
+    found = (next(filter(None, map(known_calls, texts)), None) for texts in answers)
+    return [calls.reader for calls in found if calls is not None]
+
+
+def texts_of(message: Mapping[str, Any]) -> list[str]:
+    """Return the texts that an assistant's stored message may hold calls in.
+
+    These are the answer, what stands beside calls, and what the model wrote before anything was
+    taken out of it, without its reasoning."""
+    texts = [message.get("text"), message.get("content")]
+    if isinstance(raw := message.get("raw"), str):
+        _, ended, rest = raw.rpartition(_END_OF_REASONING)
+        reasoning = message.get("reasoning")
+        # Reasoning that never ended, or that other marks end, is not part of the answer.
+        if not ended and isinstance(reasoning, str) and reasoning and reasoning in raw:
+            rest = raw.partition(reasoning)[2]
+        texts.append(rest)
+    return [text for text in dict.fromkeys(texts) if isinstance(text, str) and text]
+
+
+def answer_texts(episode: Episode, *first: str) -> list[str]:
+    """Return the texts of an episode with a single answer, ``first`` before those in messages."""
+    last = episode.messages[-1] if episode.messages else {}
+    stored = texts_of(last) if last.get("role") == "assistant" else []
+    return list(dict.fromkeys([*(text for text in first if text), *stored]))
+
 
 MIN_ROWS = 5
 MIN_SHARE = 0.05
@@ -42,72 +128,28 @@ class DiagnosedRow(ScoredRow, Protocol):
 _Row = TypeVar("_Row", bound=DiagnosedRow)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """``rows`` of ``of`` scored rows.
-
-    Attributes:
-        accuracy: by rule set, of all scored rows.
-        others: by rule set, the accuracy of the other rows; None where there are none.
-        categories: those that hold many of the rows, where the benchmark does not, each with its
-            rows and its scored rows.
-        readers: of unread calls, the rows that each reader of `ace_ray.parsing.known` reads.
-    """
-
-    kind: Kind
-    rows: int
-    of: int
-    accuracy: Mapping[str, float]
-    others: Mapping[str, float | None]
-    categories: Mapping[str, tuple[int, int]]
-    readers: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        """The finding in a few sentences."""
-        if self.kind == "unread_calls":
-            readers = ", ".join(f"{name} ({rows})" for name, rows in self.readers.items())
-            return (
-                f"{self._rows} hold calls that were not read; readers that find them: {readers}. "
-                "No verdict counts them"
-            )
-        what = "have reasoning that never ended, and no answer"
-        if self.kind == "cut_by_length":
-            what = "end in an answer cut by max_tokens or the context"
-        shares = ", ".join(
-            f"{rules} {_percent(self.others[rules])} (of all rows {_percent(share)})"
-            for rules, share in self.accuracy.items()
+def _text(finding: Mapping[str, Any]) -> str:
+    rows = f"{finding['rows']} of {finding['of']} rows"
+    if categories := finding.get("categories"):
+        named = [f"{one['rows']} of {one['of']} in {name}" for name, one in categories.items()]
+        if (more := len(named) - _NAMED_CATEGORIES) > 0:
+            noun = "category" if more == 1 else "categories"
+            named[_NAMED_CATEGORIES:] = [f"many in {more} more {noun}"]
+        rows = f"{rows} ({', '.join(named)})"
+    if finding["kind"] == "unread_calls":
+        readers = ", ".join(f"{name} ({count})" for name, count in finding["readers"].items())
+        return (
+            f"{rows} hold calls that were not read; readers that find them: {readers}. "
+            "No verdict counts them"
         )
-        return f"{self._rows} {what}. Accuracy of the other rows: {shares}"
-
-    @property
-    def _rows(self) -> str:
-        text = f"{self.rows} of {self.of} rows"
-        if not self.categories:
-            return text
-        named = [
-            f"{rows} of {of} in {name}"
-            for name, (rows, of) in list(self.categories.items())[:_NAMED_CATEGORIES]
-        ]
-        if more := len(self.categories) - len(named):
-            named.append(f"many in {more} more {'category' if more == 1 else 'categories'}")
-        return f"{text} ({', '.join(named)})"
-
-    def as_json(self) -> dict[str, Any]:
-        values: dict[str, Any] = {
-            "kind": self.kind,
-            "rows": self.rows,
-            "of": self.of,
-            "accuracy": dict(self.accuracy),
-            "others": dict(self.others),
-        }
-        if self.categories:
-            values["categories"] = {
-                name: {"rows": rows, "of": of} for name, (rows, of) in self.categories.items()
-            }
-        if self.readers:
-            values["readers"] = dict(self.readers)
-        return {**values, "text": self.text}
+    what = "have reasoning that never ended, and no answer"
+    if finding["kind"] == "cut_by_length":
+        what = "end in an answer cut by max_tokens or the context"
+    shares = ", ".join(
+        f"{rules} {_percent(finding['others'][rules])} (of all rows {_percent(share)})"
+        for rules, share in finding["accuracy"].items()
+    )
+    return f"{rows} {what}. Accuracy of the other rows: {shares}"
 
 
 def _percent(share: float | None) -> str:
@@ -129,7 +171,7 @@ class _Tally:
 
 
 class Diagnosis:
-    """Counts rows of one benchmark; none is held."""
+    """Counts rows of one benchmark; keeps no row."""
 
     def __init__(self) -> None:
         self._all = _Tally()
@@ -159,8 +201,12 @@ class Diagnosis:
         if row.reasoning_truncated:
             self._kinds["reasoning_never_ended"].add(row.category, scores)
 
-    def findings(self) -> list[Finding]:
-        """Return the findings, unread calls first."""
+    def findings(self) -> list[dict[str, Any]]:
+        """Return the findings, unread calls first: JSON values, see docs/results.md.
+
+        ``rows`` of ``of`` scored rows have it. ``accuracy`` counts all scored rows by rule set,
+        ``others`` the rows without it. ``categories`` name the categories with many of the rows, if
+        the benchmark as a whole has few. ``text`` says it in a few sentences."""
         every = self._all
         accuracy = {rules: total / every.rows for rules, total in every.sums.items()}
         findings = []
@@ -173,18 +219,26 @@ class Diagnosis:
                 rules: (total - tally.sums.get(rules, 0.0)) / left if left else None
                 for rules, total in every.sums.items()
             }
-            readers = dict(self._readers.most_common()) if kind == "unread_calls" else {}
-            findings.append(
-                Finding(kind, tally.rows, every.rows, accuracy, others, categories, readers)
-            )
+            finding: dict[str, Any] = {
+                "kind": kind,
+                "rows": tally.rows,
+                "of": every.rows,
+                "accuracy": accuracy,
+                "others": others,
+            }
+            if categories:
+                finding["categories"] = categories
+            if kind == "unread_calls":
+                finding["readers"] = dict(self._readers.most_common())
+            findings.append({**finding, "text": _text(finding)})
         return findings
 
-    def _of_categories(self, tally: _Tally) -> dict[str, tuple[int, int]]:
+    def _of_categories(self, tally: _Tally) -> dict[str, dict[str, int]]:
         """Return those that hold many rows, most first; none where the benchmark itself does."""
         if _are_many(tally.rows, self._all.rows, MIN_SHARE):
             return {}
         return {
-            name: (rows, self._all.categories[name])
+            name: {"rows": rows, "of": self._all.categories[name]}
             for name, rows in sorted(tally.categories.items(), key=lambda item: (-item[1], item[0]))
             if _are_many(rows, self._all.categories[name], MIN_CATEGORY_SHARE)
         }
@@ -194,8 +248,8 @@ def _are_many(rows: int, of: int, share: float) -> bool:
     return rows >= max(MIN_ROWS, share * of)
 
 
-def diagnose(rows: Iterable[DiagnosedRow]) -> list[Finding]:
-    """The findings on the rows of one benchmark."""
+def diagnose(rows: Iterable[DiagnosedRow]) -> list[dict[str, Any]]:
+    """Return the findings on the rows of one benchmark."""
     diagnosis = Diagnosis()
     for row in rows:
         diagnosis.add(row)

@@ -46,8 +46,8 @@ def with_scores(
 
 
 def titles(scores: Sequence[Score]) -> list[str]:
-    """What columns of ``scores`` are called: the headline, and those of another formula, with
-    the name of their formula."""
+    """Return the titles of columns of ``scores``. The headline, and scores with another formula,
+    have the name of their formula."""
     return [
         f"{one.name} ({one.formula})" if not i or one.formula != scores[0].formula else one.name
         for i, one in enumerate(scores)
@@ -55,7 +55,7 @@ def titles(scores: Sequence[Score]) -> list[str]:
 
 
 def partial_notes(scores: Sequence[Score]) -> list[str]:
-    """What those that are partial lack, each category once."""
+    """Return a line per partial score on the categories that it lacks, each category once."""
     notes: list[str] = []
     told: set[str] = set()
     for title, one in zip(titles(scores), scores, strict=True):
@@ -68,7 +68,7 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
 
 
 def few(names: Iterable[str], most: int = FEW) -> str:
-    """The first names, and how many more there are."""
+    """Return the first names, and how many more there are."""
     names = list(names)
     if len(names) <= most + 1:
         return ", ".join(names)

@@ -1,8 +1,7 @@
 """Outputs that were made elsewhere, as the episodes that a run would have stored.
 
-What all formats share: JSON lines, the keys that name an entry, and what is refused. Lines are read
-one by one; of those that passed, only a digest of their key is kept. Nothing of an output is
-executed.
+All formats share JSON lines, the keys that name an entry, and the errors. Lines are read one by
+one; only a digest of their keys is kept. Nothing of an output is executed.
 """
 
 from __future__ import annotations
@@ -15,14 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ace_ray.benchmarks.dataset import Row, json_lines
 from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
-from ace_ray.util.local_files import without_bom
 
 MAX_LINE_BYTES = 256 << 20
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +44,9 @@ class Unscored:
 
 
 Placed = tuple[str, Output]
-"""Where an output stands (``file:line``), and the output."""
+"""The place of an output (``file:line``), and the output."""
 ToEpisode = Callable[[Entry, Row, str], Episode]
-"""From an entry, a row that answers it and where that stands; raises `UserError`."""
+"""Makes an episode from an entry, a row that answers it and the row's place; raises `UserError`."""
 
 
 class Entries:
@@ -78,7 +75,7 @@ class Entries:
 
     @classmethod
     def among(cls, entries: Iterable[Entry]) -> Entries:
-        """These entries and no others."""
+        """Offer these entries and no others."""
         groups: dict[tuple[str, str], list[Entry]] = {}
         for entry in entries:
             groups.setdefault((entry.language, entry.category), []).append(entry)
@@ -89,7 +86,7 @@ class Entries:
         )
 
     def of(self, language: str, category: str) -> Mapping[str, Entry]:
-        """By id. Raises `UserError` when the data lacks the category."""
+        """Return the entries by id. Raises `UserError` if the data lacks the category."""
         key = (language, category)
         if key not in self._loaded:
             self._loaded[key] = {entry.id: entry for entry in self._load(language, category)}
@@ -105,10 +102,9 @@ class Entries:
         return own.get(entry_id)
 
     def find(self, entry_id: str, where: str, *, language: str = "", category: str = "") -> Entry:
-        """The entry with this id; language and category may stay open where the id has only one.
+        """Return the entry with this id; language and category may stay open if the id is unique.
 
-        Raises `UserError` naming ``where``, with the nearest that is known.
-        """
+        Raises `UserError` naming ``where``, with the nearest known id."""
         if not language and len(self.languages) == 1:
             language = self.languages[0]
         if language:
@@ -133,7 +129,7 @@ class Entries:
         return entries[0]
 
     def answered_by(self, row: Row, where: str) -> Entry:
-        """The entry that a row names by ``id``, ``language`` and ``category``."""
+        """Return the entry that a row names by ``id``, ``language`` and ``category``."""
         keys = {
             key: text_of(row, key, where)
             for key in ("language", "category")
@@ -149,13 +145,12 @@ def _group(entry: Entry) -> str:
 def read_json_lines(
     path: Path, entries: Entries, episode: ToEpisode | None = None
 ) -> Iterator[Placed]:
-    """The outputs of a JSON-lines file, in order: ``{"id", "output"}`` on each line, further
-    ``category`` and ``language`` where the id alone does not name the entry, and ``sample``.
+    """Yield the outputs of a JSON-lines file, in order: ``{"id", "output"}`` on each line, further
+    ``category`` and ``language`` if the id alone does not name the entry, and ``sample``.
 
-    Raises `UserError` naming file and line: a line that is no JSON object, a key that is missing or
-    of a wrong type, an unknown language, category or id. ``episode`` makes one of a row;
-    `episode_of_text` by default.
-    """
+    Raises `UserError` naming file and line for a line that is not a JSON object, a key that is
+    missing or of a wrong type, an unknown language, category or id. ``episode`` makes the episode
+    of a row; `episode_of_text` by default."""
     made = episode or episode_of_text
     for where, row in read_rows(path):
         entry = entries.answered_by(row, where)
@@ -163,7 +158,7 @@ def read_json_lines(
 
 
 def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
-    """The episode of a single answer in words: ``output``, a text or null for none."""
+    """Make the episode of a single answer in words: ``output``, a text or null for no answer."""
     text = value_of(row, "output", where)
     if text is not None and not isinstance(text, str):
         raise UserError(f"the output is {shown(text)}, not a text or null", where=where)
@@ -171,14 +166,15 @@ def episode_of_text(entry: Entry, row: Row, where: str) -> Episode:
 
 
 def single_answer(text: str) -> Episode:
-    """An episode of which only the answer is known."""
+    """Make an episode of which only the answer is known."""
     answer = {"role": "assistant", "content": text}
     return Episode(messages=[answer], output=text, model_calls=1)
 
 
 def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
-    """The outputs of ``placed``. Raises `UserError` for an entry and sample that come twice, and at
-    the end where there was no output at all."""
+    """Yield the outputs of ``placed``.
+
+    Raises `UserError` for an entry and sample that come twice, and without any output."""
     seen: set[bytes] = set()
     for where, output in placed:
         entry, sample = output.entry, output.sample
@@ -195,49 +191,25 @@ def each_once(placed: Iterable[Placed], path: Path) -> Iterator[Output]:
         raise UserError("holds no outputs", where=str(path))
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(``file:line``, object) of each line. Blank lines are allowed at the end only.
+def read_rows(path: Path) -> Iterator[tuple[str, Row]]:
+    """Yield (``file:line``, object) of each line. Blank lines may stand at the end only.
 
-    Raises `UserError`, also for what is no plain file."""
+    Raises `UserError`, also for a path that is not a plain file."""
     try:
         if path.exists() and not path.is_file():
             raise UserError("is not a plain file", where=str(path))
         with path.open("rb") as file:
-            yield from _rows(file, str(path))
+            yield from json_lines(_lines(file, path), path)
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
         raise UserError(what, where=str(path)) from error
 
 
-def _rows(file: BinaryIO, name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    number, blank = 0, ""
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     while line := file.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        where = f"{name}:{number}"
         if len(line) > MAX_LINE_BYTES:
-            raise UserError(f"the line has more than {MAX_LINE_BYTES:,} bytes", where=where)
-        line = without_bom(line, where)
-        if not line.strip():
-            blank = blank or where
-            continue
-        if blank:
-            raise UserError("the line is blank", where=blank, fix="write one JSON object per line")
-        yield where, _parse(line, where)
-
-
-def _parse(line: bytes, where: str) -> dict[str, Any]:
-    try:
-        # surrogatepass: models emit lone surrogates and some writers do not escape them
-        row = json.loads(line.decode("utf-8", "surrogatepass"))
-    except RecursionError:
-        what = "the line is nested too deeply"
-    except ValueError as error:
-        what = f"is not valid JSON: {error}"
-    else:
-        if isinstance(row, dict):
-            return row
-        what = f"holds a {type(row).__name__}"
-    raise UserError(what, where=where, fix="write one JSON object per line")
+            raise UserError(f"a line has more than {MAX_LINE_BYTES:,} bytes", where=str(path))
+        yield line
 
 
 def sample_of(row: Row, where: str) -> int | str:
@@ -263,7 +235,7 @@ def text_of(row: Row, key: str, where: str) -> str:
 
 
 def require_known(kind: str, name: str, known: Collection[str], where: str) -> None:
-    """Raise `UserError` with the nearest known name where ``name`` is none of them."""
+    """Raise `UserError` with the nearest known name if ``name`` is not known."""
     if name in known:
         return
     near = closest_of(name, known, 0.0)
@@ -272,7 +244,7 @@ def require_known(kind: str, name: str, known: Collection[str], where: str) -> N
 
 
 def shown(value: Any) -> str:
-    """A value in a message: ASCII, and cut."""
+    """Return a value for a message: ASCII, and cut."""
     try:
         text = ascii(value)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Benchmarks by name: built-in ones, those of installed packages, and classes in local files."""
+"""Benchmarks by name: built-in ones, ones of installed packages, and classes in local files."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ _TAKEN = {
 
 
 def make_benchmark(name: str, options: Mapping[str, Any]) -> Benchmark:
-    """The benchmark ``name``, configured. Raises `UserError`: an unknown name or option, or a class
-    that is none."""
+    """Make the benchmark ``name`` with ``options``.
+
+    Raises `UserError` for an unknown name or option, or a class that is not a benchmark."""
     cls = benchmark_class(name)
     with own_code(cls, "the constructor"):
         return cls.from_options(options)
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
-    """The class that ``name`` names, or ``./file.py:Class``, which runs that file.
+    """Return the class that ``name`` names. A name ``./file.py:Class`` runs that file.
 
     Raises `UserError`: an unknown name, a file that does not import, a class that lacks something.
     """
@@ -91,15 +92,15 @@ def benchmark_class(name: str) -> type[Benchmark]:
 
 
 def known_class(name: str) -> type[Benchmark] | None:
-    """The class of an installed benchmark; None for any other. Runs no local file."""
+    """Return the class of an installed benchmark; None for any other. Runs no local file."""
     return benchmark_class(name) if name in _offered() else None
 
 
 def recorded_class(
     name: str, rule_sets: tuple[str, ...], groups: Mapping[str, Sequence[str]]
 ) -> type[Benchmark]:
-    """The class of an installed benchmark with these rule sets; for any other one with the defaults
-    of `Benchmark`, to ask for what needs no data. Runs no local file."""
+    """Return the class of an installed benchmark with these rule sets, else a class with the
+    defaults of `Benchmark`, for members that need no data. Runs no local file."""
     known = known_class(name)
     if known is not None and known.rule_sets == rule_sets:
         return known
@@ -108,18 +109,18 @@ def recorded_class(
 
 
 def installed() -> Iterator[tuple[str, type[Benchmark]]]:
-    """Every installed benchmark by name. Raises `UserError` as `benchmark_class`."""
+    """Yield every installed benchmark by name. Raises `UserError` as `benchmark_class`."""
     for name in sorted(_offered()):
         yield name, benchmark_class(name)
 
 
 def is_local(name: str) -> bool:
-    """Whether ``name`` is ``./file.py:Class``."""
+    """Tell whether ``name`` is ``./file.py:Class``."""
     return _LOCAL.fullmatch(name) is not None
 
 
 def local_parts(name: str) -> tuple[Path, str]:
-    """The file and the class of ``./file.py:Class``. Raises `UserError`."""
+    """Return the file and the class of ``./file.py:Class``. Raises `UserError`."""
     path, _, attribute = name.rpartition(":")
     return folder_of(path, "benchmarks"), attribute
 
@@ -145,7 +146,7 @@ def check_source(name: str, text: str) -> None:
 
 
 def code_hash(benchmark: type[Benchmark]) -> str:
-    """The SHA-256 (hex) of the local file that holds a class; "" for an installed one."""
+    """Return the SHA-256 (hex) of the local file that holds a class; "" for an installed one."""
     _, prefix, sha256 = benchmark.__module__.partition(MODULE)
     return sha256 if prefix else ""
 
@@ -188,7 +189,7 @@ def _from_file(path: str, attribute: str, name: str) -> Any:
 
 
 def _checked(cls: Any, name: str) -> type[Benchmark]:
-    """``cls``, if it is a whole benchmark class. Raises `UserError`."""
+    """Return ``cls`` if it is a complete benchmark class. Raises `UserError`."""
     fix = "see docs/adding-a-benchmark.md"
     if not isinstance(cls, type) or not issubclass(cls, Benchmark):
         raise UserError(f"{name} is no subclass of Benchmark", where="benchmarks", fix=fix)
@@ -206,7 +207,7 @@ def _checked(cls: Any, name: str) -> type[Benchmark]:
 
 
 def _wrong_shape(cls: type[Benchmark]) -> str:
-    """What of a class is of a shape that nothing can be made of; "" for nothing."""
+    """Say which member of a class has the wrong shape; "" for none."""
     rules: Any = cls.rule_sets
     if (
         not isinstance(rules, tuple)
@@ -247,21 +248,3 @@ def _fails(name: str, error: BaseException) -> UserError:
         where="benchmarks",
         fix="correct the code, or install what it needs; a local file cannot import its neighbours",
     )
-
-
-def judge_benchmark(name: str | None) -> str:
-    """The benchmark that holds a judge against labels, of ``name`` or of the only one with one.
-    Raises `UserError`: there is none, or several."""
-    if name is not None:
-        benchmark = benchmark_class(name).judge_benchmark
-        if not benchmark:
-            raise UserError(f"{name} has no judge", where="--benchmark", fix="name another one")
-        return benchmark
-    judged = {key: cls.judge_benchmark for key, cls in installed() if cls.judge_benchmark}
-    if len(judged) != 1:
-        raise UserError(
-            "several benchmarks have a judge" if judged else "no benchmark has a judge",
-            where="judge check",
-            fix=f"name one with --benchmark: {', '.join(judged)}",
-        )
-    return next(iter(judged.values()))

@@ -1,7 +1,7 @@
-"""What a benchmark says of runs: rows as summaries see them, estimates, tables, figures, a run.
+"""Records of results: rows as summaries see them, estimates, scores, tables, figures, a run.
 
 Nothing here needs a benchmark's data: rows hold the verdicts. `ace_ray.reports` reads runs, prints
-and draws; the benchmarks know what their numbers mean (`ace_ray.benchmarks.base.Benchmark`).
+and draws; the benchmarks compute the numbers (`ace_ray.benchmarks.base.Benchmark`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class ScoredRow(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues. ``partial``:
-    it is the mean of a part of what it is named after."""
+    """A share in 0..1 with its 95 % interval, over ``n`` judged entries or dialogues.
+
+    ``partial``: some of the categories are missing."""
 
     value: float
     interval: tuple[float, float]
@@ -47,9 +48,8 @@ class Estimate:
 class Score:
     """A number over a whole run, by the formula of that name.
 
-    ``missing`` are categories that the formula takes and the run has no number of: then
-    ``estimate`` is partial, the mean of what is there. None: nothing is.
-    """
+    ``missing`` are categories of the formula that the run lacks. Then ``estimate`` is partial, the
+    mean of the others, or None."""
 
     name: str
     formula: str
@@ -58,12 +58,12 @@ class Score:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What it is among the scores of a benchmark."""
+        """The score's identity among the scores of a benchmark."""
         return self.name, self.formula
 
     @classmethod
     def of_json(cls, tree: Mapping[str, Any]) -> Score:
-        """The one that `as_json` gave ``tree`` of."""
+        """Read the score that `as_json` wrote."""
         estimate = None
         if tree["value"] is not None:
             low, high = tree["interval"]
@@ -71,7 +71,7 @@ class Score:
         return cls(tree["name"], tree["formula"], estimate, tuple(tree["missing"]))
 
     def as_json(self) -> dict[str, Any]:
-        """As in ``summary.json`` (docs/results.md)."""
+        """Return the score as in ``summary.json`` (docs/results.md)."""
         found = self.estimate
         return {
             "name": self.name,
@@ -87,7 +87,7 @@ class Score:
 def score_of(
     cell: Mapping[str, Any], name: str, formula: str, n: int, missing: Sequence[str]
 ) -> Score:
-    """The score of a summary's cell ``{"value", "interval", "partial": {"value", "interval"}}``."""
+    """Make the score of a cell ``{"value", "interval", "partial": {"value", "interval"}}``."""
     whole = cell if cell["value"] is not None else cell.get("partial")
     estimate = None
     if whole is not None:
@@ -115,8 +115,8 @@ class Table:
 class CategoryResult:
     """One number of one category of a run, under every rule set.
 
-    ``measure`` says what is shared out (``accuracy``, ``process accuracy``). ``declared`` and
-    ``scored`` count rows. ``shares`` has every rule set; None where the rows allow no number.
+    ``measure`` names the number (``accuracy``, ``process accuracy``). ``declared`` and ``scored``
+    count rows. ``shares`` has every rule set; None if too many rows are not scored.
     """
 
     language: str
@@ -156,8 +156,8 @@ class ReportedRun:
     benchmark's part of it.
     ``parameters`` is the model's size where the manifest names one. ``summary`` comes from
     `Benchmark.statistics`. ``plays`` are the roles of episodes that the candidate plays itself.
-    ``headline`` is false when more rows than allowed have no verdict, and
-    ``incomplete`` says what is missing, "" for nothing. ``step`` is the training step of a
+    ``headline`` is false if more rows than allowed lack a verdict, and
+    ``incomplete`` says which rows are missing, "" for none. ``step`` is the training step of a
     checkpoint. ``limited`` is true when the run declares a part of the entries, and
     ``partial`` when it evaluated named entries only.
     """
@@ -178,5 +178,5 @@ class ReportedRun:
 
 
 def own_task(row: ScoredRow) -> str:
-    """The key of an entry, or dialogue, that shares its task with no other."""
+    """Return the key of an entry, or dialogue, that shares its task with no other."""
     return f"{row.language}/{row.category}/{row.group}"

@@ -1,4 +1,4 @@
-"""How large a model is, and of which family, from the manifest or its name; curves over sizes."""
+"""Size and family of a model, from the manifest or its name, and curves over sizes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ _SIZE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Billions of parameters, and where the number is from."""
+    """Billions of parameters, and the source of the number."""
 
     billions: float
     source: str
 
 
 def size_of(run: ReportedRun) -> Size | None:
-    """The manifest's number of parameters, else the size in the model's name, else None.
+    """Return the manifest's number of parameters, else the size in the model's name, else None.
 
-    None for a checkpoint: the steps of a training differ in no size.
-    """
+    None for a checkpoint: all steps of a training have one size."""
     if run.step is not None:
         return None
     if run.parameters is not None:
@@ -37,7 +36,7 @@ def size_of(run: ReportedRun) -> Size | None:
 
 
 def family_of(run: ReportedRun) -> str:
-    """The model's name without its size: models of one family make one curve."""
+    """Return the model's name without its size: models of one family make one curve."""
     return without_size(run.model)
 
 
@@ -47,10 +46,9 @@ def curves_by_size(
     name: str,
     title: str,
 ) -> Curves | None:
-    """A curve per family in each panel (title to a run's figure); None below two known sizes.
+    """Draw a curve per family in each panel (title to a run's figure); None below two known sizes.
 
-    Runs that do not compare never share a curve, nor do complete and incomplete ones.
-    """
+    Runs that do not compare never share a curve, nor do complete and incomplete ones."""
     sized = [
         (run, size.billions, number)
         for run, number in zip(runs, comparable_sets(runs), strict=True)
@@ -71,10 +69,9 @@ def curves_by_size(
 
 
 def parameters_named(name: str) -> int | None:
-    """The parameters that a model's name or size label states, None for none.
+    """Return the number of parameters that a model's name or size label states, or None.
 
-    A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that.
-    """
+    A mixture named 8x7B counts 56: its experts share layers, so it is smaller than that."""
     match = _SIZE.search(name)
     if match is None:
         return None
@@ -83,5 +80,5 @@ def parameters_named(name: str) -> int | None:
 
 
 def without_size(name: str) -> str:
-    """The name without its size: that of a family."""
+    """Return the name without its size: the name of the family."""
     return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", name, count=1)).strip("-_ ")

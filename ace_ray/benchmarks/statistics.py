@@ -1,4 +1,4 @@
-"""The numbers of a benchmark that has no rules of its own for them: shares, by category and group.
+"""Default numbers of a benchmark: shares by category, group and language.
 
 Keys (``docs/results.md`` explains them)::
 
@@ -27,7 +27,7 @@ from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
 ALL_ROWS = "Accuracy"
-"""The score of all rows, beside those of groups."""
+"""Name of the score of all rows, beside the scores of groups."""
 POOLED = "pooled"
 """The formula in which every judged entry counts the same."""
 
@@ -35,7 +35,9 @@ POOLED = "pooled"
 def statistics(
     rows: Iterable[ScoredRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
 ) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once. ``groups``: name -> categories."""
+    """Compute the statistics in one pass over ``rows``, each (id, sample) once.
+
+    ``groups``: name -> categories."""
     tallies: dict[tuple[str, str], Tally] = {}
     for row in rows:
         key = (row.language, row.category)
@@ -79,7 +81,7 @@ def statistics(
 
 
 def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any]:
-    """A line per category, group and language, and one of all, as a printed table."""
+    """Make the printed table: a line per category, group and language, and one for all."""
     lines = [_line(name, stats, rule_sets) for name, stats in summary["categories"].items()]
     lines += [_line(name, stats, rule_sets) for name, stats in summary["groups"].items()]
     if len(summary["languages"]) > 1:
@@ -95,8 +97,9 @@ def table(summary: Mapping[str, Any], rule_sets: Sequence[str]) -> dict[str, Any
 def sample_tables(
     categories: Mapping[str, Mapping[str, Any]], rule_sets: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """pass@k and pass^k of the categories with several samples, ``{category: {rule set: STATS}}``,
-    as a printed table; none where no category has them.
+    """Make the printed table of pass@k and pass^k; no table without several samples.
+
+    ``categories`` is ``{category: {rule set: STATS}}``.
 
     A line for each k of 1, 2, 4 and the fewest samples: side by side, their intervals would fit no
     terminal. The summary holds further k.
@@ -118,7 +121,7 @@ def sample_tables(
 
 
 def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score]:
-    """The accuracy of all rows, and of each group that is whole."""
+    """Return the accuracy of all rows, and of each complete group."""
     present = summary["categories"]
     named = dict.fromkeys(category for members in groups.values() for category in members)
     missing = [category for category in named if category not in present]
@@ -140,7 +143,7 @@ def scores(summary: Mapping[str, Any], rules: str, groups: Groups) -> list[Score
 
 
 def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
-    """Of ``{"accuracy", "n"}`` by category: the share of all judged entries, each of one weight."""
+    """Return the accuracy over ``{"accuracy", "n"}`` of categories, weighted by entries."""
     judged = [stats for stats in categories if stats["n"]]
     n = sum(stats["n"] for stats in judged)
     if not n:
@@ -151,7 +154,7 @@ def pooled(categories: Iterable[Mapping[str, Any]]) -> Score:
 
 
 def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResult]:
-    """The accuracy of every category, by language."""
+    """Return the accuracy of every category, by language."""
     most = run.summary["max_unscored"]
     return [
         CategoryResult(
@@ -173,7 +176,7 @@ def categories(run: ReportedRun, rule_sets: Sequence[str]) -> list[CategoryResul
 
 
 def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate | None:
-    """The share ``key`` of a summary's block with its interval; None where there is none."""
+    """Return the share ``key`` of a summary's block with its interval, or None."""
     if stats is None or stats[key] is None:
         return None
     low, high = stats["interval"]
@@ -181,7 +184,7 @@ def estimate(stats: Mapping[str, Any] | None, key: str = "accuracy") -> Estimate
 
 
 def percent(value: float | None, interval: Sequence[float] | None) -> str:
-    """A share and its interval for people: ``84.0 % [71.5, 91.7]``."""
+    """Format a share and its interval: ``84.0 % [71.5, 91.7]``."""
     if value is None or interval is None:
         return "N/A"
     low, high = interval

@@ -1,4 +1,4 @@
-"""Counting verdicts of one category: what came, what was judged, what it scored.
+"""Counters of the verdicts of one category: rows, judged rows, scores.
 
 The unit of judgement is the row, or the dialogue of the rows of a group: valid when all its turns
 are. Only counters are kept (per entry, and per dialogue and sample), never rows.
@@ -117,20 +117,20 @@ _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 
 
 def add_costs(tally: Tally, row: ScoredRow) -> None:
-    """Add what ``row`` took, if it says so; None is unknown."""
+    """Add the tokens and seconds of ``row``, if it has them; None is unknown."""
     for cost in _COSTS:
         before, more = getattr(tally, cost), getattr(row, cost, 0)
         setattr(tally, cost, None if before is None or more is None else before + more)
 
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """What the rows took; None where it is not known of all."""
+    """Return the sums of tokens and seconds; None if one is not known for all rows."""
     costs = {cost: [getattr(tally, cost) for tally in tallies] for cost in _COSTS}
     return {cost: None if None in every else sum(every) for cost, every in costs.items()}
 
 
 def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
-    """Rows declared, scored and not scored, with the number in each status."""
+    """Return the number of rows declared, scored, not scored, and in each status."""
     status = {name: sum(tally.status[name] for tally in tallies) for name in STATUSES}
     declared = sum(status.values())
     scored = status["scored"]
@@ -138,7 +138,7 @@ def counts(tallies: Sequence[Tally]) -> dict[str, Any]:
 
 
 def lacks(name: str, tally: Tally) -> str:
-    """What has no verdict in the category ``name``, in one line."""
+    """Say in one line how many rows of the category ``name`` lack a verdict, and why."""
     reasons = ", ".join(
         f"{tally.status[status]} {status}"
         for status in STATUSES
@@ -149,7 +149,7 @@ def lacks(name: str, tally: Tally) -> str:
 
 
 def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
-    """By error type, most frequent first: rows, and their share of all invalid rows."""
+    """Return rows and their share of all invalid rows by error type, most frequent first."""
     total: Counter[str] = Counter()
     for tally in tallies:
         total.update(tally.errors[rule])
@@ -158,7 +158,7 @@ def errors(tallies: Sequence[Tally], rule: str) -> dict[str, dict[str, float]]:
 
 
 def accuracies(tallies: Sequence[Tally], rule: str) -> dict[str, Any]:
-    """The statistics of one category under one rule set, pooled over ``tallies``."""
+    """Compute the statistics of one category under one rule set, pooled over ``tallies``."""
     units = [unit for tally in tallies for unit in tally.units(rule)]
     accuracy, interval = _share(units)
     stats: dict[str, Any] = {"accuracy": accuracy, "interval": interval, "n": len(units)}
@@ -197,13 +197,12 @@ def _named(name: str, value: float | None, interval: Any) -> dict[str, Any]:
 
 
 def _samples(units: Units, *, graded: bool) -> dict[str, Any]:
-    """Means over entries (dialogues), each counting the same: of their shares of right samples, and
-    of pass@k and pass^k, for k up to the fewest samples that any has.
+    """Compute means over entries (dialogues) with equal weights: of the share of right samples, and
+    of pass@k and pass^k for k up to the fewest samples of any entry.
 
-    What is averaged lies in 0..1, so its variance is at most that of right and wrong ones of the
-    same mean: the Wilson interval over the entries is conservative. Where scores are ``graded``,
-    there is no k: both are of right and wrong answers only.
-    """
+    All averaged values lie in 0..1, so their variance is at most the variance of right and wrong
+    answers with the same mean. So the Wilson interval over the entries is conservative. ``graded``
+    scores have no k: pass@k and pass^k are defined for right and wrong answers only."""
     fewest, most = min(n for n, _ in units), max(n for n, _ in units)
     mean = sum(c / n for n, c in units) / len(units)
     stats: dict[str, Any] = {"min": fewest, "max": most, "mean": mean}

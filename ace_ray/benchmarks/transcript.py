@@ -1,6 +1,6 @@
-"""What happened in an episode, step by step, in one shape for whoever shows or exports it.
+"""The steps of an episode in one shape, for display and export.
 
-Messages come from stored rows, which anybody may have written: nothing here trusts their shape.
+Messages come from stored rows, perhaps of a stranger's run: nothing here trusts their shape.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Tool:
 
 
 def tools_of(value: Any) -> list[Tool] | None:
-    """The tools in `Episode.tools`, None for none; it may be anybody's."""
+    """Read the tools in `Episode.tools`, None without any. The value is not trusted."""
     return [_tool(one) for one in value] if isinstance(value, list) else None
 
 
@@ -73,7 +73,7 @@ def _tool(value: Any) -> Tool:
 
 
 def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
-    """Steps of messages in OpenAI's form."""
+    """Read the steps of messages in OpenAI's form."""
     steps: list[Step] = []
     waiting: dict[str, int] = {}
     """The calls of the last assistant's message without an answer: id -> place."""
@@ -102,8 +102,8 @@ def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
 
 
 def _answer(step: Step, message: Mapping[str, Any], waiting: dict[str, int]) -> None:
-    """Put a tool's ``message`` beside the call of ``step`` that it answers; one of its own where
-    the calls are in the text."""
+    """Put a tool's ``message`` beside the call of ``step`` that it answers; beside a call of its
+    own if the calls are in the text."""
     content = text_of(message.get("content"))
     place = waiting.pop(text_of(message.get("tool_call_id")), None)
     if place is None and waiting:
@@ -120,7 +120,7 @@ def _listed(value: Any) -> list[Mapping[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """A text as it is, nothing for None, any other value as JSON; of content parts their texts."""
+    """Return a text as it is, "" for None, the texts of content parts, other values as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,5 +1,7 @@
-"""A user's copy of an upstream package, found as a config names it and read within bounds. Nothing
-of it is imported."""
+"""A user's copy of an upstream package: located by its name in a config, read within bounds.
+
+Nothing of it is imported.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from ace_ray.errors import UserError
 from ace_ray.util.local_files import folder_of
 
 UNKNOWN = "unknown"
-"""The version of a folder that does not say, and whose data are not those of the known one."""
+"""Version of a folder without metadata whose data differ from the known version's."""
 _METADATA_LIMIT_BYTES = 1 << 20
 
 
@@ -32,12 +34,12 @@ class Upstream:
     """A published package.
 
     Attributes:
-        benchmark: whose data it has.
+        benchmark: the benchmark of its data.
         distribution: its name in a package index.
         package: the folder that is imported.
-        version: the one that is known here.
+        version: the known version.
         mark: a folder below ``package`` by which a copy is recognised.
-        mini: the folder of the mini set, None where there is none.
+        mini: the folder of the mini set, or None.
     """
 
     benchmark: str
@@ -74,15 +76,15 @@ class UpstreamCopy:
     upstream: ClassVar[Upstream]
 
     def is_known(self) -> bool:
-        """Whether its data are those of the known version; asked where nothing else says so."""
+        """Tell whether its data equal the known version's. Called only without metadata."""
         raise NotImplementedError
 
     @classmethod
     def locate(cls, spec: str) -> Self:
-        """The copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the only
-        import), ``imported:<version>``, or a folder that is or holds the package.
+        """Find the copy that a config's ``data:`` names: ``mini``, ``installed``, ``imported`` (the
+        only import), ``imported:<version>``, or a folder that is or holds the package.
 
-        Raises `UserError`: there is none, or it is of another version than the known one."""
+        Raises `UserError` without such a copy, or for another version than the known one."""
         upstream = cls.upstream
         if spec == "mini" and upstream.mini is not None:
             return cls("mini", upstream.mini, "mini")
@@ -151,7 +153,7 @@ class UpstreamCopy:
         return self.name == "mini"
 
     def read(self, path: str) -> bytes:
-        """The bytes of the file at ``path``, relative to the package. Raises `UserError`."""
+        """Read the file at ``path``, relative to the package. Raises `UserError`."""
         if not (self.root / path).exists():
             raise UserError("no such file", where=self.where(path), fix=self.upstream.get_data)
         if self.name == "installed":  # installers may link, and this code could be imported anyway
@@ -159,17 +161,17 @@ class UpstreamCopy:
         return read_inside(self.root, path)
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Tell whether there is such a file."""
         return (self.root / path).is_file()
 
     def where(self, path: str) -> str:
-        """How an error names the file."""
+        """Return the name of the file in errors."""
         return str(self.root / path)
 
     @classmethod
     def _installed(cls) -> Self:
         upstream = cls.upstream
-        # Of a top-level name: runs nothing of the package.
+        # A top-level name, so this runs nothing of the package.
         spec = importlib.util.find_spec(upstream.package)
         folders = list(spec.submodule_search_locations or ()) if spec else []
         if not folders:
@@ -180,7 +182,7 @@ class UpstreamCopy:
         try:
             version = metadata.version(upstream.distribution)
         except metadata.PackageNotFoundError:
-            version = _version_beside(upstream, root)
+            version = ""
         return cls("installed", root, version)._with_version()
 
     @classmethod
@@ -207,9 +209,6 @@ def _version_beside(upstream: Upstream, root: Path) -> str:
     name = upstream.distribution.replace("-", "_")
     for folder in sorted(root.parent.glob(f"{name}-*.dist-info")):
         if (folder / "METADATA").is_file():
-            return _metadata_version(read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES))
+            raw = read_bounded(folder / "METADATA", _METADATA_LIMIT_BYTES)
+            return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()
     return ""
-
-
-def _metadata_version(raw: bytes) -> str:
-    return str(BytesHeaderParser().parsebytes(raw).get("Version", "")).strip()

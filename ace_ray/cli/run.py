@@ -341,7 +341,6 @@ def judge() -> None:
 @judge.command("check")
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
-@click.option("--benchmark", help="Whose answers are judged. Default: the one that has a judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
 @click.option(
     "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
@@ -352,7 +351,6 @@ def judge() -> None:
 def judge_check(
     labels: Path,
     config: str,
-    benchmark: str | None,
     votes: int,
     temperature: float | None,
     upstream: Path | None,
@@ -360,10 +358,8 @@ def judge_check(
     **options: Any,
 ) -> None:
     """How far a judge agrees with people: LABELS has a judged answer a line."""
-    from ace_ray.benchmarks.registry import judge_benchmark
-
     asked: dict[str, Any] = {
-        "name": judge_benchmark(benchmark),
+        "name": "stabletoolbench_judge",
         "labels": str(labels.absolute()),
         "votes": votes,
     }

@@ -2,10 +2,9 @@
 
 Layers, each usable alone:
 
-- `plain`: a quick reader for the everyday form ``[F(k='v', ...)]``, None for anything else;
 - `syntax`: any Python expression as an `ast` tree, with bounds on length, depth and digits;
-- `literals` and `fold`: what such a tree means, as literal calls, as a lenient decoder reads it, or
-  as bounded arithmetic;
+- `literals` and `fold`: the meaning of such a tree: literal calls, a lenient decoder's calls, or
+  bounded arithmetic;
 - `known`: the formats in which models write calls.
 
 Benchmarks differ in how lenient they decode; what they share is here, their quirks are theirs.
@@ -13,7 +12,7 @@ Benchmarks differ in how lenient they decode; what they share is here, their qui
 
 from __future__ import annotations
 
-from ace_ray.parsing.fold import Budget, Refused, fold, operate
+from ace_ray.parsing.fold import Refused, operate
 from ace_ray.parsing.literals import (
     Call,
     LenientReader,
@@ -22,7 +21,6 @@ from ace_ray.parsing.literals import (
     literal_calls,
     render,
 )
-from ace_ray.parsing.plain import plain_calls
 from ace_ray.parsing.syntax import (
     MAX_CHARS,
     MAX_CODE,
@@ -38,7 +36,6 @@ __all__ = [
     "MAX_CODE",
     "MAX_DEPTH",
     "MAX_DIGITS",
-    "Budget",
     "Call",
     "LenientReader",
     "NotCalls",
@@ -46,20 +43,16 @@ __all__ = [
     "check_json_depth",
     "dotted_name",
     "expression",
-    "fold",
     "literal",
     "literal_calls",
     "operate",
     "parse_calls",
-    "plain_calls",
     "render",
 ]
 
 
 def parse_calls(text: str) -> list[Call]:
-    """The calls of a text that is exactly one list of literal calls.
+    """Read the calls of a text that is exactly one list of literal calls.
 
-    Raises `NotCalls` for anything else.
-    """
-    calls = plain_calls(text)
-    return literal_calls(expression(text)) if calls is None else calls
+    Raises `NotCalls` for anything else."""
+    return literal_calls(expression(text))

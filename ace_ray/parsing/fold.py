@@ -17,16 +17,17 @@ from typing import Any
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
 
 MAX_BITS = 100_000
-"""Longest integer that one operation makes; a float overflows at 1,024."""
+"""Maximum bits of an integer that one operation makes; a float overflows at 1,024."""
 MAX_SIZE = 100_000
-"""Largest value made by one operation: characters, elements and 32-bit words, summed up."""
+"""Maximum size of a value that one operation makes: characters, elements and 32-bit words."""
 MAX_WORK = 1_000_000
-"""Most that all operations of one text may make together."""
+"""Maximum size of all values that the operations of one text make."""
+MAX_LEVELS = 300
+"""Deepest operation. Upstream's decoders write one back as text within Python's recursion limit."""
 _CHARS = 50
-"""Characters that count as one when texts are merely joined."""
+"""Number of characters that count as one when texts are joined."""
 
 _NONE = frozenset[str]()
-_Sized = tuple[Any, int]
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -75,13 +76,16 @@ class Refused(Exception):
 
 
 class Budget:
-    """Work left for the operations of one text, of `MAX_WORK`."""
+    """Work left for the operations of one text, of `MAX_WORK`.
+
+    ``known`` tells whether a name has a value where upstream evaluates the text.
+    """
 
     __slots__ = ("known", "left")
 
-    def __init__(self) -> None:
+    def __init__(self, known: Callable[[str], bool] = _NONE.__contains__) -> None:
         self.left = MAX_WORK
-        self.known: Callable[[str], bool] = _NONE.__contains__
+        self.known = known
 
     def charge(self, size: int) -> None:
         self.left -= size
@@ -90,8 +94,8 @@ class Budget:
 
 
 class _Known:
-    """Stands for the value of a known name. Operators raise TypeError, as those of functions,
-    classes and modules do. Whatever could go on with the real value is refused."""
+    """Stands for the value of a known name. Operators raise TypeError, as they do for functions,
+    classes and modules. Everything that could go on with the real value is refused."""
 
     def _refuse(self, *others: object) -> Any:
         raise Refused("a known name in an operation")
@@ -119,37 +123,28 @@ def operate(op: type[ast.operator], left: Any, right: Any) -> Any:
     return _BINARY[op](left, right)
 
 
-def fold(
-    node: ast.BinOp,
-    budget: Budget,
-    max_depth: int = MAX_DIGITS,
-    known: Callable[[str], bool] = _NONE.__contains__,
-) -> Any:
-    """Compute a binary operation on literals.
+def fold(node: ast.BinOp, budget: Budget) -> Any:
+    """Compute a binary operation on literals. Parts are evaluated in Python's order.
 
-    ``known`` says of a name whether it has a value where upstream evaluates the text. Parts are
-    looked at in Python's order of evaluation.
-
-    Raises `NotCalls` where Python raises. That includes a tree deeper than ``max_depth`` and an
+    Raises `NotCalls` where Python raises. That includes a tree deeper than `MAX_LEVELS` and an
     integer beyond `MAX_DIGITS`, which upstream cannot write back as text. Raises `Refused` where
     Python would go on with the value of a known name, a call, an attribute, a comprehension or
     ``:=``, and for too large a result.
     """
-    _check_whole(node, max_depth)
-    budget.known = known
+    _check_whole(node)
     try:
-        return _sized(node, budget)[0]
+        return _value(node, budget)
     except NotCalls:
         raise
     except _PYTHON_ERRORS as error:
         raise NotCalls(f"{type(error).__name__} in arithmetic") from None
 
 
-def _check_whole(node: ast.expr, max_depth: int) -> None:
+def _check_whole(node: ast.expr) -> None:
     pending: list[tuple[ast.AST, int]] = [(node, 1)]
     while pending:
         inner, depth = pending.pop()
-        if depth > max_depth:
+        if depth > MAX_LEVELS:
             raise NotCalls("an operation nested too deep")
         if isinstance(inner, ast.Constant):
             if type(inner.value) is int and inner.value >= _UNPRINTABLE:
@@ -164,27 +159,25 @@ def _check_whole(node: ast.expr, max_depth: int) -> None:
 
 
 def _check_joined(node: ast.JoinedStr) -> None:
-    # Which of them can be written back, with which quotes, is not worth restating.
+    # Upstream writes the tree back as text, and fails where `ast.unparse` fails.
     try:
         ast.unparse(node)
     except (ValueError, RecursionError) as error:
         raise NotCalls(f"{type(error).__name__} in an f-string") from None
 
 
-def _sized(node: ast.expr, budget: Budget) -> _Sized:
+def _value(node: ast.expr, budget: Budget) -> Any:
     if isinstance(node, ast.Constant):
-        return node.value, _size(node.value)
+        return node.value
     if isinstance(node, ast.UnaryOp):
-        value, size = _sized(node.operand, budget)
+        value = _value(node.operand, budget)
         if isinstance(node.op, ast.Invert) and isinstance(value, bool):
             value = int(value)  # the same result, without Python 3.12's warning
-        return _UNARY[type(node.op)](value), 1 if isinstance(node.op, ast.Not) else size
-    if isinstance(node, ast.BoolOp):
-        return _bool_op(node, budget)
+        return _UNARY[type(node.op)](value)
     if isinstance(node, ast.IfExp):
-        test, _ = _sized(node.test, budget)
-        return _sized(node.body if test else node.orelse, budget)
-    return _FOLDED.get(type(node), _unsupported)(node, budget)
+        return _value(node.body if _value(node.test, budget) else node.orelse, budget)
+    folded: Callable[[Any, Budget], Any] = _FOLDED.get(type(node), _unsupported)
+    return folded(node, budget)
 
 
 def _size(value: object) -> int:
@@ -197,114 +190,108 @@ def _size(value: object) -> int:
     return value.bit_length() // 32 + 1 if isinstance(value, int) else 1
 
 
-def _bool_op(node: ast.BoolOp, budget: Budget) -> _Sized:
-    result = _sized(node.values[0], budget)
+def _bool_op(node: ast.BoolOp, budget: Budget) -> Any:
+    result = _value(node.values[0], budget)
     for item in node.values[1:]:
-        if bool(result[0]) is isinstance(node.op, ast.Or):
+        if bool(result) is isinstance(node.op, ast.Or):
             break
-        result = _sized(item, budget)
+        result = _value(item, budget)
     return result
 
 
-def _items(node: ast.List | ast.Tuple | ast.Set, budget: Budget) -> _Sized:
+def _items(node: ast.List | ast.Tuple | ast.Set, budget: Budget) -> Any:
     values: list[Any] = []
-    size = 1
     for item in node.elts:
         if isinstance(item, ast.Starred):
-            inner, inner_size = _sized(item.value, budget)
+            inner = _value(item.value, budget)
+            budget.charge(_size(inner))
             values.extend(inner)
-            size += inner_size
-            budget.charge(inner_size)
         else:
-            value, value_size = _sized(item, budget)
-            values.append(value)
-            size += value_size
+            values.append(_value(item, budget))
     if isinstance(node, ast.List):
-        return values, size
-    return (tuple(values) if isinstance(node, ast.Tuple) else set(values)), size
+        return values
+    return tuple(values) if isinstance(node, ast.Tuple) else set(values)
 
 
-def _subscript(node: ast.Subscript, budget: Budget) -> _Sized:
-    container, size = _sized(node.value, budget)
-    index, _ = _sized(node.slice, budget)
-    budget.charge(size)
+def _subscript(node: ast.Subscript, budget: Budget) -> Any:
+    container = _value(node.value, budget)
+    index = _value(node.slice, budget)
+    budget.charge(_size(container))
     if isinstance(container, _Known):
         raise Refused("a subscript of a known name in an operation")
-    item = container[index]
-    return item, _size(item)
+    return container[index]
 
 
-def _slice(node: ast.Slice, budget: Budget) -> _Sized:
+def _slice(node: ast.Slice, budget: Budget) -> Any:
     bounds = (node.lower, node.upper, node.step)
-    return slice(*[None if part is None else _sized(part, budget)[0] for part in bounds]), 1
+    return slice(*[None if part is None else _value(part, budget) for part in bounds])
 
 
-def _compare(node: ast.Compare, budget: Budget) -> _Sized:
-    left = _sized(node.left, budget)
+def _compare(node: ast.Compare, budget: Budget) -> Any:
+    left = _value(node.left, budget)
     result: Any = True
     for op, comparator in zip(node.ops, node.comparators, strict=True):
-        right = _sized(comparator, budget)
-        budget.charge(left[1] + right[1])
-        if isinstance(left[0], _Known) or isinstance(right[0], _Known):
+        right = _value(comparator, budget)
+        budget.charge(_size(left) + _size(right))
+        if isinstance(left, _Known) or isinstance(right, _Known):
             raise Refused("a known name in a comparison")
-        result = _COMPARE[type(op)](left[0], right[0])
+        result = _COMPARE[type(op)](left, right)
         if not result:
             break
         left = right
-    return result, 1
+    return result
 
 
-def _joined(node: ast.JoinedStr, budget: Budget) -> _Sized:
-    text = "".join([_sized(part, budget)[0] for part in node.values])
+def _joined(node: ast.JoinedStr, budget: Budget) -> str:
+    text = "".join([_value(part, budget) for part in node.values])
     budget.charge(len(text))
-    return text, len(text)
+    return text
 
 
-def _formatted_value(node: ast.FormattedValue, budget: Budget) -> _Sized:
-    value, size = _sized(node.value, budget)
+def _formatted_value(node: ast.FormattedValue, budget: Budget) -> str:
+    value = _value(node.value, budget)
     if node.format_spec is not None or node.conversion != -1:
         raise Refused("a format in an operation")
-    budget.charge(_FIELD + _FIELD_PER_SIZE * size)
-    text = format(value)
-    return text, len(text)
+    budget.charge(_FIELD + _FIELD_PER_SIZE * _size(value))
+    return format(value)
 
 
-def _lambda(node: ast.Lambda, budget: Budget) -> _Sized:
-    return _some_function, 1
+def _lambda(node: ast.Lambda, budget: Budget) -> Any:
+    return _some_function
 
 
 def _some_function() -> None:
-    """What a lambda is folded to: nothing here can call it."""
+    """Stand for the value of a lambda. Nothing here can call it."""
 
 
-def _name(node: ast.Name, budget: Budget) -> _Sized:
+def _name(node: ast.Name, budget: Budget) -> _Known:
     if not budget.known(node.id):
         raise NotCalls(f"NameError in arithmetic: {node.id[:80]} is not defined")
     if node.id.startswith("__") or node.id.isupper():  # a text, a list, a number: operators work
         raise Refused("a known name in an operation")
-    return _Known(), 1
+    return _Known()
 
 
-def _attribute(node: ast.Attribute, budget: Budget) -> _Sized:
-    value, _ = _sized(node.value, budget)
+def _attribute(node: ast.Attribute, budget: Budget) -> Any:
+    value = _value(node.value, budget)
     if isinstance(value, _Known) or node.attr in dir(type(value)):
         raise Refused("Attribute in an operation")
     raise NotCalls("AttributeError in arithmetic")
 
 
-def _call(node: ast.Call, budget: Budget) -> _Sized:
-    called, _ = _sized(node.func, budget)
+def _call(node: ast.Call, budget: Budget) -> Any:
+    called = _value(node.func, budget)
     for argument in node.args:
-        _sized(argument.value if isinstance(argument, ast.Starred) else argument, budget)
+        _value(argument.value if isinstance(argument, ast.Starred) else argument, budget)
     for keyword in node.keywords:
-        _sized(keyword.value, budget)
+        _value(keyword.value, budget)
     if isinstance(called, _Known) or called is _some_function:
         raise Refused("Call in an operation")
     raise NotCalls("TypeError in arithmetic: what is called is no function")
 
 
-def _unsupported(node: ast.expr, budget: Budget) -> _Sized:
-    """Raise `NotCalls` where a name within has no value, else `Refused`."""
+def _unsupported(node: ast.expr, budget: Budget) -> Any:
+    """Raise `NotCalls` if a name within has no value, else `Refused`."""
     names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Name)]
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     for name in names:
@@ -313,57 +300,53 @@ def _unsupported(node: ast.expr, budget: Budget) -> _Sized:
     raise Refused(f"{type(node).__name__} in an operation")
 
 
-def _dict(node: ast.Dict, budget: Budget) -> _Sized:
+def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
     pairs: dict[Any, Any] = {}
-    total = 1
     for key_node, value_node in zip(node.keys, node.values, strict=True):
         if key_node is None:
-            inner, inner_size = _sized(value_node, budget)
+            inner = _value(value_node, budget)
             if not isinstance(inner, dict):
                 raise TypeError("** of something else than a dict")
+            budget.charge(_size(inner))
             pairs.update(inner)
-            total += inner_size
-            budget.charge(inner_size)
-            continue
-        key, key_size = _sized(key_node, budget)
-        pairs[key], value_size = _sized(value_node, budget)
-        total += key_size + value_size
-    return pairs, total
+        else:
+            key = _value(key_node, budget)
+            pairs[key] = _value(value_node, budget)
+    return pairs
 
 
-def _operation(node: ast.BinOp, budget: Budget) -> _Sized:
+def _operation(node: ast.BinOp, budget: Budget) -> Any:
     # A long sum is a tree that is deep on its left: walk down that side without recursion.
     chain = [node]
     while isinstance(chain[-1].left, ast.BinOp):
         chain.append(chain[-1].left)
-    left = _sized(chain[-1].left, budget)
+    left = _value(chain[-1].left, budget)
     for step in reversed(chain):
-        left = _apply(type(step.op), left, _sized(step.right, budget), budget)
+        left = _apply(type(step.op), left, _value(step.right, budget), budget)
     return left
 
 
-def _apply(op: type[ast.operator], left: _Sized, right: _Sized, budget: Budget) -> _Sized:
-    (a, a_size), (b, b_size) = left, right
-    size = a_size + b_size
+def _apply(op: type[ast.operator], a: Any, b: Any, budget: Budget) -> Any:
+    size = _size(a) + _size(b)
     if isinstance(a, int) and isinstance(b, int):
         value = operate(op, a, b)
         budget.charge(size + _size(value))
-        return value, _size(value)
+        return value
     if op is ast.Mult:
-        size = max(size, _repeated(a, a_size, b), _repeated(b, b_size, a))
+        size = max(size, _repeated(a, b), _repeated(b, a))
     elif op is ast.Mod and isinstance(a, (str, bytes)):
-        size = _formatted(a, b_size)
+        size = _formatted(a, _size(b))
     joined = op is ast.Add and isinstance(a, (str, bytes))
     budget.charge(size // _CHARS if joined else size)
-    return operate(op, a, b), size
+    return operate(op, a, b)
 
 
-def _repeated(sequence: object, size: int, times: object) -> int:
+def _repeated(sequence: object, times: object) -> int:
     if not isinstance(sequence, (str, bytes, list, tuple)) or not isinstance(times, int):
         return 0
     if not sequence or times > sys.maxsize:  # Python raises for the latter before it makes anything
         return 0
-    return size * times
+    return _size(sequence) * times
 
 
 def _formatted(template: str | bytes, args_size: int) -> int:
@@ -373,8 +356,9 @@ def _formatted(template: str | bytes, args_size: int) -> int:
     return len(text) + text.count("%") * (_FIELD + _FIELD_PER_SIZE * args_size)
 
 
-_FOLDED: dict[type[ast.expr], Callable[[Any, Budget], _Sized]] = {
+_FOLDED: dict[type[ast.expr], Callable[[Any, Budget], Any]] = {
     ast.BinOp: _operation,
+    ast.BoolOp: _bool_op,
     ast.List: _items,
     ast.Tuple: _items,
     ast.Set: _items,

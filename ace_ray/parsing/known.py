@@ -1,10 +1,10 @@
-"""Readers of the formats in which models are known to write calls, whatever format was asked for.
+"""Readers of the formats in which models are known to write calls, whatever the prompt asks for.
 
-Those that read what a tool parser of vLLM reads have its name. ``fenced_json`` and
-``fenced_python`` say where the calls stand; a parser that searches a text for objects, such as
-vLLM's ``llama3_json``, reads JSON there too. All look at text alone and are more lenient than
-vLLM's parsers: they say what an answer holds, and give no verdict. An answer is read in linear
-time; one of more than `MAX_CODE` characters is not read.
+A reader that has a counterpart among vLLM's tool parsers has its name. ``fenced_json`` and
+``fenced_python`` name the place of the calls; a parser that searches a text for objects, such as
+vLLM's ``llama3_json``, reads JSON there too. Readers look at text alone and are more lenient than
+vLLM's parsers: they find calls, and give no verdict. An answer is read in linear time; one of more
+than `MAX_CODE` characters is not read.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ace_ray.parsing.literals import Call, literal_calls
-from ace_ray.parsing.plain import plain_calls
 from ace_ray.parsing.schema_values import typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000
-"""Most calls of one answer."""
+"""Maximum calls of one answer."""
 _MAX_NAME = 256
 Tools = Sequence[Mapping[str, Any]]
-"""In OpenAI's form."""
+"""Tools in OpenAI's form."""
 
 
 class KnownCalls(NamedTuple):
@@ -35,9 +34,9 @@ class KnownCalls(NamedTuple):
 
 
 def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
-    """Read the calls in ``text``; None where no reader finds any. Never raises.
+    """Read the calls in ``text``; None if no reader finds any. Never raises.
 
-    ``tools`` are the offered ones, where they are known."""
+    ``tools`` are the offered tools, if they are known."""
     if len(text) > MAX_CODE:
         return None
     for name, read in READERS.items():
@@ -51,8 +50,9 @@ def known_calls(text: str, tools: Tools = ()) -> KnownCalls | None:
 
 
 def _hermes(text: str, tools: Tools) -> list[Call]:
-    """``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``. One unreadable block spoils
-    all. The last block may lack its end, and a call its arguments."""
+    """Read ``<tool_call>{"name": ..., "arguments": {...}}</tool_call>``.
+
+    One unreadable block spoils all. The last block may lack its end, and a call its arguments."""
     calls = []
     for block in text.split("<tool_call>")[1:]:
         calls += _json_calls(block.partition("</tool_call>")[0], None)
@@ -64,7 +64,7 @@ _PARAMETER = re.compile(r"\s*+([^\n<>]{1,256})>")
 
 
 def _functionary(text: str, tools: Tools) -> list[Call]:
-    """``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it.
+    """Read ``<function=f>{"a": 1}</function>``, as Functionary and Llama 3.1 write it.
 
     A call beside others may lack its object. Without any object the text is `_qwen3_coder`'s."""
     calls, objects = [], 0
@@ -88,7 +88,7 @@ def _functionary(text: str, tools: Tools) -> list[Call]:
 
 
 def _qwen3_coder(text: str, tools: Tools) -> list[Call]:
-    """``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
+    """Read ``<function=f><parameter=a>1</parameter></function>``, with or without tags around."""
     calls = []
     parts = text.split("<function=")[1:]
     if len(parts) > MAX_CALLS:
@@ -148,7 +148,8 @@ _NAMED = re.compile(
 
 
 def _mistral(text: str, tools: Tools) -> list[Call]:
-    """``[TOOL_CALLS]`` before a JSON list, or before each ``name{...}`` or ``name[ARGS]{...}``."""
+    """Read ``[TOOL_CALLS]`` before a JSON list, or before each ``name{...}`` or
+    ``name[ARGS]{...}``."""
     calls = []
     for part in text.split("[TOOL_CALLS]")[1:]:
         part = part.strip().removesuffix("</s>")
@@ -161,18 +162,18 @@ def _mistral(text: str, tools: Tools) -> list[Call]:
 
 
 def _fenced_json(text: str, tools: Tools) -> list[Call]:
-    """The calls of all fenced blocks that are JSON and hold nothing but calls."""
+    """Read the calls of all fenced blocks that are JSON and hold nothing but calls."""
     return _of_blocks(text, lambda block: _json_calls(block, tools))
 
 
 def _fenced_python(text: str, tools: Tools) -> list[Call]:
-    """The calls of all fenced blocks that are one call, or one list of calls."""
+    """Read the calls of all fenced blocks that are one call, or one list of calls."""
     return _of_blocks(text, _python_calls)
 
 
 def _llama3_json(text: str, tools: Tools) -> list[Call]:
-    """Every JSON object, whatever stands around and between them; one that is no call spoils all,
-    as with vLLM's parser."""
+    """Read every JSON object, with any text around it. One that is not a call spoils all, as with
+    vLLM's parser."""
     values: list[Any] = []
     at = text.find("{")
     while at >= 0:
@@ -181,7 +182,7 @@ def _llama3_json(text: str, tools: Tools) -> list[Call]:
 
 
 def _pythonic(text: str, tools: Tools) -> list[Call]:
-    """All of the text: ``[f(a=1)]`` or ``f(a=1)``."""
+    """Read a text that is ``[f(a=1)]`` or ``f(a=1)`` as a whole."""
     text = text.strip().removeprefix("<|python_start|>").removesuffix("<|python_end|>")
     return _python_calls(text.removeprefix("<|python_tag|>"))
 
@@ -196,7 +197,7 @@ READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "llama3_json": _llama3_json,
     "pythonic": _pythonic,
 }
-"""In the order in which they are tried. Each raises `NotCalls`, or finds none."""
+"""Readers in the order in which they are tried. Each raises `NotCalls`, or finds no calls."""
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
 
@@ -234,14 +235,12 @@ def _python_calls(text: str) -> list[Call]:
         raise NotCalls("no call at its end")
     if text[:1] != "[":
         text = f"[{text}]"
-    calls = plain_calls(text)
-    if calls is None:
-        calls = literal_calls(_JsonWords().visit(expression(text)))
+    calls = literal_calls(_JsonWords().visit(expression(text)))
     return [_call(call.name, call.args) for call in calls]
 
 
 def _json_calls(text: str, tools: Tools | None) -> list[Call]:
-    """The calls of a text that is JSON: an object, a list, or several one after the other."""
+    """Read the calls of a text that is JSON: an object, a list, or several one after the other."""
     calls = _calls_of(_values(text), tools)
     if not calls:
         raise NotCalls("no calls")
@@ -290,7 +289,7 @@ def json_call(item: Any, tools: Tools | None) -> Call:
 
 
 def _call(name: Any, args: Any) -> Call:
-    """Raises `NotCalls` where it is none, or its arguments are not JSON."""
+    """Make a call. Raises `NotCalls` if it has no name, or its arguments are not JSON."""
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise NotCalls("a call without a name")
     if not isinstance(args, dict):
@@ -307,9 +306,9 @@ _DECODER = json.JSONDecoder()
 
 
 def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
-    """The JSON values that make up all of ``text``, with blanks, ``,`` or ``;`` between them.
+    """Parse all of ``text`` as JSON values with blanks, ``,`` or ``;`` between them.
 
-    Raises `NotCalls`: there are none, or more than ``most``, or something else is among them."""
+    Raises `NotCalls` without a value, for more than ``most``, and for anything else among them."""
     values: list[Any] = []
     at = _after_blanks(text, 0)
     while at < len(text):
@@ -320,8 +319,9 @@ def _values(text: str, most: int = MAX_CALLS) -> list[Any]:
 
 
 def _read_value(text: str, at: int, values: list[Any]) -> int:
-    """Append the JSON value at ``at`` to ``values``; where it ends. Raises `NotCalls`: there is
-    none, it is nested too deep, or they are too many."""
+    """Append the JSON value at ``at`` to ``values``, and return its end.
+
+    Raises `NotCalls` without a value, if it is nested too deep, or for too many values."""
     if len(values) == MAX_CALLS:
         raise NotCalls(f"more than {MAX_CALLS} values")
     check_json_depth(text, at)

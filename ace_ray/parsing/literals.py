@@ -1,9 +1,9 @@
-"""Syntax trees to calls, and calls back to text: literal ones, and as a lenient decoder reads them
-that several evaluators share (``resolve_ast_by_type``).
+"""Read calls from syntax trees, and write them back as text: literal calls, and the calls of a
+lenient decoder that several evaluators share (``resolve_ast_by_type``).
 
 To the lenient decoder names are texts (``true`` is "true"), every sign negates, and a call as a
-value becomes an object. Such decoders run binary operations through ``eval``; here each benchmark
-says what they give.
+value becomes an object. Such decoders run binary operations through ``eval``; here `fold` computes
+them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.fold import Budget
+from ace_ray.parsing.fold import Budget, fold
 from ace_ray.parsing.syntax import NotCalls
 
 
@@ -24,7 +24,7 @@ class Call(NamedTuple):
 
 
 def dotted_name(node: ast.expr) -> str | None:
-    """``a.b.c`` for a chain of attributes on a name, None for any other expression."""
+    """Return ``a.b.c`` for a chain of attributes on a name, None for any other expression."""
     parts = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -36,7 +36,7 @@ def dotted_name(node: ast.expr) -> str | None:
 
 
 def literal(node: ast.expr) -> Any:
-    """The value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
+    """Return the value of a literal: str, int, float, bool, None, signed number, list, tuple, dict.
 
     Raises `NotCalls` for everything else (names, calls, operations, bytes, complex, sets, ...).
     """
@@ -69,10 +69,9 @@ def _literal_dict(node: ast.Dict) -> dict[Any, Any]:
 
 
 def literal_calls(tree: ast.expr) -> list[Call]:
-    """The calls of a tree that is a list of calls with keyword arguments and literal values.
+    """Read the calls of a tree that is a list of calls with keyword arguments and literal values.
 
-    Raises `NotCalls` for anything else, among it repeated keywords, which Python refuses too.
-    """
+    Raises `NotCalls` for anything else, such as repeated keywords, which Python refuses too."""
     if not isinstance(tree, ast.List):
         raise NotCalls("not a list")
     return [_literal_call(item) for item in tree.elts]
@@ -93,7 +92,7 @@ def _literal_call(node: ast.expr) -> Call:
 
 
 def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
-    """Calls as the text ``[F(k='v'), ...]`` that `parse_calls` reads back."""
+    """Write calls as the text ``[F(k='v'), ...]`` that `parse_calls` reads back."""
     rendered = [
         f"{name}({', '.join(f'{key}={value!r}' for key, value in args.items())})"
         for name, args in calls
@@ -101,35 +100,36 @@ def render(calls: Iterable[tuple[str, dict[str, Any]]]) -> str:
     return f"[{', '.join(rendered)}]"
 
 
-Operation = Callable[[ast.BinOp, Budget, int], Any]
-"""The value of an operation so many levels within its call; `NotCalls` and `Refused` as in `fold`.
-"""
-
-
 class LenientReader:
     """Reads the calls of one text.
 
     Args:
-        operation: gives the values of binary operations.
+        known: tells whether a name has a value where upstream evaluates the text.
         bare_as_source: whether a call without keywords, as a value, becomes its source.
     """
 
-    __slots__ = ("_bare_as_source", "_budget", "_operation")
+    __slots__ = ("_bare_as_source", "_budget")
 
-    def __init__(self, operation: Operation, *, bare_as_source: bool) -> None:
-        self._operation, self._bare_as_source = operation, bare_as_source
-        self._budget = Budget()
+    def __init__(self, known: Callable[[str], bool], *, bare_as_source: bool) -> None:
+        self._bare_as_source = bare_as_source
+        self._budget = Budget(known)
 
-    def call(self, node: ast.Call, depth: int) -> Call:
-        """Name and keyword arguments; the others vanish. Raises `NotCalls` where upstream's decoder
-        raises, and what ``operation`` does, whichever comes first in its order of evaluation."""
+    def call(self, node: ast.Call) -> Call:
+        """Return name and keyword arguments; the others vanish.
+
+        Raises `NotCalls` where upstream's decoder raises, and as `operation`, whichever comes first
+        in its order of evaluation."""
         args: dict[str | None, Any] = {}
         for keyword in node.keywords:  # `**x` has the name None; of repeated names the last stays
-            args[keyword.arg] = self.value(keyword.value, depth + 1)
+            args[keyword.arg] = self.value(keyword.value)
         return Call(_lenient_name(node.func), args)
 
-    def value(self, node: ast.expr, depth: int) -> Any:
-        """One argument; raises as `call`."""
+    def operation(self, node: ast.BinOp) -> Any:
+        """Compute a binary operation. Raises as `fold`."""
+        return fold(node, self._budget)
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of one argument. Raises as `call`."""
         if isinstance(node, ast.Constant):
             return "..." if node.value is ... else node.value
         if isinstance(node, ast.Name):
@@ -137,29 +137,29 @@ class LenientReader:
         if isinstance(node, ast.UnaryOp):
             return _negated(node.operand)
         if isinstance(node, ast.List):
-            return [self.value(item, depth + 1) for item in node.elts]
+            return [self.value(item) for item in node.elts]
         if isinstance(node, ast.Tuple):
-            return tuple([self.value(item, depth + 1) for item in node.elts])
+            return tuple([self.value(item) for item in node.elts])
         if isinstance(node, ast.Dict):
-            return self._dict(node, depth + 1)
+            return self._dict(node)
         if isinstance(node, ast.BinOp):
-            return self._operation(node, self._budget, depth)
+            return self.operation(node)
         if isinstance(node, ast.Call):
             if self._bare_as_source and not node.keywords:
                 return _source(node)
-            name, args = self.call(node, depth)
+            name, args = self.call(node)
             return {name: args}
         if isinstance(node, ast.Subscript):
             return f"{_source(node.value)}[{_source(node.slice)}]"
         raise NotCalls(f"{type(node).__name__} as a value")
 
-    def _dict(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
         pairs: dict[Any, Any] = {}
         for key_node, value_node in zip(node.keys, node.values, strict=True):
             if key_node is None:
                 raise NotCalls("** in a dict")
-            key = self.value(key_node, depth)
-            value = self.value(value_node, depth)
+            key = self.value(key_node)
+            value = self.value(value_node)
             try:
                 pairs[key] = value
             except TypeError:

@@ -12,13 +12,13 @@ import threading
 import warnings
 
 MAX_CODE = 131_072
-"""Most characters outside of string literals; the worst such text takes under half a second."""
+"""Maximum characters outside of string literals; the worst text takes under half a second."""
 MAX_CHARS = 4 * 1024 * 1024
-"""Longest text that is parsed, string literals included."""
+"""Maximum characters of a text, string literals included."""
 MAX_DEPTH = 200
-"""Deepest bracket nesting, as in CPython's tokenizer."""
+"""Maximum nesting of brackets, as in CPython's tokenizer."""
 MAX_DIGITS = 4_300
-"""Longest decimal integer, CPython's default."""
+"""Maximum digits of a decimal integer, CPython's default."""
 
 _SPECIAL = re.compile(
     r"""'''|\"\"\"|['"#(){}\[\]]|(?<![\w.])[0-9][0-9_]{""" + str(MAX_DIGITS) + r""",}(?![\w.])"""
@@ -29,18 +29,18 @@ _STRING_END = {
     "'''": re.compile(r"[^\\']*+(?:(?:\\.|'(?!''))[^\\']*+)*+'''", re.DOTALL),
     '"""': re.compile(r'[^\\"]*+(?:(?:\\.|"(?!""))[^\\"]*+)*+"""', re.DOTALL),
 }
-# What makes the parser warn: odd escapes, and numbers that run into a keyword (`1or`).
+# The parser warns of odd escapes, and of numbers that run into a keyword (`1or`).
 _WARNS = re.compile(r"\\|[0-9a-fA-FjJ_.](?:and|else|for|if|in|is|not|or)")
 _FSTRING_WEIGHT = 4  # Python 3.11 parses an f-string in time quadratic in its fields
 _WARNINGS_LOCK = threading.Lock()
 
 
 class NotCalls(ValueError):
-    """The text is not what was asked for."""
+    """The text does not hold calls, or not in the expected form."""
 
 
 def expression(text: str) -> ast.expr:
-    """The text as one Python expression.
+    """Parse the text as one Python expression.
 
     Raises `NotCalls` for everything that Python would not parse, and beyond the bounds. Warnings
     about odd escapes, which are about the model's text and not about ours, are silenced.
@@ -65,7 +65,7 @@ _JSON_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 def check_json_depth(text: str, at: int = 0) -> None:
-    """Raise `NotCalls` where the JSON value at ``at`` is nested more than `MAX_DEPTH` deep."""
+    """Raise `NotCalls` if the JSON value at ``at`` is nested more than `MAX_DEPTH` deep."""
     depth = 0
     # No further than the value's end, so that many values are not many times the text.
     for match in _JSON_NESTING.finditer(text, at) if text[at : at + 1] in ("[", "{") else ():

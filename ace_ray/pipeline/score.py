@@ -106,8 +106,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     ledger = stored_rows(store, manifest, say=lambda line: None)
     total = summarize(manifest.tree, {}, ledger.rows, {})
     numbers = benchmark.statistics(ledger.rows(), manifest.config.max_unscored)
-    findings = [finding.as_json() for finding in diagnose(ledger.rows())]
-    if findings:
+    if findings := diagnose(ledger.rows()):
         numbers = {**numbers, "diagnosis": findings}
     block = with_scores(
         type(benchmark), {**numbers, **benchmark.tables(numbers)}, headline=total["headline"]

@@ -71,7 +71,7 @@ def summarize(
             blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
         deque(own, maxlen=0)  # what the benchmark has not read counts too
         if findings := diagnosis.findings():
-            blocks[name] = {**blocks[name], "diagnosis": [one.as_json() for one in findings]}
+            blocks[name] = {**blocks[name], "diagnosis": findings}
     if not benchmarks:
         deque(totals.counted(rows()), maxlen=0)
     counts = totals.statuses

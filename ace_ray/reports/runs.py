@@ -307,7 +307,7 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
     if words := run.manifest.restriction(benchmark).words:
         yield f"limited to {words}, a sample only"
     for finding in diagnose(run.rows_of(benchmark)):
-        yield finding.text
+        yield finding["text"]
     if benchmark in run.comparable:
         yield run.comparable[benchmark]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ace_ray.benchmarks.second_reading import SecondReading
+from ace_ray.benchmarks.diagnosis import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.types import (
     RULE_SETS,

@@ -84,13 +84,8 @@ class SweepRun:
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """What no other run may have meanwhile."""
-        if self.plan is None:
-            return frozenset()
-        keys = [b.lock_key() for b in self.plan.benchmarks.values()]
-        if self.endpoint:  # its limits are those of one run
-            keys.append(f"endpoint {self.endpoint}")
-        return frozenset(filter(None, keys))
+        """What no other run may have meanwhile: an endpoint, whose limits are those of one run."""
+        return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
     def cpus(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.second_reading import (
+from ace_ray.benchmarks.diagnosis import (
     Answers,
     SecondReading,
     answer_texts,

@@ -26,12 +26,18 @@ from typing import Any, NamedTuple
 import bfcl_variations as vary
 from bfcl_noise import noisy
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.categories import RELEVANCE, SINGLE_TURN, language_of
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
+from ace_ray.benchmarks.bfcl.categories import (
+    DEFAULT,
+    FORMS,
+    RELEVANCE,
+    SINGLE_TURN,
+    Form,
+    language_of,
+)
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import executable
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.types import ToolCall
 
 _LINES = 4_000

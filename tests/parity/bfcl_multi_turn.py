@@ -21,11 +21,11 @@ from typing import Any
 
 from bfcl_multi_turn_cases import Case, Mutator
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.errors import UserError

@@ -28,11 +28,11 @@ from ace_ray.benchmarks.bfcl.categories import (
     MEMORY,
     MULTI_TURN,
     SINGLE_TURN,
+    form_of,
     language_of,
 )
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UPSTREAM, UpstreamPackage
-from ace_ray.benchmarks.bfcl.forms import form_of
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
 from ace_ray.types import Entry
@@ -104,7 +104,7 @@ def _shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[
         if category != FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
     else:
-        asked = with_system(prompts.agentic, question)
+        asked = with_system(prompts.texts.agentic, question)
         functions, _ = offered(docs, data["involved_classes"])
         yield "tools", prompts.tools(functions)
         if category in MEMORY:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.bfcl import categories as bfcl
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import read_ledger
 

@@ -1,4 +1,4 @@
-"""Model text to calls: the quick reader, the parser behind it, and their bounds."""
+"""Model text to calls: the parser and its bounds."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ from ace_ray.parsing import (
     MAX_DIGITS,
     Call,
     NotCalls,
-    expression,
-    literal_calls,
     parse_calls,
-    plain_calls,
     render,
 )
 
@@ -94,24 +91,6 @@ VALUES = st.recursive(
 @given(st.lists(st.tuples(st.just("F"), st.dictionaries(st.just("k"), VALUES)), max_size=3))
 def test_rendered_calls_are_read_back(calls: list[tuple[str, dict[str, object]]]) -> None:
     assert parse_calls(render(calls)) == [Call(*call) for call in calls]
-
-
-PIECES = st.sampled_from(
-    ["[", "]", "(", ")", "{", "}", ",", "=", ":", "'", '"', "-", "F", "a", "if", "True", "0", "07",
-     "1.5", "1.", "é", "ﬁ", "\\", "\n", " ", "\t", "\r", "#", "'x'", "F(a='x')", "a=1", "\f", "1e5",
-     "'\ud800'", "__debug__", "\xa0", "e", "_", "''"]
-)  # fmt: skip
-
-
-@pytest.mark.nightly
-@settings(max_examples=400, deadline=None)
-@given(st.lists(PIECES, max_size=12).map("".join))
-def test_the_quick_reader_reads_what_the_parser_reads(inside: str) -> None:
-    for text in (f"[F({inside})]", f"[F(a={inside})]", f"[F(a=1{inside}b=2)]"):
-        quick = plain_calls(text)
-        if quick is not None:
-            slow = literal_calls(expression(text))
-            assert repr(quick) == repr(slow)
 
 
 def test_bounds_are_exact_and_ignore_strings_and_comments() -> None:

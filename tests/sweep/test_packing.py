@@ -226,10 +226,10 @@ class TestSchedule:
         assert [one.begins for one in placed] == [0] * 8
 
     def test_what_only_one_may_have_is_had_one_after_another(self) -> None:
-        cache, other = ({"b": SimpleNamespace(lock_key=lambda x=x: x)} for x in ("cache", ""))
-        found = [run("r0"), run("r1"), run("r2")]
-        for one, benchmarks in zip(found, (cache, cache, other), strict=True):
-            one.plan.benchmarks = benchmarks  # type: ignore[union-attr, misc]
+        shared, other = "http://one", "http://other"
+        found = [
+            replace(run(f"r{n}"), endpoint=url) for n, url in enumerate([shared, shared, other])
+        ]
         placed = {p.lane.runs[0].label: p for p in schedule(lanes(found, EIGHT, swap=True), EIGHT)}
         first, second = sorted((placed["r0"], placed["r1"]), key=lambda one: one.begins)
         assert (first.begins, placed["r2"].begins) == (0, 0)

@@ -23,18 +23,14 @@ from typing import Any, Literal
 from ace_ray.parsing import (
     MAX_CODE,
     MAX_DIGITS,
-    Budget,
     LenientReader,
     NotCalls,
     Refused,
     dotted_name,
     expression,
-    fold,
     literal,
 )
 
-_MAX_DEPTH = 300
-"""Maximum depth of an operation that is folded: about what upstream can write back as text."""
 _UNPRINTABLE = 10**MAX_DIGITS
 # Names that are defined where upstream evaluates. Any other name raises NameError there.
 _KNOWN = {
@@ -87,16 +83,16 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
         raise NotCalls("no brackets")
     # Upstream adds missing outer brackets first, only to strip them with the others.
     tree = expression(text.removeprefix(" ").strip("[]'"))
-    reader = LenientReader(_operation, bare_as_source=True)
+    reader = _Reader(_is_known, bare_as_source=True)
     if isinstance(tree, ast.Call):
-        return [_agent_call(*reader.call(tree, 1))]
+        return [_agent_call(*reader.call(tree))]
     if not isinstance(tree, (ast.Tuple, ast.List)):
         return []
     calls = []
     for item in tree.elts:
         if not isinstance(item, ast.Call):
             raise NotCalls("an element that is not a call")
-        calls.append(_agent_call(*reader.call(item, 1)))
+        calls.append(_agent_call(*reader.call(item)))
     return calls
 
 
@@ -177,11 +173,12 @@ def _problem(value: Any) -> str:
     return ""
 
 
-def _operation(node: ast.BinOp, budget: Budget, _: int) -> Any:
-    try:
-        return fold(node, budget, _MAX_DEPTH, _is_known)
-    except Refused:
-        return _NOT_EVALUATED
+class _Reader(LenientReader):
+    def operation(self, node: ast.BinOp) -> Any:
+        try:
+            return super().operation(node)
+        except Refused:
+            return _NOT_EVALUATED
 
 
 def _is_known(name: str) -> bool:

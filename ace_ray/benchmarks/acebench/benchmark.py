@@ -41,6 +41,7 @@ from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
@@ -50,7 +51,6 @@ from ace_ray.benchmarks.results import (
     Score,
     ScoredRow,
 )
-from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import load
+from ace_ray.benchmarks.dataset import Row
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
     Placed,
-    Row,
     each_once,
     read_json_lines,
     read_rows,

@@ -10,9 +10,8 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.categories import asked_id, form_of
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -21,13 +20,13 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     all_files,
 )
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
 from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
-from ace_ray.benchmarks.bfcl.forms import asked_id, form_of
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
-from ace_ray.benchmarks.bfcl.options import CHOICES, absent, chosen, named
+from ace_ray.benchmarks.bfcl.options import CHOICES, WebSearchConfig, absent, chosen, named
 from ace_ray.benchmarks.bfcl.options import Options as BFCLOptions
 from ace_ray.benchmarks.bfcl.prompts import (
     WithoutSystem,
@@ -44,10 +43,10 @@ from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_class
 from ace_ray.benchmarks.bfcl.tools.sources import OFFICIAL_TOOLS_SHA256, tool_sources
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
-from ace_ray.benchmarks.second_reading import Answers, answer_texts
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
@@ -60,7 +59,7 @@ OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
 _STATES = (("before", "end"), ("memory", "memory_end"))
-"""What interactive rows store of the sandbox; those of earlier versions store no end."""
+"""Keys of the sandbox states in `Episode.state`: of multi-turn and of memory entries."""
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
@@ -70,8 +69,8 @@ class BFCL(Benchmark):
     name = "bfcl"
     rule_sets = RULE_SETS
     without_native = f"{_WHERE}.mode: prompt"
-    # Upstream's handlers of local thinking models keep it in the history, and write that of the
-    # steps since the last user's message into the prompt.
+    # Upstream's handlers of local thinking models keep reasoning in the history. They write the
+    # reasoning of the steps since the last user message into the prompt.
     replay_reasoning = "tool_steps"
     Options = BFCLOptions
     groups = tables.TITLED_GROUPS
@@ -132,7 +131,7 @@ class BFCL(Benchmark):
                 "conversations_sha256": digest(self._conversations),
                 "prompts_sha256": self._prompts.sha256,
                 "embedding": options.embedding and options.embedding.model,
-                "web_search": _web(options),
+                "web_search": options.web_search and _addresses(options.web_search),
             }
         return identity
 
@@ -146,7 +145,7 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """The messages that open an episode; of memory as if it were empty."""
+        """Return the messages that open an episode; a memory is shown empty."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -157,10 +156,11 @@ class BFCL(Benchmark):
                 data["function"],
                 form_of(entry.id),
                 groups.language_of(category),
-                _hints(category),
+                # Upstream adds them twice where it loads an entry twice.
+                hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
         if category not in groups.MULTI_TURN:
-            messages = with_system(self._prompts.agentic, messages)
+            messages = with_system(self._prompts.texts.agentic, messages)
         if category in groups.MEMORY:
             backend = category.removeprefix("memory_")
             text = self._prompts.memory(data["scenario"], backend, "")
@@ -338,7 +338,7 @@ class BFCL(Benchmark):
         )
 
     def _differences(self) -> Iterator[str]:
-        """What sets this run apart from upstream's."""
+        """Yield the differences between this run and upstream's protocol."""
         if not self._package.is_known():
             yield "the data is not the official one"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
@@ -389,25 +389,13 @@ def _single_answer(episode: Episode) -> Answer:
     return answers[0] if answers else Answer(episode.output)
 
 
-def _web(options: BFCLOptions) -> Mapping[str, Any] | None:
-    """What of the services can move a score."""
-    config = options.web_search
-    if config is None:
-        return None
-    return {
-        "search": config.search.url,
-        "fetch": config.fetch.url,
-    }
-
-
-def _hints(category: str) -> int:
-    """How often functions are told the language of their calls: upstream does it twice where an
-    entry is loaded twice."""
-    return 2 if category == groups.FORMAT_SENSITIVITY else 1
+def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
+    """Return the part of the services' config that can move a score."""
+    return {"search": config.search.url, "fetch": config.fetch.url}
 
 
 def _check(options: BFCLOptions) -> None:
-    """Raise `UserError` for what does not go together, or is not there."""
+    """Raise `UserError` for options that exclude each other, and for services without a key."""
     if options.contamination and options.mode == "native":
         raise UserError(
             "the gold calls are written as prompts ask for them",

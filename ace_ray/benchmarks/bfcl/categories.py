@@ -1,9 +1,15 @@
-"""BFCL's categories, their groups, and their languages (upstream ``category_mapping.py``)."""
+"""BFCL's categories, with their groups and languages, and the forms of its prompts.
+
+Upstream has them in ``category_mapping.py``, ``constants/default_prompts.py`` and
+``model_handler/utils.py``. A form says how functions are described and how calls are asked for.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 NON_LIVE = (
     "simple_python",
@@ -36,7 +42,7 @@ FORMAT_SENSITIVITY = "format_sensitivity"
 SCORING = SINGLE_TURN + MULTI_TURN + AGENTIC
 CATEGORIES = (*SCORING, FORMAT_SENSITIVITY)
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
-"""Judged by whether there is a call at all; they have no answers."""
+"""Categories without gold answers, judged by whether the answer holds a call."""
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "non_live": NON_LIVE,
@@ -52,7 +58,65 @@ Language = Literal["python", "java", "javascript"]
 
 
 def language_of(category: str) -> Language:
-    """What the calls of a category are written in."""
+    """Return the language of a category's calls."""
     if category == "simple_java":
         return "java"
     return "javascript" if category == "simple_javascript" else "python"
+
+
+Returned = Literal["python", "json", "verbose_xml", "concise_xml"]
+Documented = Literal["python", "xml", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form of prompt: how calls are to be returned, whether within ``<TOOLCALL>`` tags, how
+    functions are documented, how the prompt is laid out, and in whose style."""
+
+    returned: Returned = "python"
+    tagged: bool = False
+    documented: Documented = "json"
+    layout: Literal["plaintext", "markdown"] = "plaintext"
+    style: Literal["classic", "experimental"] = "classic"
+
+    def __str__(self) -> str:
+        """Return the form as upstream's ids spell it."""
+        return (
+            f"ret_fmt={self.returned}&tool_call_tag={self.tagged}&func_doc_fmt={self.documented}"
+            f"&prompt_fmt={self.layout}&style={self.style}"
+        )
+
+
+DEFAULT = Form()
+FORMS = (
+    *(
+        Form(returned, tagged, documented)
+        for returned in get_args(Returned)
+        for tagged in (True, False)
+        for documented in get_args(Documented)
+    ),
+    Form(layout="markdown"),
+    Form(style="experimental"),
+)
+"""The 26 forms of the format sensitivity categories, in upstream's order."""
+
+_BY_NAME = {str(form): form for form in FORMS}
+_IN_ID = re.compile(r"format_sensitivity_\d+:([^:]*):([^:]*)")
+
+
+def form_of(entry_id: str) -> Form:
+    """Return the form in the id of a format sensitivity entry; `DEFAULT` for other entries.
+
+    Raises `ValueError` for an unknown form."""
+    match = _IN_ID.fullmatch(entry_id)
+    if match is None:
+        return DEFAULT
+    if match[1] not in _BY_NAME:
+        raise ValueError(f"{match[1]!r} is no form of prompt")
+    return _BY_NAME[match[1]]
+
+
+def asked_id(entry_id: str) -> str:
+    """Return the id of the original entry of a format sensitivity entry; other ids as they are."""
+    match = _IN_ID.fullmatch(entry_id)
+    return entry_id if match is None else match[2]

@@ -1,5 +1,5 @@
-"""Functions as a model is shown them: which are offered, with which hints, documented in a
-prompt or as tools of a chat template.
+"""Functions in the form that a model sees: held-out functions, hints, the documentation in a
+prompt, tools of a chat template.
 
 Rules from upstream's ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from json.encoder import encode_basestring_ascii
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.forms import Documented
+from ace_ray.benchmarks.bfcl.categories import Documented, Language
 from ace_ray.benchmarks.bfcl.texts import OWN_HINTS, Hints, fill
 
 Function = Mapping[str, Any]
@@ -34,8 +32,8 @@ def offered(
     classes: Iterable[str],
     held_out: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[Function], dict[str, list[Function]]]:
-    """The functions of ``classes`` that are offered from the start, and those that are held out,
-    by the number of the turn that brings them."""
+    """Return the functions of ``classes`` that are offered from the start, and the held-out
+    functions by the number of their turn."""
     functions = [function for name in classes for function in docs[name]]
     later: dict[str, list[Function]] = {}
     for turn, names in (held_out or {}).items():
@@ -51,7 +49,7 @@ def offered(
 def with_hints(
     functions: Iterable[Function], language: Language, hints: Hints = OWN_HINTS
 ) -> list[Function]:
-    """The functions with hints at the language of their calls; the given ones stay as they are.
+    """Add hints at the language of the calls to copies of the functions.
 
     In Java and JavaScript every parameter becomes a string, and its description says what the
     string stands for.
@@ -71,9 +69,9 @@ def with_hints(
 
 
 def documented(functions: Sequence[Function], form: Documented) -> str:
-    """The list of functions as text."""
+    """Write the list of functions as text."""
     if form == "json":
-        return indented(functions)
+        return json.dumps(functions, indent=4)
     if form == "xml":
         return "\n".join(_xml(function) for function in functions)
     return "\n\n".join(part for function in functions for part in (_python(function), "\n"))
@@ -203,7 +201,7 @@ _TYPES = {
 
 
 def tool_name(name: str) -> str:
-    """The name of a function's tool: dots become underscores, which OpenAI's form requires."""
+    """Return the name of a function's tool: OpenAI's form requires underscores for dots."""
     return name.replace(".", "_")
 
 
@@ -214,11 +212,10 @@ def openai_tools(
     *,
     hinted: bool = True,
 ) -> list[dict[str, Any]]:
-    """Tools for a chat template, in the order of ``functions``; these stay as they are.
+    """Return tools for a chat template, in the order of ``functions``, which stay as they are.
 
-    Each ``parameters`` is a JSON Schema of an object. What a function returns (``response``) stays
-    beside it, as upstream has it for OpenAI's form.
-    """
+    Each ``parameters`` is a JSON Schema of an object. The description of the result (``response``)
+    stays beside it, as in upstream for OpenAI's form."""
     shown = with_hints(functions, language, hints) if hinted else list(functions)
     tools = []
     for function in shown:
@@ -248,7 +245,7 @@ def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Elements get no note on floats, and their ``properties`` do."""
+    """Convert the schema of elements: without the note on floats, which ``properties`` get."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(published["type"], "string")
@@ -257,59 +254,3 @@ def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
     elif "items" in published:
         schema["items"] = _items(published["items"], hints)
     return schema
-
-
-_STEP = "    "
-
-
-def indented(value: Any) -> str:
-    """Exactly ``json.dumps(value, indent=4)`` for JSON values with texts as keys.
-
-    Raises `TypeError` for other values and keys, `RecursionError` for very deep ones.
-    """
-    parts: list[str] = []
-    _write(value, "\n", parts)
-    return "".join(parts)
-
-
-def _write(value: Any, line: str, parts: list[str]) -> None:
-    """``line`` begins a new line at the indent of the value's own closing bracket."""
-    kind = type(value)
-    if kind is str:
-        parts.append(encode_basestring_ascii(value))
-    elif kind is dict:
-        if not value:
-            parts.append("{}")
-            return
-        inner = line + _STEP
-        before = "{" + inner
-        for key, item in value.items():
-            if type(key) is not str:
-                raise TypeError(f"keys must be texts, not {type(key).__name__}")
-            if type(item) is str:
-                parts.append(
-                    f"{before}{encode_basestring_ascii(key)}: {encode_basestring_ascii(item)}"
-                )
-            else:
-                parts.append(f"{before}{encode_basestring_ascii(key)}: ")
-                _write(item, inner, parts)
-            before = "," + inner
-        parts.append(line + "}")
-    elif kind is list or kind is tuple:
-        if not value:
-            parts.append("[]")
-            return
-        inner = line + _STEP
-        before = "[" + inner
-        for item in value:
-            if type(item) is str:
-                parts.append(before + encode_basestring_ascii(item))
-            else:
-                parts.append(before)
-                _write(item, inner, parts)
-            before = "," + inner
-        parts.append(line + "]")
-    elif value is None or kind in (bool, int, float):
-        parts.append(json.dumps(value))
-    else:
-        raise TypeError(f"{kind.__name__} is no JSON value")

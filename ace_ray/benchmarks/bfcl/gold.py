@@ -11,15 +11,15 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.parsing import Call, render
 from ace_ray.types import Entry, Episode
 
 
 def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> list[Call]:
-    """The calls of ``gold``, an entry's answers as published: ``[{name: {parameter: values}}]``."""
+    """Return the calls of an entry's published answers ``[{name: {parameter: values}}]``."""
     required = {
         function["name"]: set(function["parameters"].get("required", ())) for function in functions
     }
@@ -31,12 +31,12 @@ def gold_calls(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> l
 
 
 def gold_text(gold: Sequence[Mapping[str, Any]], functions: Sequence[Any]) -> str:
-    """The same as a Python list of calls, the form that prompts ask for."""
+    """Return these calls as a Python list of calls, the form that prompts ask for."""
     return render(gold_calls(gold, functions))
 
 
 def asked_for_gold(category: str) -> bool:
-    """Whether a category has gold calls that enter the contamination score: the Python ones."""
+    """Tell whether a category has gold calls in Python, which the contamination score uses."""
     return category in (*NON_LIVE, *LIVE) and not category.endswith(
         ("relevance", "_java", "_javascript")
     )
@@ -55,7 +55,7 @@ def _first(values: Sequence[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """An acceptable value as a value: keys of objects hold acceptable values of their own."""
+    """Return an acceptable value as a value: keys of objects hold acceptable values too."""
     if isinstance(value, Mapping):
         return {
             key: _first(inner) if isinstance(inner, list) else inner for key, inner in value.items()
@@ -75,11 +75,11 @@ UNANSWERABLE = frozenset(
         "live_multiple_1038-265-0",
     }
 )
-"""Published entries whose answers contradict themselves, or each other under greedy matching."""
+"""Entries with published answers that contradict themselves, or each other in greedy matching."""
 
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
-    """The gold answer, and one without its last call; None for categories without gold calls.
+    """Return the gold answer, and one without its last call; None without gold calls.
 
     ``docs`` are the functions of multi-turn categories, by class."""
     if asked_for_gold(entry.category):
@@ -101,7 +101,7 @@ def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Go
 
 
 def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
-    """A published call with its arguments named, which answers of a model must be."""
+    """Name the arguments of a published call, as answers of a model must."""
     call: Any = ast.parse(text, mode="eval").body
     names = parameters[call.func.id]
     named = [ast.keyword(names[place], value) for place, value in enumerate(call.args)]
@@ -109,7 +109,7 @@ def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
 
 
 def _turns(calls: Sequence[Sequence[str]]) -> Episode:
-    """A conversation that makes ``calls``, those of a turn in one step."""
+    """Make a conversation with ``calls``, all calls of a turn in one step."""
     turns = [
         [Answer(text).as_json() for text in (*([f"[{', '.join(turn)}]"] if turn else []), "Done.")]
         for turn in calls

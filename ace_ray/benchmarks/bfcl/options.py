@@ -8,7 +8,6 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.episode.services import EmbeddingsConfig, WebSearchConfig
 from ace_ray.config.schema import Section
 from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
@@ -20,6 +19,22 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
         **dict.fromkeys(groups.CATEGORIES, ()),
     }
 }
+
+
+class ServiceConfig(Section):
+    url: str = Field(min_length=1, description="where requests go, without query")
+    api_key_env: str | None = Field(
+        None, min_length=1, description="environment variable with the key, sent as bearer token"
+    )
+
+
+class EmbeddingsConfig(ServiceConfig):
+    model: str = Field(min_length=1, description="the model's name at the endpoint")
+
+
+class WebSearchConfig(Section):
+    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
+    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
 
 
 class Options(Section):
@@ -65,7 +80,7 @@ class Options(Section):
 
 
 def absent(options: Options) -> dict[str, str]:
-    """Category -> why it cannot be run as configured."""
+    """Return the categories that cannot run as configured, with the reason."""
     reasons = {}
     if options.embedding is None:
         reasons["memory_vector"] = "no embedding endpoint is configured (embedding)"
@@ -79,7 +94,7 @@ def absent(options: Options) -> dict[str, str]:
 
 
 def named(options: Options) -> set[str]:
-    """The categories that were asked for, by name or by group; known ones."""
+    """Return the requested categories, by name or by group."""
     categories: set[str] = set()
     for name in options.categories:
         categories.update(groups.SCORING if name == "all" else groups.GROUPS.get(name, (name,)))
@@ -87,7 +102,7 @@ def named(options: Options) -> set[str]:
 
 
 def chosen(options: Options) -> list[str]:
-    """The categories to run, in upstream's order.
+    """Return the categories to run, in upstream's order.
 
     Raises:
         UserError: a name is unknown, or a category was named that cannot be run as configured.
@@ -95,18 +110,13 @@ def chosen(options: Options) -> list[str]:
     missing = absent(options)
     where = "benchmarks.bfcl.categories"
     check_names(options.categories, CHOICES["categories"], what="category or group", where=where)
-    named: set[str] = set()
     for name in options.categories:
-        if name == "all":
-            named.update(category for category in groups.SCORING if category not in missing)
-        else:
-            members: Sequence[str] = groups.GROUPS.get(name, (name,))
-            runnable = [category for category in members if category not in missing]
-            if not runnable:
-                raise UserError(
-                    f"{name!r} cannot be run: {missing[members[0]]}",
-                    where=where,
-                    fix="configure it, or leave the category out",
-                )
-            named.update(runnable)
-    return [category for category in groups.CATEGORIES if category in named]
+        members: Sequence[str] = groups.GROUPS.get(name, (name,))
+        if missing.keys() >= set(members):
+            raise UserError(
+                f"{name!r} cannot be run: {missing[members[0]]}",
+                where=where,
+                fix="configure it, or leave the category out",
+            )
+    asked = named(options)
+    return [name for name in groups.CATEGORIES if name in asked and name not in missing]

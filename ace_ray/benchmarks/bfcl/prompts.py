@@ -1,4 +1,4 @@
-"""What a model is shown, in prompt mode and around the tools of native mode.
+"""Prompts of prompt mode, and the texts around the tools of native mode.
 
 The protocol is upstream's (``model_handler/utils.py``, ``utils.py``, ``base_handler.py``); the
 texts are either read from the user's copy or our own (`texts`).
@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.data.upstream_texts import read_texts
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.functions import Function, documented, openai_tools, with_hints
 from ace_ray.benchmarks.bfcl.texts import OWN, Texts, fill
 from ace_ray.benchmarks.context import Model
@@ -32,7 +31,7 @@ class Prompts:
 
     @cached_property
     def sha256(self) -> str:
-        """Hash of all texts; changes whenever a prompt could."""
+        """Return the hash of all texts; it changes whenever a prompt could."""
         return digest(asdict(self.texts))
 
     def system(
@@ -42,9 +41,9 @@ class Prompts:
         language: Language = "python",
         hints: int = 1,
     ) -> str:
-        """The system prompt of prompt mode. ``hints``: how often the functions get the hints at
-        their language; upstream gives them twice in format sensitivity, and never to functions
-        that were held out."""
+        """Return the system prompt of prompt mode. ``hints``: how often the functions get the
+        hints at their language. Upstream adds them twice in format sensitivity, and never to
+        held-out functions."""
         for _ in range(hints):
             functions = with_hints(functions, language, self.texts.hints)
         style = self.texts.styles[form.style]
@@ -74,29 +73,24 @@ class Prompts:
         language: Language = "python",
         hints: int = 1,
     ) -> list[dict[str, Any]]:
-        """The messages that open an episode of prompt mode."""
+        """Return the messages that open an episode of prompt mode."""
         return with_system(self.system(functions, form, language, hints), question)
 
     def tools(
         self, functions: Sequence[Function], language: Language = "python", hints: int = 1
     ) -> list[dict[str, Any]]:
-        """The functions as tools of native mode."""
+        """Return the functions as tools of native mode."""
         return openai_tools(functions, language, self.texts.hints, hinted=bool(hints))
 
     def more_functions(self, functions: Sequence[Function] | None) -> str:
-        """What the user says in the turn that brings functions held out before; native mode has
-        them among its tools, so there is None to write down."""
+        """Return the user's text in the turn of held-out functions. Native mode passes None: there
+        the functions are among the tools."""
         if functions is None:
             return self.texts.more_functions
         return fill(self.texts.more_functions_prompt, functions=str(list(functions)))
 
-    @property
-    def agentic(self) -> str:
-        """The system message before a question of memory or web search: the form of its answer."""
-        return self.texts.agentic
-
     def memory(self, scenario: str, backend: str, content: str) -> str:
-        """The system prompt about a memory. ``backend``: "kv", "vector" or "rec_sum"."""
+        """Return the system prompt about a memory. ``backend``: "kv", "vector" or "rec_sum"."""
         whole = backend == "rec_sum"
         return fill(
             self.texts.whole_memory if whole else self.texts.core_memory,
@@ -106,7 +100,7 @@ class Prompts:
 
 
 def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """The messages with ``text`` as system message, before the text of one that opens them."""
+    """Put ``text`` before the messages as system message, or before a system message's text."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
         return [first, *map(dict, messages[1:])]
@@ -114,18 +108,18 @@ def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def own() -> Prompts:
-    """Prompts with our own texts."""
+    """Return prompts with our own texts."""
     return Prompts("own", OWN)
 
 
 def official(package: UpstreamPackage) -> Prompts:
-    """Prompts with the texts of the user's package. Raises `UserError` naming what is missing."""
+    """Return prompts with the texts of the user's package. Raises `UserError`."""
     return Prompts("official", read_texts(package))
 
 
 def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """System messages as the user's; what the user then says several times in a row is one message
-    (upstream ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
+    """Turn system messages into user messages, and join neighbouring user messages (upstream
+    ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
     merged: list[dict[str, Any]] = []
     for message in messages:
         changed = {**message, "role": "user"} if message["role"] == "system" else dict(message)
@@ -137,7 +131,7 @@ def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 class WithoutSystem:
-    """A model that is asked `without_system`; what is stored keeps its roles."""
+    """A model that receives messages `without_system`. Stored messages keep their roles."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

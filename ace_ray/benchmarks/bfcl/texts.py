@@ -1,4 +1,4 @@
-"""The texts that prompts are made of: what a set of them holds, and our own set.
+"""The texts of prompts: the fields of a set, and our own set.
 
 Ours ask for the same facts in the same formats as upstream's; no sentence of them is upstream's.
 """
@@ -29,7 +29,7 @@ MEMORY_FIELDS = frozenset({"scenario_setting", "memory_content"})
 
 @dataclass(frozen=True)
 class Hints:
-    """What is added to the descriptions of functions and parameters.
+    """Texts that are added to the descriptions of functions and parameters.
 
     ``typed`` and ``items`` are templates of ``{type}``, ``properties`` of ``{schema}``.
     ``float_type`` stands in native mode, where the type itself is only a number.
@@ -46,7 +46,8 @@ class Hints:
 @dataclass(frozen=True)
 class Texts:
     """One set of texts. ``styles`` and ``layouts`` are by the names that a `Form` has for them;
-    ``outputs`` and ``types`` by the form of the calls; ``settings`` by memory scenario."""
+    ``outputs`` and ``types`` by the form of the calls; ``settings`` by memory scenario. ``agentic``
+    says which form an answer has in memory and web search."""
 
     styles: Mapping[str, Mapping[str, str]]
     layouts: Mapping[str, str]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from ace_ray.benchmarks.base import Benchmark, Say
 from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
+from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
 from ace_ray.benchmarks.results import (
     CategoryResult,
@@ -21,7 +22,6 @@ from ace_ray.benchmarks.results import (
     Score,
     ScoredRow,
 )
-from ace_ray.benchmarks.second_reading import Answers, texts_of
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
@@ -79,7 +79,6 @@ class StableToolBench(Benchmark):
     Options = StableToolBenchOptions
     groups = LEVELS
     choices: ClassVar = {"groups": dict.fromkeys(GROUPS, ())}
-    judge_benchmark = "stabletoolbench_judge"
     refused_fix = "use a model whose template takes them, or change the benchmark's mode"
 
     def __init__(self, options: StableToolBenchOptions) -> None:

@@ -17,11 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ace_ray.benchmarks.dataset import Row
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
     Placed,
-    Row,
     each_once,
     read_json_lines,
     shown,

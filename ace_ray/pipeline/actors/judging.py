@@ -14,7 +14,7 @@ from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.second_reading import second_reading
+from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.storage.rows import CHECK_FAILED, episode_of, verdict_columns
 from ace_ray.types import Entry, Episode, Verdict
 from ace_ray.util import log

@@ -1,9 +1,9 @@
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import LIVE, NON_LIVE
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
 from ace_ray.parsing import Call, render
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl import texts
-from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     HINT_SOURCE,
@@ -22,8 +22,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     PROMPT_SOURCE,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, FORMS, Form
-from ace_ray.benchmarks.bfcl.functions import documented, indented, offered, with_hints
+from ace_ray.benchmarks.bfcl.functions import documented, offered, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
 from ace_ray.errors import UserError
 
@@ -56,7 +55,7 @@ def test_a_prompt_from_a_copy_is_put_together_as_upstream_does(made_up_prompts: 
     twice = made_up_prompts.system(functions, hints=2)
     assert "on a day. python! python!" in twice
     assert "python!" not in made_up_prompts.system(functions, hints=0)
-    assert made_up_prompts.agentic == "Answer {'answer': x}."
+    assert made_up_prompts.texts.agentic == "Answer {'answer': x}."
     assert made_up_prompts.memory("finance", "kv", "{a}") == "f core {a}"
     assert made_up_prompts.memory("student", "rec_sum", "") == "s whole "
     assert made_up_prompts.more_functions(None) == "More."
@@ -236,34 +235,6 @@ def test_held_out_functions_come_later() -> None:
     shown, _, said = text.rpartition("\n")
     assert ast.literal_eval(shown) == later["2"]
     assert said == own().more_functions(None)
-
-
-VALUES = [
-    *({}, [], "", 0, -1.5, 1e300, True, False, None, 'é\u2028\ud800"\\\n', 10**30),
-    {"a": [], "b": {}, "c": [{}, [[], {"d": None}]], "": ["x", 1, True]},
-    [1, [2, [3, [4, {"five": (6, "7")}]]]],
-]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_indented_text_is_that_of_the_standard_library(value: Any) -> None:
-    assert indented(value) == json.dumps(value, indent=4)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [{1: 2}, {"a": {None: 1}}, object(), [set()]],
-    ids=["whole number", "null inside", "object", "set"],
-)
-def test_what_is_no_json_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError):
-        indented(value)
-
-
-def test_indented_functions_of_the_published_data(bfcl_copy: UpstreamPackage) -> None:
-    for entry in load(bfcl_copy, ["live_simple", "parallel_multiple", "simple_java"]):
-        functions = entry.data["function"]
-        assert indented(functions) == json.dumps(functions, indent=4)
 
 
 def test_the_default_form_is_one_of_the_26() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 
 RENAMED = {

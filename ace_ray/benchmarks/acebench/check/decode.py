@@ -11,26 +11,18 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ace_ray.parsing import (
-    Budget,
     Call,
     LenientReader,
     NotCalls,
     Refused,
     expression,
-    fold,
     literal_calls,
-    plain_calls,
 )
 
 _BRACKETS = re.compile(r"[\[\]]")
-# Frames that Python's default recursion limit leaves to upstream's decoder when it writes an
-# operation back as text, and the frames of one level of each recursion (measured on 3.11).
-_FRAMES = 991
-_FRAMES_PER_OPERATION = 3
-_FRAMES_PER_VALUE = 2
 # The names that are defined where upstream evaluates: builtins, names of its module and function.
 _KNOWN = frozenset([
     *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
@@ -68,22 +60,17 @@ def calls_of(tree: ast.expr) -> list[Call]:
     """
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
         raise NotCalls(f"{type(tree).__name__} in place of a list")
-    reader = LenientReader(_operation, bare_as_source=False)
+    reader = LenientReader(_KNOWN.__contains__, bare_as_source=False)
     calls = []
     for item in tree.elts:
         if not isinstance(item, ast.Call):
             raise NotCalls(f"{type(item).__name__} in place of a call")
-        calls.append(reader.call(item, 1))
+        calls.append(reader.call(item))
     return calls
 
 
-def _operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
-    frames = _FRAMES - depth * _FRAMES_PER_VALUE
-    return fold(node, budget, frames // _FRAMES_PER_OPERATION, _KNOWN.__contains__)
-
-
-_Parsed = list[Call] | ast.expr | NotCalls
-"""Plain calls, which both rule sets read alike; else a syntax tree; else the error."""
+_Parsed = ast.expr | NotCalls
+"""The tree of a text, or why there is none."""
 
 
 class Decoded(NamedTuple):
@@ -110,8 +97,6 @@ def decode(output: str | None, *, whole: bool) -> Decoded:
     else:
         strict = "the output is not one [...] list"
     chars = 0 if official_text is None else len(official_text)
-    if isinstance(official_parsed, list):
-        return Decoded(official_parsed, strict, chars=chars)
     if isinstance(official_parsed, NotCalls):
         return Decoded(str(official_parsed), strict, chars=chars)
     try:
@@ -123,9 +108,6 @@ def decode(output: str | None, *, whole: bool) -> Decoded:
 def _parse(text: str | None) -> _Parsed:
     if text is None:
         return NotCalls("no balanced [...] in the output")
-    plain = plain_calls(text)
-    if plain is not None:
-        return plain
     try:
         return expression(text)
     except NotCalls as error:
@@ -133,8 +115,6 @@ def _parse(text: str | None) -> _Parsed:
 
 
 def _strict(parsed: _Parsed, text: str) -> list[Call] | str:
-    if isinstance(parsed, list):
-        return parsed
     if isinstance(parsed, NotCalls):
         return str(parsed)
     # `([F()])` and `[F()] # [1]` have the same tree as the list alone; only its position differs.

@@ -27,14 +27,7 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
-from ace_ray.benchmarks.dataset import (
-    files_hash,
-    imports_folder,
-    json_value,
-    keep,
-    read_inside,
-    strict_json,
-)
+from ace_ray.benchmarks.dataset import files_hash, imports_folder, json_value, keep, read_inside
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import folder_of
 
@@ -153,7 +146,6 @@ def _json_bytes(value: Any, where: Path) -> bytes:
     """Write equal values alike, so that the version does not depend on the writer of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-        strict_json(text)  # integer and text keys may coincide in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"holds literals that JSON cannot: {error}", where=str(where)) from error

@@ -1,7 +1,7 @@
 """The rules of upstream's checker for decoded calls (``ast_eval/ast_checker.py``).
 
-All functions return a fault, an error type with a sentence, or None. Where upstream raises, they
-do: it prints the values that it rejects, and Python does not print integers beyond 4,300 digits.
+All functions return a fault, an error type with a sentence, or None. They raise where upstream
+raises: it prints the values that it rejects, and Python does not print more than 4,300 digits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ace_ray.benchmarks.bfcl.check.source_values import (
     java_value,
     javascript_value,
 )
-from ace_ray.benchmarks.bfcl.decode import Read
+from ace_ray.benchmarks.bfcl.decode.calls import Read
 
 PYTHON_TYPES: Mapping[str, type] = {
     "string": str,
@@ -33,11 +33,10 @@ _WITH_ITEMS = {
     "java": ("Array", "ArrayList", "array"),
     "javascript": ("Array", "ArrayList", "array"),
 }
-NO_MATCH = "parallel_function_checker_no_order:cannot_find_match"
 
 
 class Rules:
-    """How the calls of an entry are judged.
+    """The rules for the calls of one entry.
 
     ``category`` decides by what its name contains; ``native``: functions are named with underscores
     in place of dots, as they were offered.
@@ -60,7 +59,7 @@ class Rules:
         self.native = native
 
     def fault(self, calls: Sequence[Read]) -> Fault | None:
-        """What is wrong with all calls of an answer."""
+        """Return the fault of the calls of an answer, or None."""
         if self.parallel:
             return self.count_fault(calls) or self._greedy_fault(calls)
         if self.multiple:
@@ -78,12 +77,12 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls in place of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
-        """What is wrong with one call as the expected call in ``place``."""
+        """Return the fault of a call as the expected call in ``place``, or None."""
         name = next(iter(self.gold[place]))
         return self._call_fault(described(self.functions, name), call, place)
 
     def named(self, function: Mapping[str, Any]) -> str:
-        """What a function was called when it was offered."""
+        """Return the name under which a function was offered."""
         name: str = function["name"]
         return name.replace(".", "_") if self.native else name
 
@@ -166,12 +165,13 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
 
 
 def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """The document of a function, None where there is none."""
+    """Return the document of a function, or None."""
     return next((function for function in functions if function["name"] == name), None)
 
 
 def no_match(expected: Mapping[str, Any]) -> Fault:
-    return NO_MATCH, f"no call left fits an expected call of {short(next(iter(expected)))}"
+    kind = "parallel_function_checker_no_order:cannot_find_match"
+    return kind, f"no call left fits an expected call of {short(next(iter(expected)))}"
 
 
 Fault = tuple[str, str]
@@ -181,12 +181,12 @@ _NAME_CHARS = 80
 
 
 def normal(text: str) -> str:
-    """A text as texts are compared: lower case, one kind of quotes, no spaces and ``,./-_*^``."""
+    """Normalise a text: lower case, one kind of quotes, without spaces and ``,./-_*^``."""
     return text.translate(_IGNORED).lower().replace("'", '"')
 
 
 def short(name: Any) -> str:
-    """A name in a sentence, bounded whatever it is."""
+    """Return a name for a sentence, cut to a bound."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 
@@ -194,12 +194,11 @@ def short(name: Any) -> str:
 def type_fault(
     param: Any, value: Any, options: Sequence[Any], wanted: type, nested: type | None
 ) -> tuple[Fault | None, bool]:
-    """Whether ``value`` is of the type that the function documents, or of that of the first option
-    that is not "".
+    """Check that ``value`` has the type that the function documents, or the type of the first
+    option that is not "".
 
     The second value tells whether it counts as a variable, which is compared as it is. Items are
-    looked at one level deep, and not at all when some option is no list ("" among them).
-    """
+    checked one level deep, and not at all if an option is not a list (such as "")."""
     kind = next((type(option) for option in options if option != ""), None)
     if type(value) is wanted:
         variable = kind is not None and kind is not wanted
@@ -222,7 +221,7 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
 
 
 def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Equal to an option that is a text, both normalised."""
+    """Check that a text equals an option that is a text, both normalised."""
     wanted = normal(value)
     if any(type(option) is str and normal(option) == wanted for option in options):
         return None
@@ -231,7 +230,7 @@ def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Equal to an option item by item, texts normalised; "" stands for the empty list."""
+    """Check that a list equals an option item by item, texts normalised; "" is the empty list."""
     if _normal_texts(value) in [_normal_texts(option) for option in options]:
         return None
     _printed(value)
@@ -239,7 +238,9 @@ def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Faul
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Fits an option, whose keys hold acceptable values each; else the last option's fault."""
+    """Check that an object fits an option, whose keys hold acceptable values each.
+
+    Returns the last option's fault."""
     fault: Fault | None = ("dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if option != "":
@@ -267,7 +268,7 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """As many objects as an option, each of which fits the one in its place."""
+    """Check that a list has as many objects as an option, each of which fits its counterpart."""
     fault: Fault | None = ("list_dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):
@@ -283,7 +284,7 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
 
 
 def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Equal to an option as Python compares: 1 is 1.0 and True."""
+    """Check that a value equals an option as Python compares: 1 equals 1.0 and True."""
     if value in options:
         return None
     _printed(value)
@@ -291,7 +292,7 @@ def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
 
 
 def _normal_texts(items: Any) -> list[Any]:
-    # By index, as upstream: the error it raises for acceptable values that are no list is the same.
+    # By index, as upstream: acceptable values that are not a list raise the same error.
     values = [items[place] for place in range(len(items))]
     return [normal(item) if type(item) is str else item for item in values]
 

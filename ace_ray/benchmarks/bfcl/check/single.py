@@ -14,25 +14,30 @@ bounds. ``strict`` differs in nothing but this:
   where upstream gives each expected call the first that fits, which another may have needed.
 - In the irrelevance categories an empty answer and the text of a failed inference are not
   refusals: ``irrelevance_error:no_answer``. An attempted call that was not decoded is
-  ``irrelevance_error:unreadable_call`` (`attempts`). A stored empty list is a refusal: the file
-  does not say whether there were words.
+  ``irrelevance_error:unreadable_call`` (`attempts_call`). A stored empty list is a refusal: the
+  file does not say whether there were words.
 
-Of ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, of
-``live_relevance`` with any call, whatever it is. All are read as Python.
+In ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, in
+``live_relevance`` with any call. All are read as Python.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, RELEVANCE, language_of
-from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
+from ace_ray.benchmarks.bfcl.categories import (
+    DEFAULT,
+    FORMAT_SENSITIVITY,
+    RELEVANCE,
+    Form,
+    language_of,
+)
 from ace_ray.benchmarks.bfcl.check.official import Fault, Rules, no_match, short
-from ace_ray.benchmarks.bfcl.decode import Read, read_any, read_with_keywords
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
-from ace_ray.parsing import NotCalls, Refused
+from ace_ray.benchmarks.bfcl.decode import are_calls, read_any, read_with_keywords
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read
+from ace_ray.parsing import MAX_CODE, NotCalls, Refused
 from ace_ray.types import Verdict
 
 _FAILED = "ast_decoder:decoder_failed"
@@ -46,12 +51,13 @@ def check_single(
     answer: Answer,
     form: Form = DEFAULT,
 ) -> Mapping[str, Verdict]:
-    """The verdicts of both rule sets.
+    """Return the verdicts of both rule sets.
 
-    ``category`` may be the id of an entry in it; of format sensitivity it is that of the original
-    one. ``functions`` are the documents without hints, ``gold`` the answers as published; both are
-    trusted to have upstream's form. Raises `ValueError` for ``format_sensitivity`` itself, and
-    `UserError` for Java and JavaScript where tree-sitter is not installed; nothing for any answer.
+    ``category`` may be the id of an entry in it. A format sensitivity entry has the category of the
+    original entry. ``functions`` are the documents without hints, ``gold`` the answers as
+    published; both are trusted to have upstream's form. Raises `ValueError` for
+    ``format_sensitivity`` itself, and `UserError` for Java and JavaScript without tree-sitter;
+    never raises for an answer.
     """
     if category in RELEVANCE:
         return _check_relevance(category, answer)
@@ -131,13 +137,14 @@ def _crash(error: Exception) -> Verdict:
 
 
 RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
-"""What upstream's checker may raise: of recursion and of what is not implemented, too."""
+"""Exceptions that upstream's checker may raise, RecursionError and NotImplementedError included."""
 
 
 def _bound(rules: Rules, call: Read) -> Read | Fault:
-    """A call with its positional arguments named; of a function that was not offered as it is.
+    """Return a call with its positional arguments named, or the fault of binding them.
 
-    Raises `NotCalls` or `Refused` where one of them has no value."""
+    A call of a function that was not offered stays as it is. Raises `NotCalls` or `Refused` for an
+    argument without a value."""
     function = next((f for f in rules.functions if rules.named(f) == call.name), None)
     if function is None:
         return call
@@ -161,11 +168,9 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
 
 def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """What is wrong with the calls of a parallel category, as many as expected, under the best
-    assignment.
+    """Return the fault of as many parallel calls as expected, under the best assignment, or None.
 
-    A pair on which the checker raises does not fit; raises what it raised when no assignment fits.
-    """
+    A pair on which the checker raises does not fit. If nothing fits, raises that exception."""
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):
@@ -197,7 +202,7 @@ def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: 
 
 
 _INFERENCE_ERROR = "Error during inference:"
-"""How upstream's stored outputs begin where inference failed."""
+"""Beginning of upstream's stored outputs after failed inference."""
 
 
 def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
@@ -209,7 +214,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     """
     undecoded = False
     try:
-        called = _holds_calls(read_any(answer, DEFAULT, "python"))
+        called = are_calls(read_any(answer, DEFAULT, "python"))
     except NotCalls:
         called, undecoded = False, True
     except Refused as refused:
@@ -217,7 +222,7 @@ def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
     official = _relevance_verdict(category, called)
     if undecoded:
         try:
-            called = _holds_calls(read_with_keywords(answer, DEFAULT, "python"))
+            called = are_calls(read_with_keywords(answer, DEFAULT, "python"))
         except NotCalls:
             pass
         except Refused as refused:
@@ -234,17 +239,9 @@ def _refusal(answer: Answer) -> Verdict:
     if answer.calls or (text and (answer.unreadable or attempts_call(text))):
         what = "the answer attempts a call that cannot be read"
         return Verdict(False, "irrelevance_error:unreadable_call", what)
-    if text is None or _is_answer(text.strip()):
+    if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
     return Verdict(False, "irrelevance_error:no_answer", "there is neither answer nor refusal")
-
-
-def _holds_calls(calls: Sequence[Read] | None) -> bool:
-    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
-
-
-def _is_answer(text: str) -> bool:
-    return bool(text) and not text.startswith(_INFERENCE_ERROR)
 
 
 def _relevance_verdict(category: str, called: bool) -> Verdict:
@@ -253,3 +250,91 @@ def _relevance_verdict(category: str, called: bool) -> Verdict:
         return Verdict(True) if called else fault
     fault = Verdict(False, "irrelevance_error:decoder_success", "there is a call")
     return fault if called else Verdict(True)
+
+
+# Attempted calls that no decoder reads. Markup of tool calls, and JSON with a name and arguments,
+# count anywhere. Calls in Python count only at the beginning, behind at most one phrase that ends
+# with a colon: refusals mention functions, and give examples of calls that could be made.
+_MARKUP = re.compile(
+    r"""
+    <(?:tool_calls?|function_?calls?|functions|tool_use|toolcall)>\s*+(?:[\[{]|<(?:function|invoke))
+    | <arg_key> | <function=\w | <(?:function|invoke|tool_call)\s++name\s*+=
+    | \[TOOL_CALLS\]\s*+[\[{\w] | <\|python_tag\|>\s*+[\w\[{] | functools\[\s*+\{
+    | <\|(?:tool_call|tool_calls_section|tool_call_argument)_begin\|> | <\|tool_call\|>\s*+[\[{]
+    | <｜tool▁calls?▁begin｜> | <start_function_call>call: | \bto=functions\.\w
+    | ^Action:.*+\n++Action\ Input:
+    """,
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+"""Markup of tool calls that holds something; a tag that words mention holds nothing."""
+_QUOTE = r"\\?[\"']"
+_JSON = re.compile(
+    rf"{_QUOTE}(?:name|function|tool_name|tool)({_QUOTE}\s*+:\s*+{_QUOTE})[\w.:/-]{{1,256}}{_QUOTE}"
+    rf"\s*+,\s*+{_QUOTE}(?:arguments|parameters|params|args){_QUOTE}\s*+:"
+    # The document of a function has these keys, too.
+    rf"(?!\s*+\{{\s*+{_QUOTE}type{_QUOTE}\s*+:\s*+{_QUOTE}(?:dict|object){_QUOTE})"
+    rf"|\{{\s*+{_QUOTE}arguments{_QUOTE}\s*+:\s*+\{{"
+)
+_REFUSALS = re.compile(
+    rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|\A\[?out_of_domain\("
+)
+"""The calls by which Granite's and Raven's models refuse."""
+_PHRASE = re.compile(r"[^.?:\n`\[({]{0,200}:[*\s]*+(?=[`\[])")
+_LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
+"""Before a call: blanks, a fence, quotes, tokens of a chat format."""
+_NAME = r"[A-Za-z_][\w.\\-]*+"
+_LIST = re.compile(
+    rf"\[\s*+[{{(]?[\"'`]?{_NAME}\("
+    rf"|\[\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{"
+    rf"|(?:>>>)?{_NAME}\n\{{\s*+\""
+)
+"""A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below."""
+_CALL = re.compile(rf"{_NAME}\(")
+_ARGUMENTS = re.compile(r"\s*+(?:\*{0,2}\w++\s*+[=:]|[\"'{\[\d-])")
+_BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"?|'(?:[^'\\]++|\\.)*+'?|[\[({\])}]", re.DOTALL)
+_REST = re.compile(r"[\s\]`;,.'\"]*+")
+
+
+def attempts_call(text: str) -> bool:
+    """Tell whether a text holds an attempted call, within its first `MAX_CODE` characters."""
+    text = text[:MAX_CODE]
+    answer, fenced = _after_lead(text)
+    if _REFUSALS.search(answer):
+        return False
+    if _MARKUP.search(text) or _JSON.search(text):
+        return True
+    if phrase := _PHRASE.match(answer):
+        answer, fenced = _after_lead(answer[phrase.end() :])
+    if fenced:
+        answer = answer.partition("```")[0]
+    return _LIST.match(answer) is not None or _is_call(answer)
+
+
+def _after_lead(text: str) -> tuple[str, bool]:
+    """Return a text without what may stand before a call, and whether a fence was there."""
+    lead = _LEAD.match(text)
+    return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
+
+
+def _is_call(text: str) -> bool:
+    """Tell whether a text begins with calls ``f(...)``, perhaps cut, on lines of their own."""
+    at = 0
+    while call := _CALL.match(text, at):
+        end = _closed(text, call.end())
+        if end is None:  # cut, or a quote or bracket is missing
+            return _ARGUMENTS.match(text, call.end()) is not None
+        rest = _REST.match(text, end)
+        at = rest.end() if rest else end
+        if at == len(text) or "\n" in text[end:at]:
+            return True
+    return False
+
+
+def _closed(text: str, at: int) -> int | None:
+    """Find the end of the bracket that opened before ``at``, None where it is not closed."""
+    depth = 1
+    for match in _BRACKETS.finditer(text, at):
+        depth += (match[0] in "[({") - (match[0] in "])}")
+        if depth == 0:
+            return match.end()
+    return None

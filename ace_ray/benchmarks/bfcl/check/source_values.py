@@ -1,7 +1,7 @@
 """Texts of Java and JavaScript as values of a documented type (upstream ``type_convertor``).
 
-What does not look like a value of its type stays a text, and so does a collection of more than
-`MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
+A text that does not look like a value of its type stays a text, and so does a collection of more
+than `MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 MAX_CHARS = 1_024
-"""Longest text of a collection that is converted; gold answers have fewer than 400."""
+"""Maximum characters of a collection that is converted; gold answers have fewer than 400."""
 JAVA_TYPES: Mapping[str, type] = {
     "byte": int,
     "short": int,
@@ -32,7 +32,7 @@ JAVA_TYPES: Mapping[str, type] = {
     "any": str,
 }
 
-# A line break at the very end is no obstacle, as for `$`.
+# A line break may stand at the very end, as before `$`.
 _INTEGER = re.compile(r"-?\d++\n?")
 _LONG = re.compile(r"-?\d++[lL]\n?")
 _DOUBLE = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?\n?")
@@ -48,7 +48,7 @@ _PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
 
 
 def java_value(text: str, kind: str, items: str | None = None) -> Any:
-    """The value of a text, the items of a collection being of type ``items``.
+    """Convert a text to type ``kind``; the items of a collection have type ``items``.
 
     Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
     the collections that upstream does not convert.
@@ -108,20 +108,23 @@ def _hash_map(text: str) -> Any:
 
 
 def _untyped(text: str) -> Any:
-    """A value by its looks, where nothing says its type."""
+    """Convert a text without a documented type by its form."""
     if text in ("true", "false"):
         return text == "true"
     if text.startswith('"') and text.endswith('"'):
         return text[1:-1]
     if _LONG.fullmatch(text):
         return int(text[:-1])
-    if _FLOAT.fullmatch(text):
-        return _float(text)
+    return _float(text) if _FLOAT.fullmatch(text) else _number(text)
+
+
+def _number(text: str) -> Any:
+    """The number that a text is, or else the text."""
     for convert in (int, float):
         try:
             return convert(text)
         except ValueError:
-            pass
+            continue
     return text
 
 
@@ -156,7 +159,7 @@ _SPACE = re.compile(r"\s*+")
 
 
 def javascript_value(text: str, kind: str, items: str | None = None) -> Any:
-    """The value of a text, the items of an array being of type ``items``.
+    """Convert a text to type ``kind``; the items of an array have type ``items``.
 
     Raises `ValueError` for an unknown type and for too many digits."""
     if kind in ("dict", "array") and len(text) > MAX_CHARS:
@@ -187,7 +190,7 @@ def _quoted(text: str) -> bool:
 def _js_array(text: str, items: str | None) -> Any:
     end = _nested_end(text)
     if end is not None:
-        # What is found first begins with the bracket of the whole.
+        # The first match begins with the bracket of the whole.
         first, *further = _INNER.findall(text[:end])
         return [_row(first.strip().removeprefix("[")), *map(_row, further)]
     found = _JS_ARRAY.match(text)
@@ -208,11 +211,10 @@ def _row(inside: str) -> list[Any]:
 
 
 def _nested_end(text: str) -> int | None:
-    """Where an array of arrays that the text begins with ends, None if it begins with none.
+    """Find the end of an array of arrays at the beginning of the text, or None.
 
-    The arrays within it lie in one line each; the whole ends where the first of them does that is
-    followed by its closing bracket.
-    """
+    The inner arrays lie in one line each. The whole ends at the first inner end before its closing
+    bracket."""
     opening = _NESTED_OPEN.match(text)
     if opening is None:
         return None
@@ -250,15 +252,10 @@ def _object(text: str) -> Any:
 
 
 def _js_untyped(text: str) -> Any:
-    """A value by its looks, where nothing says its type."""
+    """Convert a text without a documented type by its form."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"
     if _quoted(text):
         return text[1:-1]
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            pass
-    return text
+    return _number(text)

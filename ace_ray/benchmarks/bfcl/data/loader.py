@@ -1,27 +1,27 @@
 """The published rows as entries: questions and answers joined by id, each shape checked.
 
-The rules are those of upstream's ``utils.py`` (``load_dataset_entry`` and what it calls). Memory
-and web search have one file of questions and answers for several categories: they are joined by the
-ids in the files, and then get an id for each category (``memory_0-customer-0`` becomes
-``memory_kv_0-customer-0``). Wrong rows are a `UserError` that names the file, the line and what was
-expected.
+The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees). Memory and web
+search have one file of questions and answers for several categories. They are joined by the ids in
+the files, and then get an id for each category (``memory_0-customer-0`` becomes
+``memory_kv_0-customer-0``). Wrong rows are a `UserError` that names the file, the line and the
+expected form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ace_ray.benchmarks.bfcl.categories import (
+    AGENTIC,
     CATEGORIES,
     FORMAT_SENSITIVITY,
+    FORMS,
     MEMORY,
     MULTI_TURN,
     SINGLE_TURN,
-    WEB_SEARCH,
-    language_of,
 )
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     DOC_FILES,
@@ -33,9 +33,9 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     answer_file,
     doc_file,
     prerequisite_file,
+    published,
     question_file,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import (
     Rows,
     check_joined,
@@ -54,7 +54,7 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Entries by category and line. Raises `UserError` naming the file and line at fault."""
+    """Load entries by category and line. Raises `UserError` naming the file and line at fault."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -65,7 +65,7 @@ def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> li
 
 
 def function_docs(package: UpstreamPackage) -> Docs:
-    """The functions of each class as published, by the class's name in the rows."""
+    """Return the published functions of each class, by the class's name in the rows."""
     files = MINI_DOC_FILES if package.is_mini else DOC_FILES
     docs: Docs = {}
     for name, file in files.items():
@@ -78,9 +78,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """The conversations before each memory scenario's questions, in the order they are held:
-    ``{"id", "question": [[messages] per turn]}``. Ids are as published, the same for all backends.
-    """
+    """Return the conversations before each memory scenario's questions, in order:
+    ``{"id", "question": [[messages] per turn]}``. Ids are as published, equal for all backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)
@@ -100,7 +99,6 @@ class _Reader:
 
     def __init__(self, package: UpstreamPackage) -> None:
         self._package = package
-        self._classes: Docs = {}
         self._made: dict[str, list[Made]] = {}
 
     def entries(self, category: str) -> list[Entry]:
@@ -114,8 +112,7 @@ class _Reader:
             kinds: Mapping[Sequence[str], Callable[[str], list[Made]]] = {
                 SINGLE_TURN: self._single,
                 MULTI_TURN: self._multi_turn,
-                MEMORY: self._memory,
-                WEB_SEARCH: self._web_search,
+                AGENTIC: self._agentic,
                 (FORMAT_SENSITIVITY,): self._format_sensitivity,
             }
             make = next(make for names, make in kinds.items() if category in names)
@@ -125,18 +122,15 @@ class _Reader:
     def _single(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            found = shaped(Single, row, where)
-            if language_of(category) != "python":
-                _check_hints(where, found.function)
+            shaped(Single, row, where)
             gold = None if answer is None else _gold(SingleGold, answer)
             made.append((row_id, {key: row[key] for key in ("question", "function")}, gold))
         return made
 
     def _multi_turn(self, category: str) -> list[Made]:
-        classes = self._classes = self._classes or function_docs(self._package)
         made = []
         for row_id, where, row, answer in self._joined(category):
-            _check_turns(where, shaped(MultiTurn, row, where), classes)
+            shaped(MultiTurn, row, where)
             gold = _gold(MultiTurnGold, answer)
             if len(gold) != len(row["question"]):
                 raise UserError(
@@ -147,30 +141,20 @@ class _Reader:
             made.append((row_id, {key: row[key] for key in kept if key in row}, gold))
         return made
 
-    def _memory(self, category: str) -> list[Made]:
+    def _agentic(self, category: str) -> list[Made]:
         made = []
         for row_id, where, row, answer in self._joined(category):
-            shaped(Memory, row, where)
-            data = {
-                "question": row["question"],
-                "scenario": row["scenario"],
-                "involved_classes": [f"MemoryAPI_{category.removeprefix('memory_')}"],
-            }
+            data: dict[str, Any] = {"question": row["question"]}
+            if category in MEMORY:
+                shaped(Memory, row, where)
+                data["scenario"] = row["scenario"]
+                data["involved_classes"] = [f"MemoryAPI_{category.removeprefix('memory_')}"]
+            else:
+                shaped(WebSearch, row, where)
+                data["involved_classes"] = ["WebSearchAPI"]
+                data["show_snippet"] = "no_snippet" not in category
             gold = {"ground_truth": _gold(AgenticGold, answer)}
-            made.append((row_id.replace("memory", category), data, gold))
-        return made
-
-    def _web_search(self, category: str) -> list[Made]:
-        made = []
-        for row_id, where, row, answer in self._joined(category):
-            shaped(WebSearch, row, where)
-            data = {
-                "question": row["question"],
-                "involved_classes": ["WebSearchAPI"],
-                "show_snippet": "no_snippet" not in category,
-            }
-            gold = {"ground_truth": _gold(AgenticGold, answer)}
-            made.append((row_id.replace("web_search", category), data, gold))
+            made.append((row_id.replace(published(category), category), data, gold))
         return made
 
     def _format_sensitivity(self, category: str) -> list[Made]:
@@ -189,7 +173,7 @@ class _Reader:
     def _joined(
         self, category: str
     ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
-        """Id, place and row of each question, with the place and row of its answer."""
+        """Return id, place and row of each question, with place and row of its answer."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = _read(self._package, question_path)
         answers = _read(self._package, answer_path) if answer_path else {}
@@ -202,7 +186,7 @@ class _Reader:
 
 
 def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
-    """The ``ground_truth`` of an answer, with its place. Raises `UserError`: it is no ``model``."""
+    """Return the ``ground_truth`` of an answer. Raises `UserError` if it is not a ``model``."""
     assert answer is not None
     where, row = answer
     shaped(model, row, where)
@@ -300,43 +284,3 @@ class MultiTurnGold(Part):
 
 class AgenticGold(Part):
     ground_truth: Names
-
-
-_CONTAINERS = ("Array", "ArrayList", "array")
-
-
-def _check_hints(where: str, functions: Iterable[FunctionDoc]) -> None:
-    """Java's and JavaScript's types move into the descriptions, so these must be there."""
-    for function in functions:
-        for name, one in function.parameters.properties.items():
-            lacks_items = one.type in _CONTAINERS and (one.items is None or one.items.type is None)
-            if one.description is None or lacks_items:
-                raise UserError(
-                    f"the parameter {name!r} of {function.name!r} lacks a description or its items",
-                    where=where,
-                )
-
-
-def _check_turns(where: str, row: MultiTurn, classes: Docs) -> None:
-    """Raise `UserError` unless classes, turns and functions held out fit each other."""
-    for name in row.involved_classes:
-        if name not in classes:
-            raise UserError(
-                f"involved_classes names {name!r}",
-                where=where,
-                fix=f"it must be one of {', '.join(classes)}",
-            )
-    offered = {doc["name"] for name in row.involved_classes for doc in classes[name]}
-    for number, names in row.missed_function.items():
-        if int(number) >= len(row.question):
-            raise UserError("missed_function names a turn that there is not", where=where)
-        if unknown := [name for name in names if name not in offered]:
-            raise UserError(f"missed_function names {unknown[0]!r}, no function of it", where=where)
-    for place, turn in enumerate(row.question):
-        if bool(turn) == (str(place) in row.missed_function):
-            raise UserError(
-                f"turn {place} of the question "
-                + ("has messages and functions held out" if turn else "is empty"),
-                where=where,
-                fix="exactly the turns in missed_function are empty",
-            )

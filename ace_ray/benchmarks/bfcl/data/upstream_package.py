@@ -19,7 +19,7 @@ from ace_ray.benchmarks.dataset import files_hash
 from ace_ray.benchmarks.upstream_copy import Upstream, UpstreamCopy
 
 SCENARIOS = ("student", "customer", "finance", "healthcare", "notetaker")
-"""Of the memory categories, in upstream's order."""
+"""Scenarios of the memory categories, in upstream's order."""
 
 FORMAT_IDS = "data/BFCL_v4_format_sensitivity.json"
 PROMPT_SOURCE = "constants/default_prompts.py"
@@ -73,36 +73,36 @@ TOOL_SOURCES = tuple(
 
 
 def question_file(category: str) -> str:
-    """The file with a category's questions; several categories may share one."""
-    return f"data/BFCL_v4_{_published(category)}.json"
+    """Return the file with a category's questions; several categories may share one."""
+    return f"data/BFCL_v4_{published(category)}.json"
 
 
 def answer_file(category: str) -> str | None:
-    """The file with a category's answers, None where there are none."""
+    """Return the file with a category's answers, None for a category without answers."""
     if category in RELEVANCE:
         return None
-    return f"data/possible_answer/BFCL_v4_{_published(category)}.json"
+    return f"data/possible_answer/BFCL_v4_{published(category)}.json"
 
 
 def doc_file(name: str) -> str:
-    """The path of a file of functions' docs."""
+    """Return the path of a file of functions' docs."""
     return f"data/multi_turn_func_doc/{name}"
 
 
 def prerequisite_file(scenario: str) -> str:
-    """The conversations that come before a memory scenario's questions."""
+    """Return the file of the conversations before a memory scenario's questions."""
     return f"data/memory_prereq_conversation/memory_{scenario}.json"
 
 
-def _published(category: str) -> str:
-    """The name under which a category's questions are published."""
+def published(category: str) -> str:
+    """Return the name under which a category's questions are published."""
     if category in WEB_SEARCH:
         return "web_search"
     return "memory" if category in MEMORY else category
 
 
 def data_files() -> tuple[str, ...]:
-    """The files of questions, answers, docs and conversations."""
+    """Return the files of questions, answers, docs and conversations."""
     files = [FORMAT_IDS]
     for category in (*SINGLE_TURN, *MULTI_TURN, WEB_SEARCH[0], MEMORY[0]):
         answers = answer_file(category)
@@ -113,13 +113,13 @@ def data_files() -> tuple[str, ...]:
 
 
 def all_files() -> tuple[str, ...]:
-    """Every file that an import keeps."""
+    """Return every file that an import keeps."""
     return (*data_files(), PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE, *TOOL_SOURCES)
 
 
 VERSION = "2026.3.23"
 OFFICIAL_DATA_SHA256 = "3124a2f9dffa71f8ca933a897702b6f0b87bdc5eafe14262ced1f57e530acacd"
-"""What `data_sha256` gives for that version."""
+"""Value of `data_sha256` for that version."""
 MINI = Path(__file__).parents[1] / "mini"
 UPSTREAM = Upstream(
     benchmark="bfcl",
@@ -142,5 +142,5 @@ class UpstreamPackage(UpstreamCopy):
 
 
 def data_sha256(package: UpstreamPackage) -> str:
-    """SHA-256 (hex) over names and contents of the data files. Raises `UserError`."""
+    """Compute the SHA-256 (hex) of names and contents of the data files. Raises `UserError`."""
     return files_hash({path: package.read(path) for path in data_files()})

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.categories import Language
+from ace_ray.benchmarks.bfcl.categories import FORMS, Language
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     HINT_SOURCE,
     NATIVE_SOURCE,
@@ -20,7 +20,6 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UPSTREAM,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.texts import (
     LAYOUT_FIELDS,
     MEMORY_FIELDS,
@@ -36,7 +35,7 @@ _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 
 
 def read_texts(package: UpstreamPackage) -> Texts:
-    """All texts of a package. Raises `UserError` naming the text that is missing or malformed."""
+    """Read all texts of a package. Raises `UserError` naming a missing or malformed text."""
     source = _Source(package, PROMPT_SOURCE)
     text = source.text
     returned = sorted({form.returned for form in FORMS})
@@ -97,7 +96,7 @@ def _hints(package: UpstreamPackage) -> Hints:
 
 
 def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
-    """What is done for each language: the first chain of ``if is_java(..)`` and so on."""
+    """Find the branch of each language in the first chain of ``if is_java(..)`` and so on."""
     branches: dict[Language, list[ast.stmt]] = {}
     names: Mapping[str, Language] = {"is_java": "java", "is_js": "javascript"}
     for node in ast.walk(function):
@@ -112,8 +111,8 @@ def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
 
 
 def _texts_of(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
-    """The texts that statements of a kind return or add, in the order of the source, an f-string's
-    expressions as ``{}``."""
+    """Return the texts that statements of a kind return or add, in the order of the source. The
+    expressions of an f-string become ``{}``."""
     texts = [
         (node.lineno, _template(node.value))
         for statement in body
@@ -156,8 +155,8 @@ class _Source:
         raise self.error(f"has no function {name}")
 
     def text(self, *path: str, fields: frozenset[str] | None = None) -> str:
-        """The text that a module's constant is, or holds under these keys; a template of
-        ``fields``. Raises `UserError`."""
+        """Return the text of a module's constant, or of these keys in it: a template of ``fields``.
+        Raises `UserError`."""
         value: Any = self._constants
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
@@ -173,14 +172,14 @@ class _Source:
         return value
 
     def one_field(self, template: str, name: str) -> str:
-        """A template with its only field named."""
+        """Name the only field of a template."""
         if template.count("{}") != 1:
             raise self.error("the hints at types are not as they were")
         return template.replace("{}", f"{{{name}}}")
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """The values of a module's assignments that are literals, sums of texts, or names."""
+    """Return the values of a module's assignments that are literals, sums of texts, or names."""
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

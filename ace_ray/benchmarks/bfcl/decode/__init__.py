@@ -1,4 +1,4 @@
-"""What a model answered, as calls: in a prompt's form and language, or as native tool calls.
+"""Decode the answer of a model to calls, in a prompt's form and language or as native tool calls.
 
 The rules are upstream's (``model_handler/utils.py``, ``parser/*``, ``api_inference/
 openai_completion.py``). Nothing of an answer is executed, and all work is bounded.
@@ -11,24 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.categories import Language
-from ace_ray.benchmarks.bfcl.decode.calls import Read, json_value, read_json, read_xml
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, json_value, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
-from ace_ray.benchmarks.bfcl.forms import DEFAULT, Form
 from ace_ray.parsing import MAX_CHARS, NotCalls, Refused
 from ace_ray.types import ToolCall
-
-__all__ = [
-    "Read",
-    "decode",
-    "executable",
-    "holds_calls",
-    "read",
-    "read_any",
-    "read_with_keywords",
-]
 
 MAX_NATIVE_CALLS = 10_000
 _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
@@ -37,10 +25,9 @@ _TAG, _TAG_END = "<TOOLCALL>", "</TOOLCALL>"
 def decode(
     text: str, form: Form = DEFAULT, language: Language = "python"
 ) -> list[dict[Any, dict[Any, Any]]]:
-    """The calls of a text: ``[{name: {parameter: value}}, ...]``.
+    """Decode a text to calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` where upstream decodes none or nothing of that shape, and `Refused` where it
-    would run code."""
+    Raises `NotCalls` if upstream decodes no such calls, and `Refused` if it would run code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
@@ -53,9 +40,9 @@ def decode(
 
 
 def executable(answer: Answer) -> list[str] | None:
-    """The calls of one step of an episode as texts ``name(key=value, ...)``.
+    """Return the calls of one step of an episode as texts ``name(key=value, ...)``.
 
-    None where upstream takes the answer for none: it does not decode, or holds no call."""
+    None for an answer that does not decode, or without a call."""
     if answer.unreadable:
         return None
     try:
@@ -69,8 +56,9 @@ def executable(answer: Answer) -> list[str] | None:
 
 
 def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | None:
-    """`read` of an answer in either mode; a native answer without calls and without a text is an
-    empty list, one with a text is none."""
+    """Read an answer in either mode, as `read`.
+
+    A native answer without calls is an empty list, or raises `NotCalls` if it has a text."""
     if answer.unreadable:
         raise NotCalls("a stored answer of another shape")
     if answer.calls:
@@ -83,23 +71,28 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
 
 
 def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
-    """Whether an answer holds calls, or what would have to be run to tell."""
+    """Tell whether an answer holds calls, or code that would have to run to tell."""
     try:
         calls = read_any(answer, form, language)
     except NotCalls:
         return False
     except Refused:
         return True
-    return bool(calls) and all(isinstance(call.args, dict) for call in calls or ())
+    return are_calls(calls)
+
+
+def are_calls(read: Sequence[Read] | None) -> bool:
+    """Tell whether an answer was read as at least one call, all with arguments."""
+    return bool(read) and all(isinstance(call.args, dict) for call in read or ())
 
 
 # A check and the search for unread calls decode the same answer, one after the other.
 @lru_cache(maxsize=1)
 def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
-    """The calls of a text with all that its decoder knows of them; None where upstream's finishes
-    without a list.
+    """Read the calls of a text in full; None if upstream's decoder returns something else than a
+    list.
 
-    Raises `NotCalls` where upstream's raises, and `Refused` where it would run code."""
+    Raises `NotCalls` if upstream's decoder raises, and `Refused` if it would run code."""
     text = _source(text, form)
     if form.returned == "json":
         return read_json(text)
@@ -113,17 +106,17 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
 
 
 def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[Read]:
-    """The calls of an answer that `read_any` takes for none, because an argument is named by a word
-    of Python's own: a defect of upstream's decoder.
+    """Read the calls of an answer in which a keyword of Python names an argument.
 
-    Raises `NotCalls` for any other answer, too, and `Refused` as `read` does."""
+    Upstream's decoder does not parse these: a defect. Raises `NotCalls` for any other answer too,
+    and `Refused` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
         raise NotCalls("no calls in Python")
     return read_python_with_keywords(_source(answer.text or "", form).strip().strip("'"))
 
 
 def _source(text: str, form: Form) -> str:
-    """What upstream's decoder looks at."""
+    """Return the part of the text that upstream's decoder parses."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     text = text.strip("`\n ")
@@ -149,7 +142,7 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
 
 
 def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
-    """Calls as the texts that upstream executes.
+    """Write calls as the texts that upstream executes.
 
     An object whose values are all objects is written as a nested call of its first key, so that an
     empty one cannot be written. Raises `NotCalls` there, and for a number that Python does not
@@ -162,9 +155,9 @@ def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list
 
 
 def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
-    """The same of calls that a tool parser read; all values are written as Python prints them.
+    """Write calls that a tool parser read as such texts, all values as Python prints them.
 
-    Raises `NotCalls` for arguments that are no JSON object."""
+    Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
     for call in calls:
         try:

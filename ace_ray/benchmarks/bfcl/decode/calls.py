@@ -1,10 +1,10 @@
-"""Calls as upstream's decoders read them, and those written as JSON or XML
+"""Answers of a model, the calls that upstream's decoders read in them, and calls in JSON or XML
 (``model_handler/parser/json_parser.py`` and ``xml_parser.py``), with anything before and behind.
 
 JSON: ``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function
 name=...>...``, the parameters' values in an attribute (verbose) or as content (concise), each with
-a type; what is parsed begins with the root element, so it holds no document type and no entities
-of its own.
+a type. The parsed text begins with the root element, so it cannot define a document type or
+entities.
 """
 
 from __future__ import annotations
@@ -14,22 +14,55 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ace_ray.parsing import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
+from ace_ray.types import Completion, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer. ``calls`` is None in prompt mode, where the calls are in the text; in native mode
+    it holds what the tool parser read, and ``text`` is what stood beside."""
+
+    text: str | None
+    """None: a stored answer without calls that does not say whether there were words."""
+    calls: tuple[ToolCall, ...] | None = None
+    unreadable: bool = False
+    """True for a stored answer in a shape on which upstream's decoder raises."""
+
+    @classmethod
+    def of(cls, completion: Completion) -> Answer:
+        if completion.tools is None:
+            return cls(completion.text)
+        return cls(completion.tools.content, completion.tools.calls)
+
+    @classmethod
+    def stored(cls, value: Any) -> Answer:
+        """Read an answer that `as_json` wrote."""
+        if not isinstance(value, Mapping):
+            return cls(str(value))
+        calls = tuple(ToolCall(name, arguments) for name, arguments in value["calls"])
+        return cls(value["content"], calls, value.get("unreadable") is True)
+
+    def as_json(self) -> Any:
+        if self.calls is None:
+            return self.text
+        calls = [[call.name, call.arguments] for call in self.calls]
+        stored: dict[str, Any] = {"content": self.text, "calls": calls}
+        return stored | {"unreadable": True} if self.unreadable else stored
 
 
 class Read(NamedTuple):
     """One call of an answer.
 
-    ``name`` and ``args`` are what upstream's decoder gives, of JSON any values at all. A keyword
-    None stands for ``**`` in Python, in Java and JavaScript for a value without a name.
-    ``positional`` makes the values that have no name, by their places among all arguments; each
-    raises `NotCalls` or `Refused` where there is none. ``bare`` counts those that upstream does not
-    drop: it fails on more than one. ``repeated`` is a name that is given twice: of its values
-    upstream's decoder takes the last.
-    """
+    ``name`` and ``args`` are the values of upstream's decoder, any values at all from JSON. A
+    keyword None stands for ``**`` in Python, and for a value without a name in Java and JavaScript.
+    ``positional`` makes the values without a name, by their places among all arguments; each may
+    raise `NotCalls` or `Refused`. ``bare`` counts the ones that upstream keeps: it fails on more
+    than one. ``repeated`` is a name that is given twice: upstream takes the last value."""
 
     name: Any
     args: Any
@@ -43,7 +76,7 @@ _LIST_ENDS = re.compile(r"\}\s*+\]")
 
 
 def read_json(text: str) -> list[Read]:
-    """The calls of a list; none where the text is no JSON.
+    """Read the calls of a list in JSON; no calls if the text is not JSON.
 
     Raises `NotCalls` for an object without the two keys, and beyond the bounds of `json_value`."""
     first, last = text.find("["), text.rfind("]")
@@ -71,11 +104,10 @@ def _json_call(item: dict[str, Any]) -> Read:
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text, with Python's leniency (NaN, Infinity).
+    """Parse a JSON text with Python's leniency (NaN, Infinity).
 
-    Raises `json.JSONDecodeError` where it is none, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH`
-    or Python's limit on digits.
-    """
+    Raises `json.JSONDecodeError` for other texts, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH` or
+    Python's limit on digits."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     check_json_depth(text, len(text) - len(text.lstrip()))
@@ -92,7 +124,7 @@ _LITERALS = ("array", "tuple", "object", "dict")
 
 
 def read_xml(text: str, *, verbose: bool) -> list[Read]:
-    """The calls of the first ``<functions>`` element, with anything before and behind.
+    """Read the calls of the first ``<functions>`` element, with anything before and behind.
 
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)

@@ -4,10 +4,10 @@ It is lenient: names become texts (``true`` is "true"), every sign negates, posi
 vanish, a call as a value becomes an object or, without keywords, its source. Binary operations it
 runs through ``eval``. Here those on literals are folded. Most others only fail there, since the
 names that models use (``base * height``) mean nothing in upstream's decoder; that much can be said
-without running them. What is left would run code and is refused.
+without running them. The others would run code and are refused.
 
-An argument that is named by a word of Python's own (``flight_book(from="Seattle")``) does not
-parse, so upstream's decoder takes it for no call. Under ``strict`` it is one.
+An argument that a keyword of Python names (``flight_book(from="Seattle")``) does not parse, so
+upstream's decoder finds no call. Under ``strict`` it is a call.
 """
 
 from __future__ import annotations
@@ -20,23 +20,20 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.parsing import Budget, LenientReader, NotCalls, expression, fold, plain_calls
+from ace_ray.parsing import LenientReader, NotCalls, expression
 
 
 def read_python(text: str) -> list[Read]:
-    """The calls of a call, or of a list, tuple or set of calls.
+    """Read a call, or a list, tuple or set of calls.
 
     Raises `NotCalls` where upstream's decoder raises, and `Refused` on an operation that is not
     folded, whichever comes first in its order of evaluation.
     """
-    plain = plain_calls(text)
-    if plain is not None:
-        return [Read(call.name, call.args) for call in plain]
     return _calls(expression(text))
 
 
 def read_python_with_keywords(text: str) -> list[Read]:
-    """The same of a text in which some argument is named by a word of Python's own.
+    """Read the calls of a text in which a keyword of Python names an argument.
 
     Raises `NotCalls` for any other text, too."""
     marked = marked_names(text)
@@ -46,7 +43,7 @@ def read_python_with_keywords(text: str) -> list[Read]:
 
 
 def _calls(tree: ast.expr) -> list[Read]:
-    reader = LenientReader(operation, bare_as_source=True)
+    reader = LenientReader(KNOWN.__contains__, bare_as_source=True)
     try:
         if isinstance(tree, ast.Call):
             return [_call(tree, reader)]
@@ -60,7 +57,7 @@ def _calls(tree: ast.expr) -> list[Read]:
 def _call(node: ast.expr, reader: LenientReader) -> Read:
     if not isinstance(node, ast.Call):
         raise NotCalls(f"{type(node).__name__} in place of a call")
-    name, args = reader.call(node, 1)
+    name, args = reader.call(node)
     positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
     seen: set[str | None] = set()
     repeated = None
@@ -73,7 +70,7 @@ def _call(node: ast.expr, reader: LenientReader) -> Read:
 
 def _positional(node: ast.expr) -> Any:
     # With a budget of its own: what was read may be kept, and be asked for several times.
-    return LenientReader(operation, bare_as_source=True).value(node, 2)
+    return LenientReader(KNOWN.__contains__, bare_as_source=True).value(node)
 
 
 _MARK = "ꔀ"
@@ -92,7 +89,7 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """The text with such names made names that Python takes; None where it has none."""
+    """Mark keywords that name arguments, so that Python parses them; None without any."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
@@ -100,7 +97,7 @@ def marked_names(text: str) -> str | None:
 
 
 def marked_expression(text: str) -> ast.expr:
-    """The tree of a text from `marked_names`, with the names as they were.
+    """Parse a text from `marked_names`, and restore the names in the tree.
 
     Raises `NotCalls` as `expression` does."""
     tree = expression(text)
@@ -112,13 +109,8 @@ def marked_expression(text: str) -> ast.expr:
     return tree
 
 
-# Frames that Python's default recursion limit leaves the upstream decoder for writing an operation
-# back as text, and what one level of that and of its own descent costs (measured on 3.11).
-_FRAMES = 975
-_FRAMES_PER_OPERATION = 3
-_FRAMES_PER_VALUE = 2
-# What means something there besides Python's own names: what upstream's module has, and the one
-# name that its function has by then.
+# Names with a value in upstream's `eval` besides the builtins: the names of upstream's module, and
+# the one local name of its function.
 _NAMES = frozenset([
     "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT", "AGENTIC_CATEGORY",
     "ALL_AVAILABLE_MEMORY_BACKENDS", "ALL_CATEGORIES", "ALL_SCORING_CATEGORIES", "Callable",
@@ -169,10 +161,4 @@ _NAMES = frozenset([
     "write_list_of_dicts_to_file",
 ])  # fmt: skip
 KNOWN = _NAMES | frozenset(dir(builtins))
-"""The names on which upstream's ``eval`` could do something; on others it raises."""
-
-
-def operation(node: ast.BinOp, budget: Budget, depth: int) -> Any:
-    """Compute an operation, ``depth`` levels within a call. Raises as `fold`."""
-    frames = _FRAMES - depth * _FRAMES_PER_VALUE
-    return fold(node, budget, frames // _FRAMES_PER_OPERATION, KNOWN.__contains__)
+"""All names with a value in upstream's ``eval``. On other names it raises."""

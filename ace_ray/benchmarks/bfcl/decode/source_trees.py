@@ -1,11 +1,10 @@
 """Calls in Java and JavaScript, as upstream's decoders read them (``java_parser.py`` and
 ``js_parser.py`` of ``model_handler/parser``): through tree-sitter, within bounds.
 
-What parses, and as what, depends on the versions of the grammars and of the parser: only those are
-taken that read as upstream's do. Values are texts of source. Those of Java stand without their
-spaces where an expression is put together from its parts, without the quotes of a string that
-stands alone, without the body of an anonymous class; those of JavaScript without the quotes around
-them.
+The tree depends on the versions of the grammars and of the parser: only versions that read as
+upstream's do are allowed. Values are texts of source. A Java value lacks its spaces if it is put
+together from parts, the quotes of a string that stands alone, and the body of an anonymous class. A
+JavaScript value lacks the quotes around it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """The first call of a text, within a list; None when there is none in it.
+    """Read the first call of a text, within a list; None without a call.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
@@ -51,8 +50,8 @@ def _first_call(root: Any) -> Any:
 
 
 def _java_text(node: Any, source: str) -> str:
-    # Offsets are those of bytes, and upstream takes them for those of characters: behind anything
-    # that is not ASCII its texts are shifted.
+    # Offsets count bytes, and upstream uses them as if they counted characters. So its texts are
+    # shifted behind anything that is not ASCII.
     return source[node.start_byte : node.end_byte]
 
 
@@ -103,7 +102,7 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """The first call that is a statement of its own, within a list; None when there is none.
+    """Read the first call that is a statement of its own, within a list; None without one.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")
@@ -141,25 +140,25 @@ def _javascript_value(node: Any) -> str:
 
 
 GRAMMARS: Mapping[str, str] = {"java": "0.21.0", "javascript": "0.21.4"}
-"""The versions of the grammars that bfcl-eval pins. Of 5,000 JavaScript outputs with noise 163 have
-another verdict with tree-sitter-javascript 0.25.0."""
+"""Versions of the grammars that bfcl-eval pins. With tree-sitter-javascript 0.25.0 the verdict of
+163 of 5,000 JavaScript outputs with noise differs."""
 PARSERS = ("0.22.", "0.23.", "0.24.")
-"""Versions of tree-sitter whose trees are those of the one that bfcl-eval pins, 0.21.3, whose
-interface is another: all of 358,891 texts with noise. From 0.25 on errors are mended otherwise."""
+"""Versions of tree-sitter that make the same trees as version 0.21.3, which bfcl-eval pins and
+which has another interface: equal on 358,891 texts with noise. Version 0.25 recovers from errors in
+another way."""
 MAX_SOURCE, MAX_TOKENS = 8_192, 2_048
-"""Longest text that is parsed, in characters and in words and signs; gold answers have fewer than
-400 characters. Without errors it takes milliseconds. Behind an error time and memory grow with the
-square of the tokens of some texts, to 0.3 s and 150 MiB; of 8,192 tokens, such as ``+1[^`` again
-and again, to 3.4 s and 1.8 GiB."""
+"""Maximum characters, and words and signs, of a text; gold answers have fewer than 400 characters.
+A text without errors takes milliseconds. Behind an error, time and memory grow with the square of
+the tokens of some texts, to 0.3 s and 150 MiB. With 8,192 tokens, such as ``+1[^`` repeated, they
+would grow to 3.4 s and 1.8 GiB."""
 _TOKEN = re.compile(r"\w++|[^\w\s]")
 
 
 def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
-    """The root node of a text's syntax tree.
+    """Return the root node of a text's syntax tree.
 
-    Raises `NotCalls` where the text does not parse (a missing semicolon or bracket that the parser
-    can supply is no error) or is beyond the bounds, and `UserError` without tree-sitter.
-    """
+    Raises `NotCalls` if the text does not parse (the parser may supply a missing semicolon or
+    bracket) or is beyond the bounds, and `UserError` without tree-sitter."""
     if len(text) > MAX_SOURCE:
         raise NotCalls(f"longer than {MAX_SOURCE} characters")
     if len(_TOKEN.findall(text)) > MAX_TOKENS:
@@ -176,7 +175,7 @@ def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
 
 
 def require_grammar(language: str) -> None:
-    """Raise `UserError` where upstream's version of a language's grammar is not installed."""
+    """Raise `UserError` if upstream's version of a language's grammar is not installed."""
     _grammar(language)
 
 
@@ -214,7 +213,7 @@ def _has_error_node(root: Any) -> bool:
         node = pending.pop()
         if node.type == "ERROR":
             return True
-        # What holds no error need not be looked into.
+        # Nodes without an error inside need no visit.
         pending += [child for child in node.children if child.has_error]
     return False
 
@@ -228,7 +227,7 @@ def _read_of(
     bare: tuple[str, ...],
     comments: tuple[str, ...],
 ) -> Read:
-    """The call of ``name`` with the nodes of a syntax tree as its ``arguments``.
+    """Make the call of ``name`` with the nodes of a syntax tree as its ``arguments``.
 
     ``bare`` and ``comments`` are types of nodes. Raises `NotCalls` for a name that is given twice.
     """

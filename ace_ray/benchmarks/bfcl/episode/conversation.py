@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.decode import executable
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.prompts import Prompts
 from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
@@ -19,20 +19,20 @@ MAX_STEPS = 21
 """Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""
 
 Results = Literal["tool", "user"]
-"""How results are shown to a prompt-mode model: one ``tool`` message a call, named like
-the call (upstream's local models), or one user message with all (its API models)."""
+"""Form of results for a prompt-mode model: one ``tool`` message per call, named like the call
+(upstream's local models), or one user message with all (its API models)."""
 Execute = Callable[[list[str]], Awaitable[list[str]]]
-"""The results of the calls of one step."""
+"""Runs the calls of one step, and returns their results."""
 Embedder = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
-"""Vectors of texts, in order. Raises `RowError`."""
+"""Returns the vectors of texts, in order. Raises `RowError`."""
 Message = Mapping[str, Any]
 Docs = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """What all episodes of a run share. ``docs``: the functions by class; ``native``: they go
-    through the model's own template."""
+    """Settings that all episodes of a run share. ``docs``: the functions by class; ``native``: they
+    go through the model's own template."""
 
     prompts: Prompts
     docs: Mapping[str, Docs]
@@ -40,24 +40,24 @@ class EpisodeSettings:
     results: Results = "tool"
 
     def functions(self, entry: Entry) -> tuple[Docs, Mapping[int, Docs]]:
-        """Those that an entry's conversation begins with, and those held out, by turn."""
+        """Return the functions at the beginning of a conversation, and held-out ones by turn."""
         classes, missed = entry.data["involved_classes"], entry.data.get("missed_function")
         functions, held_out = offered(self.docs, classes, missed)
         return functions, {int(turn): later for turn, later in held_out.items()}
 
     def tools(self, functions: Docs) -> list[dict[str, Any]] | None:
-        """Of native mode; None in prompt mode."""
+        """Return the tools of native mode; None in prompt mode."""
         return self.prompts.tools(functions) if self.native else None
 
     def opening(self, messages: Sequence[Message], functions: Docs) -> list[dict[str, Any]]:
-        """The first turn's messages, in prompt mode with the functions before them."""
+        """Return the first turn's messages, in prompt mode with the functions before them."""
         return [*map(dict, messages)] if self.native else self.prompts.messages(messages, functions)
 
 
 @dataclass
 class Conversation:
-    """Turns of one conversation, whose messages are the episode's. ``tools`` are offered through
-    the model's own template; None in prompt mode."""
+    """Turns of one conversation. Its messages are the episode's. ``tools`` are offered through the
+    model's own template; None in prompt mode."""
 
     context: EpisodeContext
     execute: Execute
@@ -68,11 +68,10 @@ class Conversation:
     """The results of each step with calls, by turn."""
 
     async def turn(self, messages: Sequence[Message]) -> None:
-        """One turn: the model is asked until its answer holds no call.
+        """Play one turn: ask the model until its answer is without a call.
 
-        Raises `Truncated`, by "steps" too; `PromptTooLong` where the first prompt of all does not
-        fit; other `RowError`s as the model and the tools do.
-        """
+        Raises `Truncated`, also for "steps"; `PromptTooLong` if the very first prompt does not fit;
+        other `RowError`s as the model and the tools do."""
         self.context.episode.messages += [dict(message) for message in messages]
         answers: list[Answer] = []
         observed: list[list[str]] = []
@@ -92,7 +91,7 @@ class Conversation:
                 raise Truncated("steps")
 
     async def play(self, turns: Iterable[Sequence[Message]]) -> str:
-        """All turns; returns why they ended early, "" where they came to their end."""
+        """Play all turns. Return why they ended early, "" if they did not."""
         try:
             for messages in turns:
                 await self.turn(messages)
@@ -101,7 +100,7 @@ class Conversation:
         return ""
 
     def state(self, ended: str) -> dict[str, Any]:
-        """What is stored of the conversation, so that it is scored without an engine."""
+        """Return the state that is stored, so that it can be scored without an engine."""
         return {
             "turns": [[answer.as_json() for answer in turn] for turn in self.turns],
             "results": self.observed,
@@ -130,21 +129,21 @@ class Sandbox:
         self._session, self._embed = session, embed
 
     async def step(self, calls: list[str]) -> list[str]:
-        """The results of the calls of one step, as a model is shown them."""
+        """Run the calls of one step, and return their results as a model sees them."""
         if self._embed is not None:
             await self._give_vectors(await self._call("texts", texts=calls))
         return list(await self._call("step", texts=calls))
 
     async def state(self) -> Any:
-        """What is recorded of the tools' state, see `Environment.state`."""
+        """Return the recorded state of the tools, see `Environment.state`."""
         return await self._session.state()
 
     async def dump(self) -> str:
-        """What a prompt shows of a memory."""
+        """Return the part of a memory that a prompt shows."""
         return str(await self._call("dump"))
 
     async def snapshot(self) -> dict[str, Any]:
-        """A memory as JSON values."""
+        """Return a memory as JSON values."""
         return dict(await self._call("snapshot"))
 
     async def restore(self, snapshot: Mapping[str, Any]) -> None:
@@ -164,15 +163,13 @@ class Sandbox:
 
 
 async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettings) -> Episode:
-    """The episode of a multi-turn entry.
+    """Play the episode of a multi-turn entry.
 
     A conversation that is truncated (by the step limit, the context or the deadline) keeps what it
     has reached. Functions that are held out come in their turn: written down by the user in prompt
     mode, as further tools in native mode. ``state`` of the episode: ``turns`` (answers, see
     `Answer.as_json`), ``results`` (texts of each step), ``ended``, and the sandbox ``before`` and
-    at the ``end``, each None where it takes too much to record. Raises `RowError` when it could not
-    be had.
-    """
+    at the ``end``, each None if it is too large to record. Raises `RowError`."""
     functions, held_out = settings.functions(entry)
     prompts, native = settings.prompts, settings.native
     async with context.sandbox() as session:

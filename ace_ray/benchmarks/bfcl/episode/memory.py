@@ -36,13 +36,13 @@ async def prepare(
 
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
-        "results"}, ...]}. What a conversation wrote that the context or the deadline truncated is
-        forgotten, as upstream forgets it; one that the step limit truncated keeps it. Those that
-        the deadline left no time for are there too, empty and ended by it.
+        "results"}, ...]}. A conversation that the context or the deadline truncated leaves no
+        trace in the memory, as in upstream; one that the step limit truncated does. Conversations
+        after the deadline are listed too, empty and ended by it.
 
     Raises:
-        RowError: the candidate gave no answer, or its engine no sign of life, before the deadline;
-            or the sandbox is gone.
+        RowError: the candidate did not answer before the deadline, its engine failed a health
+            check, or the sandbox is gone.
     """
     records: list[dict[str, Any]] = []
     snapshot: dict[str, Any] = {}
@@ -74,16 +74,14 @@ async def rollout(
     settings: EpisodeSettings,
     embed: Embedder | None = None,
 ) -> Episode:
-    """The episode of one question, from the memory of ``context.prepared`` (what `prepare`
-    returns).
+    """Play the episode of one question, from the memory in ``context.prepared`` (see `prepare`).
 
     ``state``: ``turns``, ``results`` and ``ended`` as of multi-turn entries; ``memory``, the
     snapshot that it started from, with ``memory_sha256``; ``memory_end``, the one that it left,
     which no other episode starts from; ``prepared`` [{"id", "ended"}, ...] of the conversations
-    that filled it. Where one of these was truncated, so that the memory may lack what is asked for,
-    the episode's ``ended`` is "preparation", unless the context or the deadline truncated the
-    question too.
-    """
+    that filled it. If one of these was truncated, the memory may lack the answer: then the
+    episode's ``ended`` is "preparation", unless the context or the deadline truncated the question
+    too."""
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
@@ -92,7 +90,7 @@ async def rollout(
     async with context.sandbox() as session:
         sandbox = Sandbox(session, embed)
         await sandbox.restore(snapshot)
-        question = with_system(settings.prompts.agentic, entry.data["question"][0])
+        question = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
         conversation, opening = await _begin(entry, context, settings, sandbox, question)
         ended = await conversation.play([opening])
         end = await sandbox.snapshot()
@@ -115,7 +113,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """A conversation, and its first turn's messages with the memory before them."""
+    """Make a conversation, and its first turn's messages with the memory before them."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)

@@ -10,37 +10,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import Field
-
-from ace_ray.config.schema import Section
+from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
 
 TIMEOUT_S = 30.0
-"""Of one attempt."""
+"""Timeout of one attempt."""
 MAX_RETRIES = 4
 MAX_BYTES = 2 << 20
-"""What is read of an answer."""
+"""Maximum bytes of an answer that are read."""
 MAX_BATCH = 64
-"""Texts in one request for embeddings."""
-
-
-class ServiceConfig(Section):
-    url: str = Field(min_length=1, description="where requests go, without query")
-    api_key_env: str | None = Field(
-        None, min_length=1, description="environment variable with the key, sent as bearer token"
-    )
-
-
-class EmbeddingsConfig(ServiceConfig):
-    model: str = Field(min_length=1, description="the model's name at the endpoint")
-
-
-class WebSearchConfig(Section):
-    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
-    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
+"""Maximum texts in one request for embeddings."""
 
 
 class ServiceFailed(RowError):
@@ -48,7 +30,7 @@ class ServiceFailed(RowError):
 
 
 def check_service(config: ServiceConfig, where: str) -> None:
-    """What can be known of a service before anything starts; sends no request.
+    """Check the config of a service before anything starts; send no request.
 
     Raises:
         UserError: the URL is malformed or holds a secret, or the key is not in the environment.
@@ -73,7 +55,7 @@ def check_service(config: ServiceConfig, where: str) -> None:
 
 
 class Service:
-    """One service. ``transport`` raises `OSError` where there is no answer; ``pause`` waits between
+    """One service. ``transport`` raises `OSError` without an answer; ``pause`` waits between
     attempts."""
 
     def __init__(
@@ -83,32 +65,24 @@ class Service:
         self._host = urlsplit(config.url).hostname or config.url
 
     async def get(self, params: Mapping[str, str]) -> Reply:
-        """The answer to a GET request, whatever its status below 500 that is not tried again.
+        """Return the reply to a GET request with a status below 500 that is not retried.
 
         Raises `ServiceFailed`."""
         return await self._ask("GET", params, None)
 
     async def post(self, value: Any) -> Reply:
-        """The same to a POST request with a JSON body."""
+        """Return the reply to a POST request with a JSON body, as `get`."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return await self._ask("POST", {}, body)
 
     async def _ask(self, method: str, params: Mapping[str, str], body: bytes | None) -> Reply:
+        url, headers = self._config.url, self._headers(body)
+        request = HttpRequest(method, url, headers, body, TIMEOUT_S, MAX_BYTES, params)
         attempts = 1 + MAX_RETRIES
         for attempt in range(1, attempts + 1):
             wait_s = 0.0
             try:
-                reply = await self._transport.fetch(
-                    HttpRequest(
-                        method,
-                        self._config.url,
-                        self._headers(body),
-                        body,
-                        TIMEOUT_S,
-                        MAX_BYTES,
-                        params,
-                    )
-                )
+                reply = await self._transport.fetch(request)
             except OSError as error:
                 cause = self._clean(f"{type(error).__name__}: {error}")
             else:
@@ -139,14 +113,14 @@ class Service:
 
 
 class Embeddings:
-    """Vectors from an OpenAI-compatible endpoint, each text asked for once a process."""
+    """Vectors from an OpenAI-compatible endpoint. A process requests each text once."""
 
     def __init__(self, config: EmbeddingsConfig, service: Service) -> None:
         self._model, self._service = config.model, service
         self._vectors: dict[str, list[float]] = {}
 
     async def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """One vector a text. Raises `ServiceFailed`."""
+        """Return one vector per text. Raises `ServiceFailed`."""
         missing = [text for text in dict.fromkeys(texts) if text not in self._vectors]
         for start in range(0, len(missing), MAX_BATCH):
             batch = missing[start : start + MAX_BATCH]

@@ -6,18 +6,13 @@ and on the services, so these entries are never comparable with the leaderboard'
 
 from __future__ import annotations
 
-import inspect
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.episode.conversation import Conversation, EpisodeSettings
-from ace_ray.benchmarks.bfcl.episode.services import (
-    Service,
-    ServiceFailed,
-    WebSearchConfig,
-)
+from ace_ray.benchmarks.bfcl.episode.services import Service, ServiceFailed
+from ace_ray.benchmarks.bfcl.options import WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import with_system
 from ace_ray.benchmarks.bfcl.tools.environment import MAX_CALL_CHARS
 from ace_ray.benchmarks.bfcl.tools.evaluate import evaluate
@@ -27,46 +22,33 @@ from ace_ray.types import Entry, Episode
 
 MAX_RESULTS = 50
 MAX_PAGE_CHARS = 100_000
-"""What a model is shown of a page."""
+"""Maximum characters of a page that a model sees."""
 MAX_STEP_CALLS = 500
-"""Each is a request to a service."""
+"""Maximum calls of one step. Each is a request to a service."""
 PAGE_FAILED = 424
-"""Status (failed dependency) by which the fetch service says that a page, and not the service, has
-failed; the body says how. Any other but 200 is the service's own failure."""
+"""Status (failed dependency) of the fetch service if a page, and not the service, has failed. The
+body gives the reason. Any other status but 200 is a failure of the service."""
 _FIELD_CHARS = 10_000
 _CAUSE_CHARS = 200
 _MODES = ("raw", "markdown", "truncate")
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A call of a tool that has been read and not yet been made."""
+class WebSearchAPI:
+    """The two tools. Named like upstream's class, so that errors of Python read alike.
 
-    name: str
-    arguments: Mapping[str, Any]
-
-
-def _search(keywords: str, max_results: int | None = 10, region: str | None = "wt-wt") -> None: ...
-def _fetch(url: str, mode: str = "raw") -> None: ...
-
-
-_SIGNATURES = {
-    "search_engine_query": inspect.signature(_search),
-    "fetch_url_content": inspect.signature(_fetch),
-}
-
-
-class WebTools:
-    """The two tools. Raises `ServiceFailed` where a service is down: no answer of a model is wrong
-    because of that."""
+    Raises `ServiceFailed` if a service is down: that makes no answer wrong."""
 
     def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
         self._search = Service(config.search, transport)
         self._fetch = Service(config.fetch, transport)
         self._snippets = snippets
+        self._tools: Mapping[str, Callable[..., Any]] = {
+            "search_engine_query": self.search_engine_query,
+            "fetch_url_content": self.fetch_url_content,
+        }
 
     async def step(self, calls: list[str]) -> list[str]:
-        """The results of the calls of one step, as a model is shown them."""
+        """Run the calls of one step, and return their results as a model sees them."""
         results = [await self._execute(text) for text in calls[:MAX_STEP_CALLS]]
         refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
         return results + [refused] * (len(calls) - len(results))
@@ -75,18 +57,14 @@ class WebTools:
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise ValueError(f"a call of more than {MAX_CALL_CHARS} characters")
-            wanted = evaluate(text, _TOOLS, _no_nesting)
-            if wanted.name == "search_engine_query":
-                result = await self._searched(**wanted.arguments)
-            else:
-                result = await self._fetched(**wanted.arguments)
+            result = await evaluate(text, self._tools, _no_nesting)
         except ServiceFailed:
             raise
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
             return f"Error during execution: {error}"
         return json.dumps(result) if isinstance(result, dict) else str(result)
 
-    async def _searched(
+    async def search_engine_query(
         self, keywords: Any, max_results: Any = 10, region: Any = "wt-wt"
     ) -> list[dict[str, str]] | dict[str, str]:
         wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
@@ -100,7 +78,7 @@ class WebTools:
             for result in _results(reply)[: max(0, wanted)]
         ]
 
-    async def _fetched(self, url: Any, mode: Any = "raw") -> dict[str, str]:
+    async def fetch_url_content(self, url: Any, mode: Any = "raw") -> dict[str, str]:
         if not str(url).startswith(("http://", "https://")):
             raise ValueError(f"no http(s) address: {url}")
         if mode not in _MODES:
@@ -128,20 +106,8 @@ def _results(reply: Reply) -> list[Mapping[str, Any]]:
     return results
 
 
-def _wanting(name: str) -> Callable[..., _Wanted]:
-    def wanted(*args: Any, **named: Any) -> _Wanted:
-        try:
-            return _Wanted(name, _SIGNATURES[name].bind(*args, **named).arguments)
-        except TypeError as error:
-            raise TypeError(f"WebSearchAPI.{name}() {error}") from None
-
-    return wanted
-
-
-_TOOLS = {name: _wanting(name) for name in _SIGNATURES}
-
-
-def _no_nesting(_: Any) -> None:
+def _no_nesting(call: Coroutine[Any, Any, Any]) -> None:
+    call.close()
     raise ValueError("a call among the arguments")
 
 
@@ -152,12 +118,12 @@ async def rollout(
     config: WebSearchConfig,
     transport: Transport,
 ) -> Episode:
-    """The episode of a web search entry; ``state`` as of multi-turn entries.
+    """Play the episode of a web search entry; ``state`` is as in multi-turn entries.
 
     Raises `RowError`, among it `ServiceFailed`."""
     functions, _ = settings.functions(entry)
-    tools = WebTools(config, transport, snippets=bool(entry.data["show_snippet"]))
-    messages = with_system(settings.prompts.agentic, entry.data["question"][0])
+    tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
+    messages = with_system(settings.prompts.texts.agentic, entry.data["question"][0])
     conversation = Conversation(context, tools.step, settings.tools(functions), settings.results)
     ended = await conversation.play([settings.opening(messages, functions)])
     context.episode.state = conversation.state(ended)

@@ -4,10 +4,10 @@ Upstream (``base_handler.py::write``) writes ``BFCL_v4_<category>_result.json`` 
 ``result/<model>/<group>/``, one ``{"id", "result", ...}`` a line; older versions had no folder of
 the group, and ``BFCL_v3_`` with other names of three categories.
 
-The result of a single answer is what the model's handler made of it: a text, or of models with
-function calling (FC) ``[{name: arguments}, ...]``. Of a conversation it is a list of such answers
-for each turn. Where inference failed it is a text that says so, which upstream judges like any
-other: it is no call, and no conversation.
+The model's handler writes the result of a single answer: a text, or ``[{name: arguments}, ...]``
+for models with function calling (FC). The result of a conversation is a list of such answers for
+each turn. After failed inference it is a text that says so. Upstream judges it like any other text:
+not a call, and not a conversation.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode.calls import json_value
+from ace_ray.benchmarks.bfcl.decode.calls import Answer, json_value
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS
 from ace_ray.benchmarks.bfcl.functions import tool_name
+from ace_ray.benchmarks.dataset import Row
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
     Placed,
-    Row,
     each_once,
     read_rows,
     require_known,
@@ -49,13 +48,13 @@ MAX_ANSWERS = 1_000
 _FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
-"""Between a model's folder and its files; the last four of memory."""
+"""Folders between a model's folder and its files; the last four belong to memory."""
 _LEVELS = 5
-"""Folders that are looked into, from ``result`` down."""
+"""Depth of the search for files, from ``result`` down."""
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
 _NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
 _GROUP_NAMES = ("memory", "web_search")
-"""Files of these names do not say which of several categories they answer."""
+"""Names of files that do not say which of several categories they answer."""
 _DROPPED = """
 live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
 live_relevance_7-6-1 live_relevance_8-6-2 live_relevance_9-7-0 live_relevance_10-8-0
@@ -78,14 +77,14 @@ _OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
 """Models whose own handlers upstream uses to read calls without ``<tool_call>`` tags from texts."""
 
 Form = Literal["text", "calls", "objects", "tagged"]
-"""How one model's answers hold calls: in the text, as prompts ask for them; as lists, with
-arguments as texts or as objects, so that a text is none; or in the text between ``<tool_call>``
+"""Form of the calls in one model's answers: in the text, as prompts ask for them; as lists, with
+arguments as texts or as objects (then a text is not a call); or in the text between ``<tool_call>``
 tags, as Qwen's handler stores them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file of a result folder; ``named`` is the category as its name has it."""
+    """One file of a result folder; ``named`` is the category in its name."""
 
     path: Path
     named: str
@@ -96,7 +95,7 @@ class Source:
 
 
 def entries_of(package: UpstreamPackage) -> Entries:
-    """Those of a copy of bfcl-eval, all categories: also what cannot be run here is scored."""
+    """Return the entries of a copy of bfcl-eval, of all categories: all can be scored."""
     return Entries(
         lambda _, category: load(package, [category]),
         languages=["en"],
@@ -105,18 +104,16 @@ def entries_of(package: UpstreamPackage) -> Entries:
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """The outputs at ``path``: one model's result folder, one file of it, or JSON lines with
+    """Yield the outputs at ``path``: one model's result folder, one file of it, or JSON lines with
     ``id`` and ``output`` (in any shape of a ``result``), and perhaps ``sample``.
 
-    Files come in the order of the categories. Those that no version scores now are passed over
-    (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and
-    ``web_search``), and so are the conversations before memory questions and ids that the data has
+    Files come in the order of the categories. Files of categories that no version scores now
+    (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and ``web_search``)
+    are skipped, and so are the conversations before memory questions and ids that the data has
     dropped. An answer of another shape does not decode.
 
-    Raises `UserError`, for a bad line with its file and number; where results of several models or
-    none are found; and where the calls of a model with function calling are texts in a form of its
-    own that is not read.
-    """
+    Raises `UserError` for a bad line with its file and number, for a path with results of several
+    models or of none, and for texts of a model with function calling in a form of its own."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -274,7 +271,7 @@ def _is_named(call: dict[str, Any]) -> bool:
 
 
 def _flat(value: Any, entry_id: Any) -> Iterator[Any]:
-    """The answers in a result, of whatever shape."""
+    """Yield the answers in a result of any shape."""
     nested = isinstance(value, list) and str(entry_id).startswith(("multi_", "memory_", "web_"))
     for turn in value if nested else [[value]]:
         yield from turn if isinstance(turn, list) else ()
@@ -331,8 +328,9 @@ def _answer(value: Any, form: Form) -> Answer:
 
 
 def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
-    """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``. Return None
-    for any other shape: of a model whose arguments are texts that of objects, too."""
+    """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``.
+
+    Return None for any other shape, such as an object if the model's arguments are texts."""
     if not isinstance(value, list):
         return None
     calls = []
@@ -360,8 +358,8 @@ def _json(value: Any) -> str:
 
 
 def _tagged(text: str) -> tuple[ToolCall, ...]:
-    """The calls between tags (upstream ``qwen_fc.py``): blocks that are no JSON are passed over,
-    and one that is JSON and no call spoils all."""
+    """Read the calls between tags (upstream ``qwen_fc.py``). Blocks that are not JSON are skipped;
+    one that is JSON and not a call spoils all."""
     calls, place = [], 0
     while (begin := text.find(_TAG, place)) >= 0:
         end = text.find(_TAG_END, begin + len(_TAG))

@@ -1,9 +1,9 @@
-"""The summary of a run: the shared statistics, and what is BFCL's own.
+"""The summary of a run: the shared statistics, and BFCL's own numbers.
 
-Keys beside those of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
+Keys beside the keys of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
 
     rules              {"official": RULES, "strict": RULES}
-    format_sensitivity see `Sensitivity`; null without such rows
+    format_sensitivity see `Diagnostics`; null without such rows
     contamination      see `Diagnostics`; null where it was not asked for
     endings            {category: {how: episodes}} of interactive categories
 
@@ -17,19 +17,20 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev, variance
+from statistics import stdev
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
     FORMAT_SENSITIVITY,
+    FORMS,
     LIVE,
     MEMORY,
     MULTI_TURN,
     SCORING,
     WEB_SEARCH,
+    form_of,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS, form_of
 from ace_ray.benchmarks.results import ScoredRow
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
@@ -38,14 +39,13 @@ from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 
 def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """One pass over ``rows``, each (id, sample) once.
+    """Compute the summary in one pass over ``rows``, each (id, sample) once.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored ones, but enters no aggregate.
     """
-    sensitivity, diagnostics = Sensitivity(), Diagnostics()
-    passed = sensitivity.through(diagnostics.through(rows))
-    summary = statistics(passed, RULE_SETS, {"all": CATEGORIES}, max_unscored)
+    diagnostics = Diagnostics()
+    summary = statistics(diagnostics.through(rows), RULE_SETS, {"all": CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
         judged = {
             name: stats[rules]
@@ -59,7 +59,7 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
     return {
         **summary,
         "groups": {},
-        "format_sensitivity": sensitivity.result(),
+        "format_sensitivity": diagnostics.format_sensitivity(),
         "contamination": diagnostics.contamination(),
         "endings": diagnostics.endings(),
     }
@@ -111,12 +111,11 @@ V3: Mapping[str, Column] = {
 
 
 def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, of the STATS of the
-    categories that may enter an aggregate.
+    """Compute ``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, from the
+    STATS of the categories that may enter an aggregate.
 
-    ``missing`` names the categories without which there is no value; then ``partial`` is the mean
-    of what there is, ``{"value", "interval"}`` or None.
-    """
+    ``missing`` names the missing categories of a column without a value. Then ``partial`` is the
+    mean of the others, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
@@ -143,7 +142,7 @@ def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The mean of those parts of a column that have a value, or a partial one."""
+    """Compute the mean of the parts of a column that have a value, or a partial one."""
     there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
     weights = column.weights or [1.0] * len(parts)
     if column.pooled:
@@ -162,7 +161,7 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
 
 
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
-"""The last: of memory questions, where a conversation before them was cut and forgotten."""
+"""Reasons for the end of an episode. "preparation": a conversation before it was cut."""
 GOLD = "gold_token_probability"
 _ENDED = "ended_"
 
@@ -173,11 +172,10 @@ def with_metrics(
     ended: str | None,
     gold_logprobs: Sequence[float] | None = None,
 ) -> dict[str, Verdict]:
-    """``verdicts`` with what the episode is known for.
+    """Add the episode's ending and the gold calls' probability to the metrics of ``verdicts``.
 
-    ``ended`` is one of `ENDINGS`, None for a single call; ``gold_logprobs`` those of the gold
-    calls' tokens, if they were asked for.
-    """
+    ``ended`` is one of `ENDINGS`, None for a single call. ``gold_logprobs`` belong to the tokens of
+    the gold calls, if requested."""
     more: dict[str, float] = {}
     if ended in ENDINGS:
         more[f"{_ENDED}{ended}"] = 1
@@ -190,11 +188,12 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects both while rows pass by."""
+    """Collects endings, gold probabilities and rows by form of prompt while rows pass by."""
 
     def __init__(self) -> None:
         self._endings: dict[str, Counter[str]] = {}
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
+        self._forms: dict[str, Tally] = {}
 
     def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
         for row in rows:
@@ -205,6 +204,9 @@ class Diagnostics:
                 elif name == GOLD and value > 0:
                     where = "live" if row.category in LIVE else "single_turn"
                     self._logs[where].append(math.log(value))
+            if row.category == FORMAT_SENSITIVITY:
+                form = str(form_of(row.id))
+                self._forms.setdefault(form, Tally(form, RULE_SETS)).add(row)
             yield row
 
     def endings(self) -> dict[str, dict[str, int]]:
@@ -215,7 +217,7 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """The score, its 95 % interval and both perplexities; None where either set is absent."""
+        """Return the score, its 95 % interval and both perplexities; None if a set is absent."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
@@ -227,40 +229,19 @@ class Diagnostics:
             "n": {name: len(logs) for name, logs in self._logs.items()},
         }
 
-
-def _mean(logs: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the square of its standard error."""
-    mean = sum(logs) / len(logs)
-    spread = sum((value - mean) ** 2 for value in logs)
-    return mean, spread / max(len(logs) - 1, 1) / len(logs)
-
-
-class Sensitivity:
-    """Counts the rows of each form."""
-
-    def __init__(self) -> None:
-        self._tallies: dict[str, Tally] = {}
-
-    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
-        for row in rows:
-            if row.category == FORMAT_SENSITIVITY:
-                form = str(form_of(row.id))
-                self._tallies.setdefault(form, Tally(form, RULE_SETS)).add(row)
-            yield row
-
-    def result(self) -> dict[str, Any] | None:
-        """``{rules: {"forms": {form: STATS}, "range", "stdev", "variance"}}``; None for no rows.
+    def format_sensitivity(self) -> dict[str, Any] | None:
+        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None for no rows.
 
         The spread is over forms with a judged row, in points; null for fewer than two."""
-        if not self._tallies:
+        if not self._forms:
             return None
-        return {rules: self._of(rules) for rules in RULE_SETS}
+        return {rules: self._sensitivity(rules) for rules in RULE_SETS}
 
-    def _of(self, rules: str) -> dict[str, Any]:
+    def _sensitivity(self, rules: str) -> dict[str, Any]:
         forms: Mapping[str, Any] = {
-            str(form): accuracies([self._tallies[str(form)]], rules)
+            str(form): accuracies([self._forms[str(form)]], rules)
             for form in FORMS
-            if str(form) in self._tallies
+            if str(form) in self._forms
         }
         points = [100 * f["accuracy"] for f in forms.values() if f["accuracy"] is not None]
         several = len(points) > 1
@@ -268,5 +249,11 @@ class Sensitivity:
             "forms": forms,
             "range": max(points) - min(points) if several else None,
             "stdev": stdev(points) if several else None,
-            "variance": variance(points) if several else None,
         }
+
+
+def _mean(logs: Sequence[float]) -> tuple[float, float]:
+    """Return the mean, and the square of its standard error."""
+    mean = sum(logs) / len(logs)
+    spread = sum((value - mean) ** 2 for value in logs)
+    return mean, spread / max(len(logs) - 1, 1) / len(logs)

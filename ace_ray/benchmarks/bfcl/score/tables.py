@@ -1,4 +1,4 @@
-"""What is printed of a summary, and what reports need: the leaderboard's groups and tables."""
+"""Printed tables of a summary, and the leaderboard's groups, scores and tables for reports."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks import statistics
-from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, GROUPS, MEMORY
-from ace_ray.benchmarks.bfcl.forms import FORMS, asked_id
+from ace_ray.benchmarks.bfcl.categories import FORMAT_SENSITIVITY, FORMS, GROUPS, MEMORY, asked_id
 from ace_ray.benchmarks.bfcl.score.summary import ENDINGS, V3, V4, Column
 from ace_ray.benchmarks.conditions import marked
 from ace_ray.benchmarks.results import (
@@ -31,7 +30,7 @@ _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
-    """Categories, then the groups that are whole, then both overall scores.
+    """Make the printed table: categories, then complete groups, then both overall scores.
 
     ``absent`` are categories that were not run, and why; they read ``N/A``.
     """
@@ -46,8 +45,8 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """How episodes ended, the accuracy of each form of prompt, and what several samples say, where
-    there are any."""
+    """Make tables of the endings of episodes, the accuracy of each form of prompt, and pass@k, as
+    far as there are any."""
     tables = []
     if summary["endings"]:
         tables.append(
@@ -76,7 +75,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
-    """What else there is to say, a sentence each."""
+    """Return notes on categories that did not run, and on contamination, a sentence each."""
     sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
     if score := summary["contamination"]:
         low, high = score["interval"]
@@ -97,8 +96,8 @@ def _points(value: float | None) -> str:
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """The overall score of v4, its groups, the overall score of v3, and the share of all entries,
-    those included that no overall score takes."""
+    """Return the overall score of v4, its groups, the overall score of v3, and the accuracy of all
+    entries."""
 
     def score(title: str, version: str, column: str) -> Score:
         cell = summary["rules"][rules][version][column]
@@ -126,11 +125,11 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
     **{title: GROUPS[name] for name, title in _TITLES.items()},
     "Format sensitivity": (FORMAT_SENSITIVITY,),
 }
-"""Those of the leaderboard; format sensitivity is a group of its own and scores nothing."""
+"""The leaderboard's groups. Format sensitivity is a group of its own and enters no score."""
 
 
 def task(row: ScoredRow) -> str:
-    """Questions of one memory stand together, and so do the forms of one question."""
+    """Return the task's key: questions of one memory share it, and so do forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:
@@ -139,7 +138,7 @@ def task(row: ScoredRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """The leaderboard's columns, the accuracy of each form, and accuracy against size."""
+    """Return the leaderboard's columns, the accuracy of each form, and accuracy against size."""
     tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
     notes = []
     if forms := _forms(runs, rules):
@@ -164,7 +163,7 @@ def _column(run: ReportedRun, version: str, name: str, rules: str) -> Estimate |
 
 
 def _members(version: str, name: str) -> set[str]:
-    """The categories that a column comes from."""
+    """Return the categories of a column."""
     columns = _VERSIONS[version]
     if name not in columns:
         return {name}

@@ -22,7 +22,7 @@ from ace_ray.benchmarks.bfcl.tools.standins import NAMES
 from ace_ray.sandbox.limited_child import limited
 
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
-"""What else would be imported in the middle of a call, when no file can be opened any more."""
+"""Modules that would be imported in the middle of a call, when files cannot be opened any more."""
 
 
 @dataclass
@@ -51,14 +51,14 @@ class Tools:
         for number in request["forget"]:
             self._attempts.pop(number, None)
         attempt = self._attempts.setdefault(request["attempt"], _Attempt())
-        # What passes together passes alone; what does not comes again, one by one (`limited`).
+        # Operations that pass together pass alone. Others come again, one by one (`limited`).
         with limited():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
         self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """A fresh environment ``name``; ``shared`` ones share what upstream's do."""
+        """Open an environment ``name``; ``shared`` ones share the objects that upstream's share."""
         given = InitialState(**initial_state)
         memo = attempt.shared if shared else None
         attempt.environments[name] = open_environment(self._sources, given, memo)
@@ -66,12 +66,12 @@ class Tools:
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
-        """An observation's value and error."""
+        """Return an observation's value and error."""
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
-        """Take what a call that broke the limits of a process costs its attempt."""
+        """Charge the attempt for a call that broke the limits of its process."""
         attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
@@ -91,7 +91,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def make() -> Tools:
-    """For `ace_ray.sandbox.limited_child.main`."""
+    """Make the handler for `ace_ray.sandbox.limited_child.main`."""
     for name in (*NAMES, *_LATE):
         if name == "numpy":
             continue
@@ -101,6 +101,6 @@ def make() -> Tools:
 
 
 def make_with_vectors() -> Tools:
-    """The same, able to open vector memories; numpy takes time and memory to import."""
+    """Make a handler that can open vector memories; numpy takes time and memory to import."""
     import_module("numpy")
     return make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,6 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.tools.evaluate import CallRefused, evaluate, strings_in
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import known_vectors
-from ace_ray.benchmarks.bfcl.tools.state_json import MAX_MEMORY_CHARS, as_json
 from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 from ace_ray.types import Entry
@@ -39,7 +39,7 @@ class InitialState:
 
 
 def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
-    """The initial state of a multi-turn or memory entry."""
+    """Return the initial state of a multi-turn or memory entry."""
     return InitialState(
         {
             name: tuple(str(doc["name"]) for doc in docs[name])
@@ -53,28 +53,28 @@ def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
 MAX_CALL_CHARS = 100_000
 MAX_RESULT_CHARS = 2_000_000
 MAX_CPU_S = 6.0
-"""Processor time of all calls of an attempt. The limited process bounds each call."""
+"""Maximum processor time of all calls of an attempt. The limited process bounds each call."""
 BROKEN_CPU_S = 2.0
-"""What a call counts as that broke a limit of its process."""
+"""Processor time that is charged for a call that broke a limit of its process."""
 
 _STATELESS = frozenset(["MathAPI"])
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
-# Where upstream hands out objects of its modules in long_context entries.
+# Attributes that hold objects of upstream's modules in long_context entries.
 _SNAPSHOT = ("core_memory", "archival_memory", "memory")
 
 Shared = dict[int, Any]
-"""What instances share that upstream creates in one process: defaults of arguments that calls
-change, and records of the long contexts. A memo of `copy.deepcopy`."""
+"""Objects that upstream's instances in one process share: defaults of arguments that calls change,
+and records of the long contexts. A memo of `copy.deepcopy`."""
 
 
 class Environment:
-    """Fresh instances of an entry's classes. `call` knows
+    """Fresh instances of an entry's classes. `call` takes these names:
 
-    - ``step`` {"texts": [one call, ...]}: what a model is shown of each result, in order;
-    - ``dump``: what a prompt shows of a memory (text);
-    - ``snapshot``: a memory as JSON values, ``restore`` {"snapshot": ...}: the same, put back;
-    - ``texts`` {"texts": [one call, ...]}: those whose embeddings the calls may need, and
-      ``vectors`` {"vectors": {text: [float, ...]}}: these, given (vector memory only).
+    - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
+    - ``dump``: return the part of a memory that a prompt shows (text).
+    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: put it back.
+    - ``texts`` {"texts": [one call, ...]}: return the texts whose embeddings the calls may need.
+      ``vectors`` {"vectors": {text: [float, ...]}}: give embeddings (vector memory only).
 
     Results are upstream's (``multi_turn_utils.execute_multi_turn_func_call``): a dict as JSON, a
     string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
@@ -105,7 +105,7 @@ class Environment:
         return unknown_tool(name)
 
     def state(self) -> Any:
-        """``{class: {public attribute: value}}`` as JSON values, within bounds."""
+        """Return ``{class: {public attribute: value}}`` as JSON values, within bounds."""
         return as_json(
             {
                 name: {k: v for k, v in vars(instance).items() if not k.startswith("_")}
@@ -114,11 +114,11 @@ class Environment:
         )
 
     def step(self, texts: Sequence[str]) -> list[str]:
-        """The results of the calls of one step."""
+        """Return the results of the calls of one step."""
         return [self.execute(text) for text in texts]
 
     def execute(self, text: str) -> str:
-        """The result of one call, as a model is shown it. Raises `MemoryError`, nothing else."""
+        """Return the result of one call as a model sees it. Raises `MemoryError`, nothing else."""
         began = time.process_time()
         try:
             if len(text) > MAX_CALL_CHARS:
@@ -140,7 +140,7 @@ class Environment:
         return shown
 
     def broke(self) -> None:
-        """Take what a call costs that broke the limits of its process, and did nothing else."""
+        """Charge for a call that broke the limits of its process and had no effect."""
         self._cpu_s -= BROKEN_CPU_S
 
     def _memory(self) -> Any:
@@ -174,10 +174,10 @@ class Environment:
 def open_environment(
     sources: ToolSources, initial_state: InitialState, shared: Shared | None = None
 ) -> Environment:
-    """Fresh instances of the initial state's classes, loaded with its configuration.
+    """Make instances of the initial state's classes, loaded with its configuration.
 
-    Environments that are given the same ``shared`` share what upstream's instances in one process
-    do; by default nothing is.
+    Environments with the same ``shared`` share the objects that upstream's instances in one process
+    share; by default they share nothing.
 
     Raises:
         UserError: a class is missing, does not load, or lacks a method that the docs name.
@@ -204,8 +204,8 @@ def open_environment(
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
-    """``method`` with defaults of its own where they can be changed: upstream's are lists that one
-    conversation would hand on to the next."""
+    """Give ``method`` own copies of mutable defaults. Upstream's are lists that one conversation
+    would hand on to the next."""
     changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
     if not changeable:
         return method
@@ -246,18 +246,17 @@ def _error(error: Exception) -> str:
 
 
 def shared_changed(shared: Shared) -> bool:
-    """Whether calls have changed what environments shared."""
+    """Tell whether calls have changed an object that environments share."""
     kept = {id(item): item for item in shared.get(id(shared), ())}
     return any(kept[key] != made for key, made in shared.items() if key in kept)
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """The first attribute, as ``Class.attribute``, that differs between instances of the same
-    classes; "" if none does. Attributes with a leading underscore are no state.
+    """Return the first attribute, as ``Class.attribute``, that differs between instances of equal
+    classes, or "". Attributes with a leading underscore do not count.
 
-    ``theirs`` is the answer key's side: comparing never costs more than it holds. Values that
-    cannot be compared, which crash upstream, differ.
-    """
+    ``theirs`` is the answer key's side: it bounds the cost of the comparison. Values that cannot be
+    compared, which crash upstream, differ."""
     for name, instance in theirs.items():
         for key, value in vars(instance).items():
             if not key.startswith("_") and not _same(vars(ours[name]), key, value):
@@ -270,3 +269,65 @@ def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
         return key in attributes and bool(attributes[key] == value)
     except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that holds itself
         return False
+
+
+# The classes share lists and directories among several places, so that a value which is small in
+# memory can be endless in print.
+MAX_STATE_CHARS = 256 << 10
+"""Maximum characters of a recorded state. The largest initial state has 20,000 as JSON."""
+MAX_MEMORY_CHARS = 4 << 20
+"""Maximum characters of a snapshot of a memory."""
+MAX_STATE_DEPTH = 100
+_CHARS_PER_VALUE = 8
+"""Characters that a value counts for, beside its text."""
+
+
+def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
+    """Return ``value`` as JSON values: directories and files as objects, sets sorted, anything else
+    that is not JSON as its text, and "..." beyond the bounds."""
+    return _Writer(max_chars).write(value, 0)
+
+
+class _Writer:
+    def __init__(self, chars: int) -> None:
+        self.chars = chars
+
+    def write(self, value: Any, depth: int) -> Any:
+        self.chars -= _CHARS_PER_VALUE + (len(value) if isinstance(value, str) else 0)
+        if self.chars < 0 or depth > MAX_STATE_DEPTH:
+            return "..."
+        if type(value) is int:
+            return value if value.bit_length() < 64 else f"{value:#x}"[:100]
+        if isinstance(value, float) and not math.isfinite(value):
+            return repr(float(value))  # no reader of JSON takes it
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        if isinstance(value, Mapping):
+            return self._object(value, depth + 1)
+        if isinstance(value, (set, frozenset)):
+            return self._list(sorted(value, key=repr), depth + 1)
+        if isinstance(value, (list, tuple)):
+            return self._list(value, depth + 1)
+        if hasattr(value, "contents"):
+            return {"type": "directory", "contents": self.write(value.contents, depth + 1)}
+        if hasattr(value, "content"):
+            return {"type": "file", "content": self.write(value.content, depth + 1)}
+        return f"<{type(value).__name__}>"
+
+    def _object(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        written: dict[str, Any] = {}
+        for key, item in value.items():
+            text = key if isinstance(key, str) else repr(key)[:100]
+            self.chars -= len(text)
+            if self.chars < 0:
+                return {**written, "...": "..."}
+            written[text] = self.write(item, depth)
+        return written
+
+    def _list(self, value: Sequence[Any], depth: int) -> list[Any]:
+        written: list[Any] = []
+        for item in value:
+            if self.chars < 0:
+                return [*written, "..."]
+            written.append(self.write(item, depth))
+        return written

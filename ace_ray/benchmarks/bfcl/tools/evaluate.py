@@ -23,11 +23,11 @@ Taken = Callable[[Any], Any]
 
 
 class CallRefused(Exception):
-    """The text is no call of a tool with literal arguments; the message is shown to the model."""
+    """The text is not a call of a tool with literal arguments. The model sees the message."""
 
 
 def as_upstream_reads(text: str) -> str:
-    """The text that upstream evaluates, but for the names of its instances.
+    """Return the text that upstream evaluates, without the names of its instances.
 
     It puts them before the names of tools by a regular expression that looks into string literals
     too, and that drops spaces between any word and an opening bracket there: ``echo(content='a
@@ -38,11 +38,10 @@ def as_upstream_reads(text: str) -> str:
 
 
 def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
-    """What the call in ``text`` returns; ``taken`` makes an argument of a result.
+    """Return the result of the call in ``text``; ``taken`` turns a result into an argument.
 
-    Raises `CallRefused`; `NameError`, in Python's words, for what is no tool; and whatever the tool
-    raises, which may be any `Exception`.
-    """
+    Raises `CallRefused`; `NameError`, in Python's words, for an unknown tool; and any `Exception`
+    that the tool raises."""
     text = as_upstream_reads(text)
     _check_blocked(text)
     try:
@@ -116,7 +115,7 @@ def _dict(node: ast.Dict, tools: Tools, taken: Taken) -> dict[Any, Any]:
 
 
 def strings_in(text: str) -> list[str]:
-    """Every string literal among the arguments of the call in ``text``; [] where it is none."""
+    """Return the string literals among the arguments of the call in ``text``; [] without a call."""
     try:
         tree = expression(as_upstream_reads(text).lstrip(" \t"))
     except NotCalls:

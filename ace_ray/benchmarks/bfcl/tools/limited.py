@@ -32,7 +32,7 @@ def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
 
 
 def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
-    """Find out whether the classes load. Raises `UserError`: one does not, or must not."""
+    """Check that the classes load. Raises `UserError` if one does not, or must not."""
     host = _host(sources, names)
     with host.lock:
         try:
@@ -62,7 +62,7 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """One operation, and of a step one call, a request."""
+        """Run one operation per request, and one call of a step."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]
@@ -83,12 +83,12 @@ class Attempt(attempts.Attempt):
 
 
 def _is_call(op: Op) -> bool:
-    """Whether it makes one call of a tool."""
+    """Tell whether an operation makes one call of a tool."""
     return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
 
 class LimitedEnvironment:
-    """A `Environment` in the limited process, as a `Scenario`."""
+    """An `Environment` in the limited process, as a `Scenario`."""
 
     def __init__(self, sources: ToolSources, initial_state: InitialState) -> None:
         self._attempt = Attempt(sources, initial_state.classes)
@@ -99,12 +99,12 @@ class LimitedEnvironment:
         return Observation(value, error)
 
     def state(self) -> Any:
-        """None where it takes too much to record."""
+        """Return the recorded state, None if it is too large."""
         return self._attempt.do([("state", "tools")])[0]
 
 
 def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
-    """The operation that opens an environment."""
+    """Make the operation that opens an environment."""
     given = {
         "names": initial_state.names,
         "initial_config": initial_state.initial_config,
@@ -114,5 +114,5 @@ def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> O
 
 
 def step(name: str, texts: Sequence[str]) -> Op:
-    """The operation that makes the calls of a step; its value is (results, "")."""
+    """Make the operation that runs the calls of a step; its value is (results, "")."""
     return ("call", name, "step", {"texts": list(texts)})

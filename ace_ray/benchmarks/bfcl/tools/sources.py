@@ -1,8 +1,8 @@
 """The classes behind the tools: the source texts of the user's own copy, loaded as private modules
 (`ace_ray.sandbox.private_modules`) that import each other and what `standins` allows.
 
-They run only when they are those of the published package (`OFFICIAL_TOOLS_SHA256`), or the user
-named the copy in the command.
+They run only if they equal the published package's (`OFFICIAL_TOOLS_SHA256`), or if the user named
+the copy in the command.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class ToolSources:
 
     texts: Mapping[str, str] = field(default_factory=dict)
     where: str = "mini"
-    """The copy they are from, for errors."""
+    """Name of their copy, for errors."""
     sha256: str = ""
     named: bool = False
-    """Whether the user named the copy in this command, and not only a stored run did."""
+    """True if the user named the copy in this command, and not only a stored run."""
 
 
 def tool_sources(package: UpstreamPackage) -> ToolSources:
-    """The sources of all classes in ``package``.
+    """Read the sources of all classes in ``package``.
 
     Raises:
         UserError: a file is missing or no UTF-8.
@@ -65,8 +65,8 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` for sources that must not run: they are not the published ones, and it was
-    not the user who named them."""
+    """Raise `UserError` for sources that must not run: they differ from the published ones, and the
+    user did not name them."""
     known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
     if not (sources.named or known):
         raise UserError(
@@ -78,7 +78,7 @@ def require_allowed(sources: ToolSources) -> None:
 
 
 def load_class(sources: ToolSources, name: str) -> type[Any]:
-    """The class ``name`` of ``sources``, loaded once a process.
+    """Return the class ``name`` of ``sources``, loaded once a process.
 
     Raises:
         UserError: there is no such class, its module does not load, or it must not run here.

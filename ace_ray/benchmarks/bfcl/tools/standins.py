@@ -1,5 +1,6 @@
-"""What upstream's classes import: something smaller in its place, or the few names of a module that
-they need. A whole module would lead on to others (``random._os``), and these to files.
+"""Stand-ins for the modules that upstream's classes import, or the few names that they need.
+
+A whole module would lead on to others (``random._os``), and these to files.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from pathlib import PurePath
 from types import ModuleType
 from typing import Any
@@ -23,7 +25,7 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Within it, encoders know ``vectors`` by their texts."""
+    """Let encoders find ``vectors`` by their texts within the block."""
     token = _VECTORS.set(vectors)
     try:
         yield
@@ -40,7 +42,7 @@ class Encoder:
         return 0  # nothing here depends on it
 
     def encode(self, texts: Sequence[Any], normalize_embeddings: bool = False) -> Any:
-        """Rows of float32, L2-normalised. Raises `LookupError` for a text without a vector."""
+        """Return rows of float32, L2-normalised. Raises `LookupError` without a text's vector."""
         import numpy as np
 
         vectors = _VECTORS.get({})
@@ -70,7 +72,8 @@ class FlatIndex:
         self._rows = []
 
     def search(self, queries: Any, k: int) -> tuple[Any, Any]:
-        """(scores, ids) of the ``k`` nearest, a row a query. Raises `AssertionError` for k < 1."""
+        """Return (scores, ids) of the ``k`` nearest, a row per query. Raises `AssertionError` for
+        k < 1."""
         import numpy as np
 
         if k < 1:
@@ -82,17 +85,9 @@ class FlatIndex:
         return np.take_along_axis(scores, order, axis=1), ids[order]
 
 
-def _sentence_transformers() -> ModuleType:
-    return made_module("sentence_transformers", SentenceTransformer=Encoder)
-
-
-def _faiss() -> ModuleType:
-    return made_module("faiss", IndexFlatIP=FlatIndex, IndexIDMap=FlatIndex)
-
-
 class BM25Plus:
-    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError` where
-    there is no document, as that package does."""
+    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError`
+    without a document, as that package does."""
 
     def __init__(
         self, corpus: Sequence[Sequence[str]], k1: float = 1.5, b: float = 0.75, delta: float = 1
@@ -106,48 +101,26 @@ class BM25Plus:
         self._idf = {token: math.log((len(lengths) + 1) / n) for token, n in frequencies.items()}
 
     def get_scores(self, query: Sequence[str]) -> list[float]:
-        """One score a document; a token that the query repeats counts each time."""
+        """Return one score per document; a token that the query repeats counts each time."""
         scores = [0.0] * len(self._counts)
-        shares: dict[str, list[float]] = {}
         for token in query:
-            if token not in self._idf:
-                continue
-            if token not in shares:
-                shares[token] = [
-                    self._share(token, counts[token], norm)
-                    for counts, norm in zip(self._counts, self._norms, strict=True)
+            if token in self._idf:
+                documents = zip(scores, self._counts, self._norms, strict=True)
+                scores = [
+                    s + self._share(token, counts[token], norm) for s, counts, norm in documents
                 ]
-            scores = [a + b for a, b in zip(scores, shares[token], strict=True)]
         return scores
 
     def _share(self, token: str, count: int, norm: float) -> float:
         return self._idf[token] * (self._delta + (count * (self._k1 + 1)) / (norm + count))
 
 
-def _overrides() -> ModuleType:
-    return made_module("overrides", final=_as_it_is, override=_as_it_is)
-
-
 def _as_it_is(function: Any) -> Any:
     return function
 
 
-def _utils() -> ModuleType:
-    # They tell where snapshots are on disk; here snapshots are values (`Environment`).
-    names = ("get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq")
-    return made_module("bfcl_eval.utils", **dict.fromkeys(names, _no_files))
-
-
 def _no_files(*_: Any) -> Any:
     raise RuntimeError("memory is not read from files here")
-
-
-def _rank_bm25() -> ModuleType:
-    return made_module("rank_bm25", BM25Plus=BM25Plus)
-
-
-def _subprocess() -> ModuleType:
-    return made_module("subprocess")  # imported and not used
 
 
 @functools.cache
@@ -160,10 +133,6 @@ def _mpmath() -> ModuleType:
             "MathAPI needs the package mpmath", where="data", fix="run `pip install mpmath`"
         ) from error
     return made_module("mpmath", mp=context, log=context.log)
-
-
-def _pathlib() -> ModuleType:
-    return made_module("pathlib", Path=PurePath)  # named in annotations alone
 
 
 def _of_datetime() -> ModuleType:
@@ -185,16 +154,22 @@ NAMES: Mapping[str, Sequence[str]] = {
     "typing": ("Any", "Callable", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union"),
 }
 """By the name of the module."""
+_WHERE_SNAPSHOTS_ARE = (
+    "get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq",
+)  # fmt: skip
+_SMALLER: Mapping[str, Mapping[str, Any]] = {
+    "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
+    "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
+    "overrides": {"final": _as_it_is, "override": _as_it_is},
+    "pathlib": {"Path": PurePath},  # named in annotations alone
+    "rank_bm25": {"BM25Plus": BM25Plus},
+    "sentence_transformers": {"SentenceTransformer": Encoder},
+    "subprocess": {},  # imported and not used
+}
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
+    **{name: partial(made_module, name, **has) for name, has in _SMALLER.items()},
     "_strptime": _of_datetime,
-    "bfcl_eval.utils": _utils,
-    "faiss": _faiss,
     "mpmath": _mpmath,
-    "overrides": _overrides,
-    "pathlib": _pathlib,
-    "rank_bm25": _rank_bm25,
-    "sentence_transformers": _sentence_transformers,
-    "subprocess": _subprocess,
     "time": _of_datetime,
 }
 """By the name of the module."""

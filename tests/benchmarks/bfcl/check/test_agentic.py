@@ -1,7 +1,7 @@
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.types import ToolCall
 
 

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check.attempts import attempts_call
-from ace_ray.benchmarks.bfcl.check.single import check_single
+from ace_ray.benchmarks.bfcl.check.single import attempts_call, check_single
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 DOCUMENT = {"name": "get_weather", "parameters": {"type": "dict", "properties": {}}}

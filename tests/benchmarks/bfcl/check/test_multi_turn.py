@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
-from ace_ray.benchmarks.bfcl.check import multi_turn
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check import conversations
+from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
@@ -76,15 +76,15 @@ def test_calls_of_one_answer_or_of_several() -> None:
 @pytest.mark.parametrize(
     ("turns", "kind"),
     [
-        ([["It costs 0.5."], [], GOOD[2]], multi_turn.NO_CALLS),
-        ([[PRICE, SET], [], [ADD]], multi_turn.STATE),
-        ([["[total(customer='Ida')]"], [], GOOD[2]], multi_turn.RESPONSE),
-        ([[PRICE], [], [SET]], multi_turn.STATE),
-        ([[PRICE], [], [ADD, SET, ADD]], multi_turn.STATE),
-        ([[PRICE], [], [SET, ADD, "[close_day()]"]], multi_turn.STATE),
-        ([[PRICE], []], multi_turn.TERMINATED),
-        ([], multi_turn.TERMINATED),
-        ([*GOOD, []], multi_turn.TERMINATED),
+        ([["It costs 0.5."], [], GOOD[2]], conversations.NO_CALLS),
+        ([[PRICE, SET], [], [ADD]], conversations.STATE),
+        ([["[total(customer='Ida')]"], [], GOOD[2]], conversations.RESPONSE),
+        ([[PRICE], [], [SET]], conversations.STATE),
+        ([[PRICE], [], [ADD, SET, ADD]], conversations.STATE),
+        ([[PRICE], [], [SET, ADD, "[close_day()]"]], conversations.STATE),
+        ([[PRICE], []], conversations.TERMINATED),
+        ([], conversations.TERMINATED),
+        ([*GOOD, []], conversations.TERMINATED),
     ],
 )
 def test_what_fails_under_both(turns: Any, kind: str) -> None:
@@ -101,7 +101,7 @@ def test_a_result_counts_from_any_turn_so_far() -> None:
     found = verdicts([[SET, PRICE], [SET]], gold=gold)
     assert found["official"].valid
     found = verdicts([[SET, PRICE], [SET]], gold=[gold[0], gold[1] * 2])
-    assert found["official"].error_type == multi_turn.RESPONSE
+    assert found["official"].error_type == conversations.RESPONSE
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_turn_without_a_key_is_judged_by_what_comes_of_it(category: str, data:
     for turns, kind in (
         ([[PRICE], [PRICE], [SET, ADD]], ""),
         ([[PRICE], [SET], [ADD]], ""),
-        ([[PRICE], ["[close_day()]"], [SET, ADD]], multi_turn.STATE),
-        ([[PRICE], [SET.replace("0.6", "0.7")], [ADD]], multi_turn.STATE),
-        ([[PRICE], [SET], ["Done already."]], multi_turn.NO_CALLS),
+        ([[PRICE], ["[close_day()]"], [SET, ADD]], conversations.STATE),
+        ([[PRICE], [SET.replace("0.6", "0.7")], [ADD]], conversations.STATE),
+        ([[PRICE], [SET], ["Done already."]], conversations.NO_CALLS),
     ):
         found = verdicts(turns, category=category, **data)
         assert found["official"] == found["strict"]
@@ -128,19 +128,19 @@ def test_a_turn_without_a_key_is_judged_by_what_comes_of_it(category: str, data:
 
 
 def test_a_cut_in_the_last_turn() -> None:
-    assert both(GOOD, "steps") == ("", multi_turn.TERMINATED)
-    assert both(GOOD[:2], "steps") == (multi_turn.TERMINATED, multi_turn.TERMINATED)
+    assert both(GOOD, "steps") == ("", conversations.TERMINATED)
+    assert both(GOOD[:2], "steps") == (conversations.TERMINATED, conversations.TERMINATED)
 
 
 @pytest.mark.parametrize("ended", ["context", "deadline"])
 def test_a_conversation_that_could_not_go_on(ended: str) -> None:
-    assert both(GOOD, ended) == (multi_turn.INFERENCE, multi_turn.INFERENCE)
+    assert both(GOOD, ended) == (conversations.INFERENCE, conversations.INFERENCE)
     assert verdicts(GOOD[:1], ended)["official"].metrics["turn_1"] == 1
 
 
 def test_later_turns_are_told_apart() -> None:
     found = verdicts([["no call"], [], GOOD[2]])["official"]
-    assert found.error_type == multi_turn.NO_CALLS
+    assert found.error_type == conversations.NO_CALLS
     assert [found.metrics[f"turn_{n}"] for n in (1, 2, 3)] == [0, 1, 1]
     assert found.metrics["turns_passed"] == pytest.approx(2 / 3)
 
@@ -290,5 +290,5 @@ class TestRealCopy:
         )
         found = check_multi_turn(entry, [[Answer(paid)]], "", sources, docs)
         assert found["official"].valid
-        assert found["strict"].error_type == multi_turn.STATE
+        assert found["strict"].error_type == conversations.STATE
         assert check_multi_turn(entry, [[Answer(paid)]], "", sources, docs) == found

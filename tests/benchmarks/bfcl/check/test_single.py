@@ -1,8 +1,8 @@
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.check.single import check_single
-from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.types import ToolCall
 
 

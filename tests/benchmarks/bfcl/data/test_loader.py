@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, RELEVANCE, SCORING
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, RELEVANCE, SCORING
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -20,7 +20,6 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
     data_sha256,
 )
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy
@@ -237,10 +236,6 @@ def test_answers_of_other_questions(made_up: Path, category: str) -> None:
 WRONG_ROWS = [
     ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
     ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
-    ("multi_turn_base", "question", [[]], "is empty; exactly the turns in missed_function"),
-    ("multi_turn_base", "involved_classes", ["Nothing"], "involved_classes names 'Nothing'"),
-    ("multi_turn_miss_func", "missed_function", {"2": ["no"]}, "names 'no', no function"),
-    ("multi_turn_miss_func", "missed_function", {"1": ["total"]}, "turn 1 .* has messages"),
     ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
     ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid list"),
 ]

@@ -14,6 +14,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
     FORMAT_SENSITIVITY,
+    FORMS,
     MEMORY,
     MULTI_TURN,
     RELEVANCE,
@@ -22,7 +23,6 @@ from ace_ray.benchmarks.bfcl.categories import (
 )
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.forms import FORMS
 from ace_ray.benchmarks.bfcl.functions import offered
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.types import Entry

@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import (
     decode,
@@ -13,7 +13,7 @@ from ace_ray.benchmarks.bfcl.decode import (
     read_any,
     source_trees,
 )
-from ace_ray.benchmarks.bfcl.forms import Form
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.errors import UserError
 from ace_ray.parsing import NotCalls, Refused
 from ace_ray.types import ToolCall
@@ -166,6 +166,7 @@ def test_xml():
         f"<functions>{typed.format('integer', 'x')}</functions>",
         f"<functions>{typed.format('dict', 'f()')}</functions>",
         "<functions><function></functions>",
+        '<functions><!DOCTYPE l [<!ENTITY a "aa">]>&a;</functions>',
     ):
         with pytest.raises(NotCalls):
             decode(text, CONCISE)
@@ -274,5 +275,8 @@ def test_bounds():
             decode(text, form)
     with pytest.raises(NotCalls, match="longer"):
         decode("[f(a=" + "1" * 40_000 + ")]", language="java")
+    # Behind an error tree-sitter's time and memory grow with the square of the tokens.
+    with pytest.raises(NotCalls, match="words and signs"):
+        decode("+1[^" * 2_000, language="java")
     with pytest.raises(NotCalls, match="calls"):
         read_any(Answer("", (ToolCall("f", "{}"),) * 20_000), Form(), "python")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.episode.conversation import MAX_STEPS, EpisodeSettings, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment

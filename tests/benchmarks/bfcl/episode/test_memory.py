@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.check.agentic import check_agentic
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
@@ -71,7 +71,7 @@ def test_each_conversation_starts_from_the_memory_before() -> None:
     assert [talk["ended"] for talk in talks] == [""] * 3
     systems = [talk["messages"][0]["content"] for talk in talks]
     assert "one" in systems[1]
-    assert own().agentic not in systems[0]
+    assert own().texts.agentic not in systems[0]
     assert json.loads(json.dumps(found)) == found
 
 
@@ -91,7 +91,7 @@ def test_a_question_starts_from_the_snapshot() -> None:
     model = Script(["[archival_memory_retrieve(key='b_key')]", "{'answer': 'deep'}"])
     episode = asked(entry, model, snapshot)
     system, *rest = model.sent[0]
-    assert system["content"].endswith(f"\n\n{own().agentic}")
+    assert system["content"].endswith(f"\n\n{own().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
     assert rest == entry.data["question"][0]
     assert episode.state["results"] == [[['{"value": "deep"}']]]
@@ -110,7 +110,7 @@ def test_native_mode() -> None:
     asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS, native=True)))
     assert model.tools[0] == own().tools(DOCS["MemoryAPI_rec_sum"])
     memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
-    assert model.sent[0][0]["content"] == f"{memory}\n\n{own().agentic}"
+    assert model.sent[0][0]["content"] == f"{memory}\n\n{own().texts.agentic}"
 
 
 def test_what_a_cut_conversation_wrote() -> None:

@@ -14,14 +14,12 @@ from ace_ray.benchmarks.bfcl.episode import services, web_search
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import (
     Embeddings,
-    EmbeddingsConfig,
     Service,
-    ServiceConfig,
     ServiceFailed,
-    WebSearchConfig,
     check_service,
 )
-from ace_ray.benchmarks.bfcl.episode.web_search import WebTools, rollout
+from ace_ray.benchmarks.bfcl.episode.web_search import WebSearchAPI, rollout
+from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
@@ -67,13 +65,13 @@ def web(url: str, params: Mapping[str, str]) -> Any:
 
 
 def results(*calls: str, answer: Any = web, snippets: bool = True) -> list[str]:
-    tools = WebTools(CONFIG, Web(answer), snippets=snippets)
+    tools = WebSearchAPI(CONFIG, Web(answer), snippets=snippets)
     return asyncio.run(tools.step(list(calls)))
 
 
 def test_a_search() -> None:
     transport = Web(web)
-    tools = WebTools(CONFIG, transport, snippets=True)
+    tools = WebSearchAPI(CONFIG, transport, snippets=True)
     call = "search_engine_query(keywords='a b', max_results=2)"
     (found,) = asyncio.run(tools.step([call]))
     one = {"title": "T", "href": "https://a.example", "body": "B"}
@@ -105,7 +103,7 @@ def test_a_page() -> None:
             "fetch_url_content('https://a.example', 'pdf')",
             "mode is none of raw, markdown, truncate",
         ),
-        ("fetch_url_content()", "missing a required argument: 'url'"),
+        ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
         ("search_engine_query(query='a')", "WebSearchAPI.search_engine_query()"),
         ("search_engine_query(keywords='a', max_results='x')", "Error during execution: invalid"),
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),
@@ -238,7 +236,7 @@ def test_an_episode() -> None:
     model = Script(["[search_engine_query(keywords='a')]", "{'answer': 'x'}"])
     context = EpisodeContext(RoleModel(model, Sampling()))
     episode = asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS), CONFIG, Web(web)))
-    assert model.sent[0][0]["content"].endswith(f"\n\n{own().agentic}")
+    assert model.sent[0][0]["content"].endswith(f"\n\n{own().texts.agentic}")
     assert model.sent[1][-1]["role"] == "tool"
     assert "body" not in model.sent[1][-1]["content"]
     assert episode.state["ended"] == ""

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl import categories as groups
-from ace_ray.benchmarks.bfcl.answers import Answer
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
 from ace_ray.benchmarks.bfcl.score.outputs import DROPPED_IDS, entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Output

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
+from ace_ray.benchmarks.bfcl.tools.environment import (
+    MAX_STATE_CHARS,
+    Environment,
+    InitialState,
+    open_environment,
+)
 from ace_ray.benchmarks.bfcl.tools.evaluate import BLOCKED, as_upstream_reads
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
-from ace_ray.benchmarks.bfcl.tools.state_json import MAX_STATE_CHARS
 from ace_ray.errors import UserError
 
 NAMES = ("list_orders", "add_order", "cancel_order", "set_price", "get_price", "total", "close_day")

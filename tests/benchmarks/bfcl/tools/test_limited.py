@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.answers import Answer
-from ace_ray.benchmarks.bfcl.check import multi_turn
-from ace_ray.benchmarks.bfcl.check.multi_turn import check_multi_turn
+from ace_ray.benchmarks.bfcl.check import conversations
+from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
@@ -183,7 +183,7 @@ class TestChecks:
 
     @pytest.mark.nightly
     def test_it_is_the_models_error(self) -> None:
-        assert self.verdicts(["[spin()]", "Done."]) == (multi_turn.STATE, multi_turn.STATE)
+        assert self.verdicts(["[spin()]", "Done."]) == (conversations.STATE, conversations.STATE)
 
     @pytest.mark.nightly
     def test_it_changes_nothing_else(self) -> None:

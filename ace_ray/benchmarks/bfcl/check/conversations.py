@@ -1,28 +1,38 @@
-"""Verdicts on multi-turn conversations (upstream ``multi_turn_checker.py`` and ``eval_runner.py``).
+"""Verdicts on conversations (upstream ``multi_turn_checker.py``, ``agentic_checker.py`` and
+``eval_runner.py``).
+
+Multi-turn:
 
 The calls of the model and of the answer key are replayed side by side on fresh instances. After a
 turn whose key has calls, all public attributes of all instances must be equal, and every result of
 the key's calls must be among the model's results so far, order ignored.
 
-A turn whose key has no calls (functions are held out, or a parameter is missing) is not judged by
+A turn without calls in the key (functions are held out, or a parameter is missing) is not judged by
 itself: an available call may well help there (``cd`` before the ``mv`` that is still to come). A
 call whose effect contradicts what the key does later fails in the next turn that is judged, since
 all state is compared there.
 
-``official`` is upstream's verdict, with what its instances share in one process (see
-`tools.environment.Shared`); of several entries that one process of upstream's evaluates nothing is
-handed on. ``strict`` differs in two things: a conversation that the step limit cut in its last turn
-counts as cut, as it does in any other; the two sides share nothing.
+``official`` is upstream's verdict. Model and key share the objects that upstream's instances share
+in one process (see `tools.environment.Shared`); different entries share nothing. ``strict`` differs
+in two things: a conversation that the step limit cut in its last turn counts as cut, as in any
+other turn; model and key share nothing.
+
+Agentic (memory and web search): the answer is the last message without a call. It is right when it
+contains an acceptable answer as words of its own, after both are normalised: without
+``,./-_*^()``, in lower case, with one kind of quotes. The reply's format does not matter. Both rule
+sets agree.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ace_ray.benchmarks.bfcl.answers import Answer
+from ace_ray.benchmarks.bfcl.decode import executable as executable_calls
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import Docs, InitialState, initial_state_of
 from ace_ray.benchmarks.bfcl.tools.limited import Attempt, opened, step
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
@@ -43,14 +53,14 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What upstream checks in one turn. Where the key is empty nothing is compared."""
+    """Results of upstream's checks of one turn. Nothing is compared if the key is empty."""
 
     asked: bool
     called: bool
     state: str = ""
-    """The attribute that differs, "" if none does."""
+    """Name of the first attribute that differs, "" if all are equal."""
     missing: int = 0
-    """Results of the key that the model has not got."""
+    """Number of results of the key that the model lacks."""
 
     @property
     def passed(self) -> bool:
@@ -64,15 +74,15 @@ def check_multi_turn(
     sources: ToolSources,
     docs: Docs,
     *,
-    executable: Executable | None = None,
+    executable: Executable = executable_calls,
 ) -> dict[str, Verdict]:
-    """The verdicts of both rule sets on a conversation; never raises on any answer.
+    """Return the verdicts of both rule sets on a conversation; never raises on any answer.
 
     Args:
         entry: a multi-turn entry; ``entry.gold`` holds the call texts of each turn.
         turns: the answers of each turn that was begun, one a step.
-        ended: why the conversation ended early: "steps", "context", "deadline", or "". Of outputs
-            made elsewhere also "inference" (it failed, and there is no answer).
+        ended: why the conversation ended early: "steps", "context", "deadline", or "". Outputs
+            made elsewhere may have "inference" too (it failed without an answer).
         executable: the call texts of an answer, None for none; by default `decode.executable`.
 
     Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
@@ -81,10 +91,6 @@ def check_multi_turn(
     Raises:
         UserError: the user's copy lacks a class or a method that the entry needs.
     """
-    if executable is None:
-        from ace_ray.benchmarks.bfcl.decode import executable as decoded
-
-        executable = decoded
     steps = [[calls for one in turn if (calls := executable(one))] for turn in turns]
     gold: Sequence[Sequence[str]] = entry.gold
     initial_state = initial_state_of(entry, docs)
@@ -106,8 +112,8 @@ def replay(
     *,
     shared: bool = False,
 ) -> tuple[list[Turn], bool]:
-    """What each turn that both sides have comes to, and whether calls have changed what ``shared``
-    sides share."""
+    """Replay the turns that both sides have. Return a `Turn` each, and whether calls have changed
+    an object that ``shared`` sides share."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, wanted in pairs:
@@ -121,7 +127,7 @@ def replay(
 
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
-    """``answers`` have the results of each of our steps, those of the key, and the difference."""
+    """Yield the turns. ``answers`` holds our results by step, the key's, and the difference."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:
@@ -134,7 +140,7 @@ def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]
 
 
 def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
-    """(error type, error) of a conversation that did not reach its end; "" for one that did."""
+    """Return (error type, error) of a conversation that did not reach its end, else ("", "")."""
     if ended in ("context", "deadline", "inference"):
         return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
     if turns != wanted:
@@ -164,3 +170,46 @@ def _failure(turn: Turn, number: int) -> tuple[str, str]:
     if turn.state:
         return STATE, f"after turn {number}, {turn.state} differs"
     return RESPONSE, f"turn {number} lacks {turn.missing} of the key's results"
+
+
+_IGNORED = str.maketrans("", "", ",./-_*^()")
+
+
+def check_agentic(
+    answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
+) -> Mapping[str, Verdict]:
+    """Return the verdicts of both rule sets on the answers of an episode, in order.
+
+    ``ended`` says why it was cut, "" if it was not. Upstream judges no answers of an entry whose
+    inference raised."""
+    if ended in ("context", "deadline", "inference"):
+        cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
+        return {"official": cut, "strict": cut}
+    last = ""
+    for answer in answers:
+        if executable_calls(answer) is None:
+            last = _message(answer)
+    verdict = _judge(last, acceptable)
+    return {"official": verdict, "strict": verdict}
+
+
+def _message(answer: Answer) -> str:
+    # Calls that do not decode are upstream's last message too: the first of them, as Python
+    # prints it.
+    if answer.calls and not answer.unreadable:
+        return str({answer.calls[0].name: answer.calls[0].arguments})
+    return answer.text or ""
+
+
+def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
+    if not message:
+        return Verdict(False, "agentic:no_last_message", "no message is an answer in words")
+    text = _normal(message)
+    for answer in acceptable:
+        if re.search(rf"\b{re.escape(_normal(answer))}\b", text):
+            return Verdict(True)
+    return Verdict(False, "agentic:answer_not_found", "no acceptable answer is in the last message")
+
+
+def _normal(text: str) -> str:
+    return text.translate(_IGNORED).lower().replace("'", '"')
