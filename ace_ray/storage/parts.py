@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.parquet import Limits, read_flat
 from ace_ray.storage.rows import (
     CHECK_FAILED,
     KILLED_FROM_OUTSIDE,
@@ -42,8 +42,12 @@ GROUP_ROWS = 256
 MOST_GROUPS = 16
 """Row groups of a part: of `GROUP_ROWS`, or so large that there are no more than these."""
 
-LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
-"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
+MOST_BYTES = 4 * PART_BYTES
+"""Maximum bytes of a part that is read: of its file, and of its columns in memory."""
+MOST_ROWS = 1 << 20
+"""Maximum rows of a part that is read."""
+_BATCH_ROWS = 1024
+"""Rows that are unpacked before their size is looked at."""
 
 GONE = "it is gone"
 """The reason for a part that went after the folder was listed."""
@@ -138,9 +142,87 @@ def _columns(
     source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
 ) -> pa.Table:
     wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_flat(source, wanted, LIMITS, schema.names, row)
+    table = read_bounded(source, wanted, schema.names, row)
     check_values(table)
     return table
+
+
+def read_bounded(
+    source: pa.NativeFile, schema: pa.Schema, names: Sequence[str], row: int | None = None
+) -> pa.Table:
+    """Read the columns of ``schema`` from a Parquet file that has the columns ``names``, whoever
+    wrote it. With the place of a ``row``, read the row group that holds it, and return that row.
+
+    A few bytes of a file may stand for gigabytes. So texts stay dictionaries until their full size
+    is known, and reading stops at the first batch that is too large.
+
+    Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, of another shape, or
+    too large.
+    """
+    size = source.size()
+    if size > MOST_BYTES:
+        raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f)]
+    file = pq.ParquetFile(
+        source,
+        read_dictionary=texts,
+        pre_buffer=True,
+        thrift_string_size_limit=4 << 20,
+        # pyarrow walks the schema recursively.
+        thrift_container_size_limit=1_000,
+    )
+    _check_columns(file.schema_arrow, [*names, *schema.names])
+    # An id of a row takes more than a byte however it is packed: fewer bytes repeat their rows.
+    most = min(MOST_ROWS, size)
+    groups, place = (None, 0) if row is None else _group_of(file, row)
+    batches, rows, unpacked = [], 0, 0
+    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=schema.names, use_threads=False):
+        rows += batch.num_rows
+        unpacked += sum(map(_full_size, batch.columns))
+        if rows > most:
+            raise ValueError(f"it has more than {most} rows")
+        if unpacked > MOST_BYTES:
+            raise ValueError(f"its columns have more than {MOST_BYTES >> 20} MiB unpacked")
+        batches.append(pa.table(batch).select(schema.names).cast(schema))
+    table = pa.concat_tables(batches) if batches else schema.empty_table()
+    if row is not None:
+        table = table.slice(place, 1)
+    # Texts that are no UTF-8 would surface far from here.
+    table.validate(full=True)
+    return table
+
+
+def _is_large(field: pa.Field) -> bool:
+    return pa.types.is_large_string(field.type)
+
+
+def _check_columns(found: pa.Schema, names: Iterable[str]) -> None:
+    if any(pa.types.is_nested(kind) for kind in found.types):
+        raise ValueError("its columns are nested")
+    for name in names:
+        if found.names.count(name) != 1:
+            count = "two columns" if name in found.names else "no column"
+            raise ValueError(f"it has {count} {name}")
+
+
+def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
+    """Return the number of the row group that holds ``row``, and the row's place in it."""
+    begins = 0
+    for number in range(file.metadata.num_row_groups):
+        # Not its columns: pyarrow 26 ends the process (SIGABRT) on those of a damaged footer.
+        rows = file.metadata.row_group(number).num_rows
+        if begins <= row < begins + rows:
+            return [number], row - begins
+        begins += rows
+    raise ValueError(f"it has no row {row}")
+
+
+def _full_size(column: pa.Array) -> int:
+    """Return the bytes of a column with nothing shared between its values."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary)
+    return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
 
 
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
