@@ -341,9 +341,6 @@ def judge() -> None:
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
 @click.option("--benchmark", help="Whose answers are judged. Default: the one that has a judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
-@click.option(
-    "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
-)
 @click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
 @OUTPUT
 @OVERRIDES
@@ -352,7 +349,6 @@ def judge_check(
     config: str,
     benchmark: str | None,
     votes: int,
-    temperature: float | None,
     upstream: Path | None,
     overrides: tuple[str, ...],
     **options: Any,
@@ -365,8 +361,6 @@ def judge_check(
         "labels": str(labels.absolute()),
         "votes": votes,
     }
-    if temperature is not None:
-        asked["temperature"] = temperature
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = (*overrides, f"benchmarks={json.dumps([asked])}")

@@ -311,13 +311,6 @@ class EarlyConfig(Section):
         description="what the difference is of: all entries of the benchmark, or the population "
         "of tasks that they are a sample of",
     )
-    rules: list[str] | None = Field(
-        None,
-        min_length=1,
-        description="rule sets whose headlines have to be decided; default: the first of each "
-        "benchmark",
-    )
-    seed: int = Field(0, description="of the order in which entries are drawn")
     best: int = Field(
         1, ge=0, description="so many of the best checkpoints of a sweep are completed at its end"
     )
@@ -358,12 +351,6 @@ class RunConfig(Section):
         "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
-    checkers: CountOrAuto = Field(
-        "auto", description="checker actors; auto: one per worker, as far as there are CPUs"
-    )
-    sandboxes: CountOrAuto = Field(
-        "auto", description="sandbox actors, if there are episodes; auto: one per worker"
-    )
     concurrency: CountOrAuto = Field(
         "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
     )

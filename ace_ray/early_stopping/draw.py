@@ -22,6 +22,8 @@ from ace_ray.early_stopping.units import Order, order_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
+SEED = 0
+"""Seed of the order in which units are drawn."""
 WINDOWS = 20
 """At most, in a run: each ends with fewer rows at work than the engine has room for."""
 
@@ -58,13 +60,13 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Raises `UserError`: a headline cannot be decided, or a rule set is none of a benchmark."""
+    """Raises `UserError`: a headline cannot be decided."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
-            rules = _rules(config, name, benchmark.rule_sets)
-            orders[name] = order_of(benchmark, entries, places, rules, config.seed)
+            rules = benchmark.rule_sets[:1]
+            orders[name] = order_of(benchmark, entries, places, rules, SEED)
             if config.target == "population":
                 _check_population(orders[name], config, samples)
     # Benchmarks advance together: each has had the same share of its units at any time.
@@ -97,16 +99,3 @@ def _check_population(order: Order, config: EarlyConfig, samples: int) -> None:
             where="early.target",
             fix="use target: benchmark, leave small categories out, or lower early.min_rows",
         )
-
-
-def _rules(config: EarlyConfig, name: str, rule_sets: Sequence[str]) -> list[str]:
-    if config.rules is None:
-        return [rule_sets[0]]
-    rules = [rule for rule in config.rules if rule in rule_sets]
-    if not rules:
-        raise UserError(
-            f"none of early.rules ({', '.join(config.rules)}) is a rule set of {name}",
-            where="early.rules",
-            fix=f"it has {', '.join(rule_sets)}",
-        )
-    return rules

@@ -149,9 +149,6 @@ def _events(publication: Publication) -> bytes:
 
 class TrackioOptions(Section):
     project: str = Field("ace_ray", min_length=1, description="the project's name")
-    space_id: str | None = Field(
-        None, min_length=1, description="a Space, `user/name`; default: TRACKIO_SPACE_ID"
-    )
 
 
 class Trackio(Publisher[TrackioOptions]):
@@ -165,16 +162,11 @@ class Trackio(Publisher[TrackioOptions]):
         import trackio
 
         project, environment = self.options.project, os.environ
-        elsewhere = (
-            self.options.space_id
-            or environment.get("TRACKIO_SPACE_ID")
-            or environment.get("TRACKIO_SERVER_URL")
-        )
+        elsewhere = environment.get("TRACKIO_SPACE_ID") or environment.get("TRACKIO_SERVER_URL")
         run = trackio.init(
             project,
             name=publication.key,
             group=publication.group or None,
-            space_id=self.options.space_id,
             config={"name": publication.name, **publication.words, **publication.config},
             resume="allow",
             embed=False,
@@ -213,9 +205,6 @@ def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
 
 class WandBOptions(Section):
     project: str = Field("ace_ray", min_length=1, description="the project's name")
-    entity: str | None = Field(
-        None, min_length=1, description="user or team; default: the environment's (WANDB_ENTITY)"
-    )
 
 
 class WandB(Publisher[WandBOptions]):
@@ -233,7 +222,6 @@ class WandB(Publisher[WandBOptions]):
         rows = {"rows": list(publication.rows)} if publication.rows else {}
         run = wandb.init(
             project=self.options.project,
-            entity=self.options.entity,
             id=publication.key,
             name=publication.name,
             group=publication.group or None,
@@ -260,12 +248,6 @@ class WandB(Publisher[WandBOptions]):
 
 class MLflowOptions(Section):
     experiment: str = Field("ace_ray", min_length=1, description="its name; made if there is none")
-    tracking_uri: str | None = Field(
-        None,
-        min_length=1,
-        description="of the server; default: the environment's (MLFLOW_TRACKING_URI), as are its "
-        "credentials",
-    )
 
 
 class MLflow(Publisher[MLflowOptions]):
@@ -282,7 +264,7 @@ class MLflow(Publisher[MLflowOptions]):
         from mlflow import MlflowClient
         from mlflow.entities import Metric, Param, RunTag
 
-        client = MlflowClient(tracking_uri=self.options.tracking_uri)
+        client = MlflowClient()
         run_id = self._run(client, publication)
         recorded = client.get_run(run_id).data.params
         # MLflow refuses a changed parameter: the curve has grown, and has less in common.

@@ -129,11 +129,12 @@ def test_a_server_that_holds_files(
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     uri = (tmp_path / "mlruns").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
     run = complete_run(tmp_path / "run")
 
     def publish(folder: Path) -> str:
-        ended = here("publish", folder, "--to", "mlflow", "--option", f"tracking_uri={uri}")
+        ended = here("publish", folder, "--to", "mlflow")
         assert ended.code == 0, ended.stderr
         return str(ended.stdout)
 

@@ -24,6 +24,8 @@ from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
 
 MAX_BYTES = 1 << 20
+TIMEOUT_S = 15.0
+"""Time until the whole answer of a real API is here."""
 """Of an answer; a longer one has failed."""
 FAILED = "request invalid, data error"
 
@@ -35,7 +37,6 @@ class RealConfig(Section):
     key_env: str | None = Field(
         None, min_length=1, description="environment variable that holds the key"
     )
-    timeout_s: float = Field(15.0, gt=0, le=600, description="until the whole answer is here")
 
 
 class RealApis:
@@ -79,7 +80,7 @@ class RealApis:
             "toolbench_key": self._key,
         }
         config, body = self._config, json.dumps(tree).encode()
-        return HttpRequest("POST", config.service_url, headers, body, config.timeout_s, MAX_BYTES)
+        return HttpRequest("POST", config.service_url, headers, body, TIMEOUT_S, MAX_BYTES)
 
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
