@@ -370,7 +370,7 @@ HTML = {"Content-Type": "text/html"}
 @pytest.mark.parametrize(
     ("status", "headers", "body", "part"),
     [
-        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "to 'https://login.example'; w"),
+        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "its answer with status 302"),
         (200, HTML, b"<!doctype html><title>Console</title>", "its answer with status 200"),
         (200, {**HTML, "ETag": '"1"'}, b"<html>", "its answer with status 200"),
         (200, {"Content-Type": "application/json"}, b'{"ok": 1}', "its answer with status 200"),

@@ -241,48 +241,22 @@ def _check_answer(
     operation = operation_model.name
     page = headers.get("content-type", "").startswith("text/html")
     if 300 <= status < 400 and status != 304:
-        if "x-amz-bucket-region" not in headers:  # S3's own redirects name the bucket's region
-            raise _redirected(root, address, status, headers.get("location", ""))
+        is_s3 = "x-amz-bucket-region" in headers  # S3's own redirects name the bucket's region
     elif status < 300 and operation in _TAGGED:
         # A web server may tag its pages; S3 has headers of its own beside the tag.
-        foreign = page and not any(name.lower().startswith("x-amz") for name in headers)
-        if "etag" not in headers or foreign:
-            raise _no_s3(root, address, status)
-    elif (
-        operation in _WITH_XML
-        and status < 500
-        and status not in _PASSED_ON
-        and (page or not any(mark in body for mark in _MARKS))
-    ):
-        raise _no_s3(root, address, status)
-
-
-def _redirected(root: str, address: str, status: int, location: str) -> UserError:
-    target = _origin(location)
-    return UserError(
-        f"{address} answers with a redirect ({status})" + f" to {target!r}" * bool(target),
-        where=root,
-        fix=_THE_ADDRESS,
-    )
-
-
-def _no_s3(root: str, address: str, status: int) -> UserError:
-    return UserError(
-        f"{address} is not an S3 service, by its answer with status {status}",
-        where=root,
-        fix=f"{_THE_ADDRESS}; a console, such as MinIO's, has another port",
-    )
-
-
-def _origin(url: str) -> str:
-    """Return scheme, host and port of ``url``, without secrets; "" if it has no host."""
-    try:
-        split = urlsplit(url)
-        port = f":{split.port}" if split.port else ""
-    except ValueError:
-        return ""
-    host = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
-    return f"{split.scheme}://{host}{port}" if split.scheme and host else ""
+        own = any(name.lower().startswith("x-amz") for name in headers)
+        is_s3 = "etag" in headers and (own or not page)
+    elif operation in _WITH_XML and status < 500 and status not in _PASSED_ON:
+        is_s3 = not page and any(mark in body for mark in _MARKS)
+    else:
+        is_s3 = True
+    if not is_s3:
+        raise UserError(
+            f"{address} is not an S3 service, by its answer with status {status}",
+            where=root,
+            fix="write the address of the store's S3 service as store.endpoint_url "
+            "(--endpoint-url, AWS_ENDPOINT_URL); a console, such as MinIO's, has another port",
+        )
 
 
 def _kind(path: str) -> str:
@@ -304,10 +278,6 @@ _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
 _MARKS = (b"<Error", b"<ListBucketResult")
 _PASSED_ON = (408, 412, 429)
 """Status that botocore or `put_if` understands without XML."""
-_THE_ADDRESS = (
-    "write the address of the store's S3 service as store.endpoint_url (--endpoint-url, "
-    "AWS_ENDPOINT_URL)"
-)
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",
