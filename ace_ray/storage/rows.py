@@ -186,17 +186,15 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     facts = _read(row, "endpoint", json_of_row)
     if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
         raise _damaged(row, "endpoint", "holds no facts")
-    if not _is_count(facts["calls_without_usage"]):
-        raise _damaged(row, "endpoint", "has no number of calls_without_usage")
-    for key in ("models", "fingerprints"):
-        names = facts[key]
-        if not isinstance(names, dict) or not all(map(_is_count, names.values())):
-            raise _damaged(row, "endpoint", f"names no {key}")
-    for key in ("reasoning_tokens", "cached_tokens", "attempts"):
-        if facts[key] is not None and not _is_count(facts[key]):
-            raise _damaged(row, "endpoint", f"has no number of {key}")
-    if not isinstance(facts["waited_s"], int | float) or not 0 <= facts["waited_s"] <= _MOST_COUNT:
-        raise _damaged(row, "endpoint", "has no number of waited_s")
+    for key, value in facts.items():
+        if key in ("models", "fingerprints"):
+            is_fact = isinstance(value, dict) and all(map(_is_count, value.values()))
+        elif key == "waited_s":
+            is_fact = isinstance(value, int | float) and 0 <= value <= _MOST_COUNT
+        else:
+            is_fact = _is_count(value) or (value is None and key != "calls_without_usage")
+        if not is_fact:
+            raise _damaged(row, "endpoint", f"has no {key}")
     return facts
 
 
