@@ -41,10 +41,13 @@ Ever reads who made a model from the part behind it."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
-_TEXTS = ("format", "description", "pattern")
-_COUNTS = ("minLength", "maxLength")
-_NUMBERS = ("minimum", "maximum")
-_LISTS = ("enum", "examples")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("format", "description", "pattern"), str),
+    **dict.fromkeys(("minLength", "maxLength"), int),
+    **dict.fromkeys(("minimum", "maximum"), (int, float)),
+    **dict.fromkeys(("enum", "examples"), list),
+}
+"""Keys of a JSON schema that Inspect reads, with the types of their values."""
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
@@ -369,10 +372,9 @@ def _schema(value: Any) -> dict[str, Any]:
     kinds = kind if isinstance(kind, list) else [kind]
     if all(isinstance(one, str) and one in _TYPES for one in kinds):
         kept["type"] = kind
-    kept |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
-    kept |= {name: value[name] for name in _COUNTS if _is(value.get(name), int)}
-    kept |= {name: value[name] for name in _NUMBERS if _is(value.get(name), (int, float))}
-    kept |= {name: value[name] for name in _LISTS if isinstance(value.get(name), list)}
+    for name, expected in _KINDS.items():
+        if isinstance(value.get(name), expected) and not isinstance(value[name], bool):
+            kept[name] = value[name]
     if "default" in value:
         kept["default"] = value["default"]
     required = value.get("required")
@@ -388,10 +390,6 @@ def _schema(value: Any) -> dict[str, Any]:
     if isinstance(value.get("anyOf"), list):
         kept["anyOf"] = [_schema(one) for one in value["anyOf"]]
     return kept
-
-
-def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:

@@ -121,8 +121,7 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> P
         if all(other.get(key) == value for other in others)
     }
     points = [run.point(step) for step, run in runs.items()]
-    rows = [row for run in runs.values() for row in _rows(run)]
-    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points, rows)
+    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
 
 
 def _key_of(run: _Run) -> str:
@@ -251,11 +250,6 @@ def _last(source: str) -> str:
 def _named(manifest: Manifest) -> str:
     adapter = manifest.model.adapter
     return adapter.source if adapter else manifest.model.source
-
-
-def _rows(run: _Run) -> list[str]:
-    uri = run.store.root
-    return [f"{uri}/rows/*.parquet"] if uri.startswith("s3://") else []
 
 
 def _key(name: str, created: str) -> str:

@@ -10,7 +10,7 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -55,8 +55,6 @@ class Publication:
     """Descriptions of the numbers: ``<benchmark>/<rule set>/headline_is``, ``limited_to``."""
     points: Sequence[Point]
     """The whole curve, by step."""
-    rows: Sequence[str] = field(default=())
-    """Patterns of ``s3://`` URIs of the rows; empty for rows on a local disk."""
 
     def missing(self, held: Held) -> list[Point]:
         """Return the points with the numbers that a tracker lacks, or has with another value."""
@@ -219,14 +217,13 @@ class WandB(Publisher[WandBOptions]):
     def publish(self, publication: Publication) -> str:
         import wandb
 
-        rows = {"rows": list(publication.rows)} if publication.rows else {}
         run = wandb.init(
             project=self.options.project,
             id=publication.key,
             name=publication.name,
             group=publication.group or None,
             job_type="evaluation",
-            config={**publication.config, **rows},
+            config=dict(publication.config),
             resume="allow",
             settings=wandb.Settings(
                 silent=True, console="off", x_disable_stats=True, save_code=False, disable_git=True
@@ -284,8 +281,7 @@ class MLflow(Publisher[MLflowOptions]):
             for point in publication.missing(held)
             for name, value in point.metrics.items()
         ]
-        rows = {"ace_ray.rows": " ".join(publication.rows)} if publication.rows else {}
-        tags = [RunTag(key, said[:5_000]) for key, said in {**publication.words, **rows}.items()]
+        tags = [RunTag(key, said[:5_000]) for key, said in publication.words.items()]
         for some in _batches(params, self.MOST):
             client.log_batch(run_id, params=some)
         for some in _batches(metrics, self.MOST_METRICS):

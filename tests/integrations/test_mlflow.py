@@ -95,7 +95,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
 def curve(*steps: int, **config: Any) -> Publication:
     points = [Point(step, {HEADLINE: step / 10, "rows/declared": 7.0}, 2.0) for step in steps]
     words = {"acebench/official/headline_is": "Overall"}
-    return Publication("key-1", "train", "sweep-1", config, words, points, ["s3://b/r/*"])
+    return Publication("key-1", "train", "sweep-1", config, words, points)
 
 
 def test_the_calls(server: type[Client]) -> None:
@@ -110,7 +110,6 @@ def test_the_calls(server: type[Client]) -> None:
     assert run.tags == {
         "ace_ray.key": "key-1",
         "ace_ray.group": "sweep-1",
-        "ace_ray.rows": "s3://b/r/*",
         "acebench/official/headline_is": "Overall",
     }
     assert [(m.step, m.value) for m in run.metrics if m.key == HEADLINE] == [
