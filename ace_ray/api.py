@@ -7,7 +7,6 @@ do. Progress and tables go to ``console``, by default what rich takes for the te
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -37,15 +36,6 @@ if TYPE_CHECKING:
 
 Config = str | Path | Mapping[str, Any] | RunConfig
 Status = Literal["complete", "incomplete"]
-
-
-class StoredJson(dict[str, Any]):
-    """A JSON file of a run. Its `repr` leaves nested values out, which may be megabytes."""
-
-    def __repr__(self) -> str:
-        short = reprlib.Repr()
-        short.maxlevel, short.maxdict, short.maxstring, short.maxother = 1, 50, 80, 80
-        return short.repr(dict(self))
 
 
 class Run:
@@ -80,7 +70,7 @@ class Run:
     @property
     def manifest(self) -> Mapping[str, Any]:
         """``run.json``: config, identity, versions (docs/results.md)."""
-        return StoredJson(self._stored.manifest.tree)
+        return dict(self._stored.manifest.tree)
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
@@ -98,7 +88,7 @@ class Run:
         damaged."""
         content = self.store.get(SUMMARY)
         where = f"{self.uri}/{SUMMARY}"
-        return None if content is None else StoredJson(json_object(content, where))
+        return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
         """The rows that count, without repeats, as Arrow (columns of docs/results.md).
