@@ -77,11 +77,18 @@ FULL = click.option("--full", is_flag=True, help="Print the tables of all catego
 OVERRIDES = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
 )
-
-
 OUTPUT = click.option(
     "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
 )
+
+
+def asking(command: Any) -> Any:
+    """Add the argument and the options that say which run a command is about."""
+    for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
+        command = option(command)
+    return click.argument("config", required=False)(command)
+
+
 ENDPOINT_URL = click.option(
     "--endpoint-url",
     metavar="URL",

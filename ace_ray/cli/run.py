@@ -12,34 +12,17 @@ import click
 from rich.console import Console
 
 from ace_ray.cli.group import cli, is_own_process
-from ace_ray.cli.options import (
-    BENCHMARKS,
-    FULL,
-    IDS,
-    LIMIT,
-    MODEL,
-    OUTPUT,
-    OVERRIDES,
-)
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.pipeline.health.supervise import supervised
 from ace_ray.util import log
 
 
-def _given(
-    output: str | None,
-    limit: int | None = None,
-    benchmarks: tuple[str, ...] = (),
-    ids: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    asked = {
-        "output": output,
-        "limit": limit,
-        "benchmarks": benchmarks or None,
-        "ids": list(ids) or None,
-    }
-    return {key: value for key, value in asked.items() if value is not None}
+def _values(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a config that options set: output, limit, benchmarks, ids."""
+    listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
+    return {key: value for key, value in listed.items() if value not in (None, [])}
 
 
 def _of_model(model: str | None) -> tuple[str, ...]:
@@ -57,13 +40,7 @@ def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, 
 
 
 @cli.command()
-@click.argument("config", required=False)
-@MODEL
-@BENCHMARKS
-@OUTPUT
-@OVERRIDES
-@LIMIT
-@IDS
+@asking
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 @FULL
 @click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
@@ -82,15 +59,13 @@ def run_evaluate(
     *,
     model: str | None = None,
     benchmarks: tuple[str, ...] = (),
-    output: str | None = None,
     overrides: tuple[str, ...] = (),
-    limit: int | None = None,
-    ids: tuple[str, ...] = (),
     resume: bool = True,
     full: bool = False,
     complete: bool = False,
     only_plan: bool = False,
     own_process: bool = False,
+    **options: Any,
 ) -> int:
     """``ace-ray evaluate`` as a function; returns the exit code.
 
@@ -99,7 +74,7 @@ def run_evaluate(
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
-    values = _given(output, limit, benchmarks, ids)
+    values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
         return _show_plan(config, asked, values)
     work = partial(_evaluate, config, asked, values, resume, full)
@@ -175,12 +150,10 @@ def sweep(config: str, **options: Any) -> None:
 def run_sweep(
     config: str,
     *,
-    output: str | None = None,
     overrides: tuple[str, ...] = (),
-    limit: int | None = None,
-    ids: tuple[str, ...] = (),
     complete: tuple[str, ...] = (),
     only_plan: bool = False,
+    **options: Any,
 ) -> int:
     """``ace-ray sweep`` as a function; returns the exit code."""
     from ace_ray.integrations.publish import run_published
@@ -191,8 +164,7 @@ def run_sweep(
 
     console = Console()
     say = log.say_on(console)
-    values = _given(output, limit, ids=ids)
-    sweep = Sweep(load_sweep(config, overrides, values), say, complete, preview=only_plan)
+    sweep = Sweep(load_sweep(config, overrides, _values(options)), say, complete, preview=only_plan)
     if only_plan:
         print_plan(sweep, console)
         return 0
@@ -211,21 +183,13 @@ def run_sweep(
 
 
 @cli.command()
-@click.argument("config", required=False)
-@MODEL
-@BENCHMARKS
-@OUTPUT
-@OVERRIDES
-@LIMIT
-@IDS
+@asking
 def doctor(
     config: str | None,
     model: str | None,
     benchmarks: tuple[str, ...],
-    output: str | None,
     overrides: tuple[str, ...],
-    limit: int | None,
-    ids: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Check a config and this machine, without loading the model.
 
@@ -243,7 +207,8 @@ def doctor(
             where=str(config),
             fix="ace-ray sweep CONFIG --plan checks each of its models",
         )
-    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
+    asked = (*_of_model(model), *overrides)
+    values = _values({"benchmarks": benchmarks, **options})
     lines = examine(
         lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
     )
@@ -296,13 +261,11 @@ def list_kinds(kind: str, as_json: bool) -> None:
 def submit(
     config: str,
     address: str | None,
-    output: str | None,
     overrides: tuple[str, ...],
-    limit: int | None,
-    ids: tuple[str, ...],
     job: str,
     dry_run: bool,
     follow: bool,
+    **options: Any,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
     from ace_ray.pipeline.submission import make_submission
@@ -312,10 +275,8 @@ def submit(
         from ace_ray.sweep.config import load_sweep
 
         # Refused here, not on the cluster.
-        load_sweep(config, overrides, _given(output, limit, ids=ids))
-    submission = make_submission(
-        job, config, overrides=overrides, output=output, limit=limit, ids=ids
-    )
+        load_sweep(config, overrides, _values(options))
+    submission = make_submission(job, config, overrides=overrides, **options)
     if dry_run:
         click.echo(submission.command(address))
         return
