@@ -282,7 +282,6 @@ def test_a_model_whose_chat_template_shows_no_tools(
     [
         ({"architectures": ["FancyForCausalLM"]}, "vLLM knows no architecture FancyForCausalLM"),
         ({"architectures": None}, "names no 'architectures'"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization bitsandbytes"),
     ],
 )
 def test_a_model_that_vllm_cannot_load(
@@ -313,23 +312,6 @@ def test_attention_heads_that_engines_cannot_share_evenly(
     )
     both(here, path, "engine.tensor_parallel_size: the model's 9 attention heads")
     refuses(here("evaluate", path, "--plan"), "set a divisor of 9")
-
-
-@needs_vllm
-@pytest.mark.parametrize(
-    "quantization", [{"quant_method": "auto-round"}, {"quant_method": "compressed_tensors"}]
-)
-def test_a_quantization_that_vllm_knows_by_another_name(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    quantization: dict[str, Any],
-) -> None:
-    folder = model_folder()
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, "quantization_config": quantization}))
-    path = config_file(backend="vllm", model={"source": str(folder)})
-    assert here("evaluate", path, "--plan").code == 0
 
 
 @needs_vllm
