@@ -186,32 +186,14 @@ class LocalStore:
             raise UserError(
                 f"cannot {doing}: {error.strerror or error}",
                 where=os.path.normpath(Path(self.root, path)),
-                fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
+                fix=_FIXES[doing],
             ) from error
 
 
-_ELSEWHERE = "choose another output folder that you may write"
-_SPACE = "free some space, or choose an output folder on another disk"
-_OTHERWISE = "check the disk or network share that holds it, then try again"
 _FIXES = {
-    "read": {
-        **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
-        **dict.fromkeys(
-            (errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ELOOP),
-            "name an intact run",
-        ),
-    },
-    "write": {
-        **dict.fromkeys(
-            (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
-            _ELSEWHERE,
-        ),
-        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
-        errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
-        errno.EAGAIN: "wait until it is done, then try again",
-    },
+    "read": "check who may read it and the disk that holds it, or name an intact run",
+    "write": "check who may write there and the free space, or choose another output folder",
 }
-"""Operation -> error number -> advice."""
 
 
 def _write(place: Path, data: bytes | BinaryIO) -> None:
