@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from ace_ray.benchmarks.transcript import Step
 from ace_ray.config.schema import RunConfig, read_tree
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.pipeline.summary import SUCCESS
@@ -142,17 +141,9 @@ class Run:
             )
         return found[0]
 
-    def transcript(self, entry: str, *, sample: int = 0, **wanted: Any) -> list[Step]:
-        """What happened in `episode`, step by step. Raises `UserError` as that does."""
-        return self.episode(entry, sample=sample, **wanted).steps
-
     def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
         """The rows with another verdict than in ``other``, of those that `Filter` takes."""
         return select(self._stored, Filter(**wanted), other._stored)
-
-    @cached_property
-    def benchmarks(self) -> list[str]:
-        return list(self._stored.manifest.identity.benchmarks)
 
 
 def evaluate(

@@ -27,8 +27,7 @@ from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
 from ace_ray.storage.stored import (
     MANIFEST,
     Manifest,
-    earlier_decision,
-    earlier_timing,
+    earlier_summary,
     elsewhere,
     read_manifest,
 )
@@ -212,15 +211,13 @@ def _changes(
 def _summarized(
     store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    early = earlier_decision(store)
-    why = ""
-    if early is not None:
-        early = {**early, "stale": True}
-        if early["stopped"]:
-            why = "stopped early, and its verdicts were made anew: its own command decides again"
-    timing = earlier_timing(store)
+    earlier = earlier_summary(store)
+    early, why = earlier.early, ""
+    if early is not None and early.stopped:
+        why = "stopped early, and its verdicts were made anew: its own command decides again"
+    timing = earlier.timing.model_dump(exclude_unset=True)
     summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
-        **({"early": early} if early is not None else {}),
+        **({"early": {**early.model_dump(), "stale": True}} if early is not None else {}),
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "mixed_versions": manifest.mixed_versions,

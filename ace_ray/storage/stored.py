@@ -298,20 +298,15 @@ def read_summary(store: Store) -> Summary | None:
     return validated(Summary, json_object(content, where), where=where)
 
 
-def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """What the run's last summary says of its comparison; None: nothing that can be read."""
+def earlier_summary(store: Store) -> Summary:
+    """Return the run's last summary, or an empty one if it cannot be read: summaries are made anew
+    from the rows."""
     try:
-        summary = read_summary(store)
+        return read_summary(store) or Summary()
     except UserError:
-        return None
-    return summary.early.model_dump() if summary and summary.early else None
+        return Summary()
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:
-    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
-    anew from the rows."""
-    try:
-        summary = read_summary(store)
-    except UserError:
-        return {}
-    return summary.timing.model_dump(exclude_unset=True) if summary else {}
+    """Return the timing that the run's last summary gives."""
+    return earlier_summary(store).timing.model_dump(exclude_unset=True)
