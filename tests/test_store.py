@@ -34,14 +34,6 @@ def paths(store: Store, prefix: str = "") -> list[str]:
     return [item.path for item in store.list(prefix)]
 
 
-def test_a_file_is_put_whole(store: Store, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"line\n" * 100_000)
-    store.put_file("a/b.jsonl", source)
-    assert store.get("a/b.jsonl") == source.read_bytes()
-    assert [item.path for item in store.list()] == ["a/b.jsonl"]
-
-
 def test_put_get_list_delete(store: Store) -> None:
     assert store.list() == []
     assert store.get("a") is None
@@ -147,7 +139,6 @@ def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None
         store = LocalStore(str(tmp_path / "root"))
         store.put("folder/a", b"x")
         assert store.put_if("b", b"x", None)
-        store.put_file("c", tmp_path / "root" / "b")
     finally:
         os.umask(before)
     for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):

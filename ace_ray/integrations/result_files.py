@@ -10,11 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
@@ -65,11 +62,10 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
                 "output_type": "generate_until",
                 "repeats": manifest.tree["config"].get("samples", 1),
             }
-        with TemporaryDirectory(prefix="ace_ray-export-") as scratch:
-            for rules, lines in _samples(run, rows, Path(scratch)).items():
-                name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
-                target.put_file(name, lines)
-                names.append(name)
+        for rules, lines in _samples(run, rows).items():
+            name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
+            target.put(name, bytes(lines))
+            names.append(name)
     tree = {
         "results": results,
         "configs": configs,
@@ -112,20 +108,15 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return found
 
 
-def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, Path]:
-    """Write the sample lines of a task, by rule set, to files: all of them may be gigabytes. They
-    are in the order in which rows are stored; ``doc_id`` is the row's number."""
+def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
+    """Return the sample lines of a task by rule set, in the order in which rows are stored;
+    ``doc_id`` is the row's number."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
-    found: dict[str, Path] = {}
-    with ExitStack() as stack:
-        files: dict[str, IO[str]] = {}
-        for view in run.whole(rows):
-            for rules, verdict in view.verdicts.items():
-                if rules not in files:
-                    found[rules] = scratch / f"{len(files)}.jsonl"
-                    files[rules] = stack.enter_context(found[rules].open("w", encoding="utf-8"))
-                line = _sample(view, verdict, numbers[view.row_id])
-                files[rules].write(f"{json.dumps(line)}\n")
+    found: dict[str, bytearray] = {}
+    for view in run.whole(rows):
+        for rules, verdict in view.verdicts.items():
+            line = json.dumps(_sample(view, verdict, numbers[view.row_id]))
+            found.setdefault(rules, bytearray()).extend(f"{line}\n".encode())
     return found
 
 

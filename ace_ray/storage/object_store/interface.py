@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from ace_ray.errors import UserError
@@ -39,9 +38,6 @@ class Store(Protocol):
         """The address of the service that requests are signed for, "" for none."""
 
     def put(self, path: str, data: bytes) -> None: ...
-
-    def put_file(self, path: str, source: Path) -> None:
-        """As `put`, of what may not fit into memory: the content of a local file."""
 
     def get(self, path: str) -> bytes | None:
         """The object's bytes, or None when there is no such object."""

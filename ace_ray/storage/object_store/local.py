@@ -39,10 +39,6 @@ class LocalStore:
         with self._failures(path):
             _write(self._made(path), data)
 
-    def put_file(self, path: str, source: Path) -> None:
-        with self._failures(path), source.open("rb") as data:
-            _write(self._made(path), data)
-
     def get(self, path: str) -> bytes | None:
         with self._failures(path, "read"):
             try:
@@ -196,15 +192,12 @@ _FIXES = {
 }
 
 
-def _write(place: Path, data: bytes | BinaryIO) -> None:
+def _write(place: Path, data: bytes) -> None:
     """Write the whole file, or nothing."""
     scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
         with scratch.open("xb") as file:
-            if isinstance(data, bytes):
-                file.write(data)
-            else:
-                shutil.copyfileobj(data, file)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(place)

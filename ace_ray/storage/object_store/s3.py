@@ -93,11 +93,6 @@ class S3Store:
                 Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
             )
 
-    def put_file(self, path: str, source: Path) -> None:
-        kind = {"ContentType": _kind(path)}
-        with self._failures():
-            self._client.upload_file(str(source), self._bucket, self._key(path), ExtraArgs=kind)
-
     def get(self, path: str) -> bytes | None:
         stored = self.tagged(path)
         return None if stored is None else stored[0]
