@@ -21,7 +21,7 @@ from typing import IO, Any
 from ace_ray.config.schema import PublishConfig, RunConfig, StoreConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.integrations.publications import publications
-from ace_ray.integrations.trackers import Publication, Publisher, make_publisher
+from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.storage.object_store import Store
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
@@ -41,9 +41,9 @@ def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None
 
     Raises `UserError`: nothing can be sent as asked, or the tracker failed.
     """
-    publisher = make_publisher(to, options, to)
+    send = make_publisher(to, options, to)
     for publication in publications(store, say):
-        say(f"{publication.name}: published to {to}: {_sent(to, publisher, publication)}")
+        say(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
@@ -61,11 +61,11 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def _sent(to: str, publisher: Publisher[Any], publication: Publication) -> str:
+def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
     """Return where the tracker has it. Whatever it raises is a `UserError`."""
     try:
         with contextlib.redirect_stdout(sys.stderr):  # trackers print
-            return one_line(str(publisher.publish(publication)))
+            return one_line(str(send(publication)))
     except UserError:
         raise
     # A tracker must not end this process.

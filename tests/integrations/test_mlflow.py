@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ace_ray.integrations.trackers import MLflow, MLflowOptions, Point, Publication
+from ace_ray.integrations.trackers import MLflowOptions, Point, Publication, to_mlflow
 from tests.integrations.made import complete_run, sweep_of, whole
 
 HEADLINE = "acebench/official/headline"
@@ -99,11 +99,11 @@ def curve(*steps: int, **config: Any) -> Publication:
 
 
 def test_the_calls(server: type[Client]) -> None:
-    publisher = MLflow(MLflowOptions(experiment="x"))
+    options = MLflowOptions(experiment="x")
     first = curve(100, 200, **{f"k{n}": n for n in range(150)})
-    publisher.publish(first)
+    to_mlflow(options, first)
     second = curve(100, 200, 300, k1=2, new=3)
-    assert publisher.publish(second) == "experiment x, run run 0"
+    assert to_mlflow(options, second) == "experiment x, run run 0"
     (run,) = server.runs.values()
     assert run.info.name == "train"
     assert run.ended
