@@ -28,7 +28,6 @@ from ace_ray.storage.stored import (
     MANIFEST,
     Manifest,
     earlier_summary,
-    elsewhere,
     read_manifest,
 )
 from ace_ray.types import Entry
@@ -139,8 +138,6 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
     """The store and manifest of a run, whose lease is held meanwhile."""
     store = opens(uri)
     manifest = read_manifest(store)
-    if line := elsewhere(store, manifest):
-        say(line)
     lease = Lease.acquire(store, say)
     try:
         yield store, manifest, lease

@@ -54,9 +54,6 @@ def compare(
     """
     target = None if out is None else claim(out, opens)
     runs = compared_runs(load_runs(uris, opens))
-    for compared in runs:
-        if compared.run.elsewhere:
-            say(compared.run.elsewhere, console)
     comparison = compare_runs(
         runs,
         baseline=_label(runs, baseline),

@@ -70,11 +70,6 @@ class _Identity(Stored):
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
 
-class _Place(Stored):
-    endpoint_url: Line | None = None
-    region: Line | None = None
-
-
 class Restriction(Stored):
     """The part of a benchmark's entries that a run declares. ``of``: how many there are in all, 0
     if the manifest does not say."""
@@ -97,7 +92,6 @@ class _Config(Stored):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
     max_unscored: Annotated[float, Field(ge=0, le=1)]
-    store: _Place = Field(default_factory=_Place)
 
 
 class _Outputs(Stored):
@@ -274,19 +268,6 @@ def read_manifest(store: Store) -> Manifest:
     manifest = validated(Manifest, tree, where=where)
     manifest._tree = tree
     return manifest
-
-
-def elsewhere(store: Store, manifest: Manifest) -> str:
-    """A line on the S3 service that the run was written to, if it is not the one of ``store``; ""
-    where it is. Requests are signed for the service that a user names, never for one that a run
-    does."""
-    named, used = manifest.config.store.endpoint_url, store.endpoint
-    if not named or not used or named.rstrip("/") == used.rstrip("/"):
-        return ""
-    return (
-        f"{store.root}: {MANIFEST} names the store at {named}, this command uses {used}; "
-        f"if you trust the other one, pass --endpoint-url {named}"
-    )
 
 
 def read_summary(store: Store) -> Summary | None:

@@ -33,10 +33,6 @@ class Store(Protocol):
     @property
     def root(self) -> str: ...
 
-    @property
-    def endpoint(self) -> str:
-        """The address of the service that requests are signed for, "" for none."""
-
     def put(self, path: str, data: bytes) -> None: ...
 
     def get(self, path: str) -> bytes | None:

@@ -31,10 +31,6 @@ class LocalStore:
     named: str = ""
     """The folder that the user named, where that is one above ``root``."""
 
-    @property
-    def endpoint(self) -> str:
-        return ""
-
     def put(self, path: str, data: bytes) -> None:
         with self._failures(path):
             _write(self._made(path), data)

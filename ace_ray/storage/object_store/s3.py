@@ -82,11 +82,6 @@ class S3Store:
             session = self.__dict__["_cached_session"] = boto3.Session()
         return session
 
-    @property
-    def endpoint(self) -> str:
-        with self._failures():
-            return str(self._client.meta.endpoint_url)
-
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
             self._client.put_object(
