@@ -163,14 +163,17 @@ def read_bounded(
     if size > MOST_BYTES:
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
     texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f)]
-    file = pq.ParquetFile(
-        source,
-        read_dictionary=texts,
-        pre_buffer=True,
-        thrift_string_size_limit=4 << 20,
-        # pyarrow walks the schema recursively.
-        thrift_container_size_limit=1_000,
-    )
+    try:
+        file = pq.ParquetFile(
+            source,
+            read_dictionary=texts,
+            pre_buffer=True,
+            thrift_string_size_limit=4 << 20,
+            # pyarrow walks the schema recursively.
+            thrift_container_size_limit=1_000,
+        )
+    except KeyError as error:  # of `read_dictionary`
+        raise ValueError("it lacks a column of the run's rows") from error
     _check_columns(file.schema_arrow, [*names, *schema.names])
     # An id of a row takes more than a byte however it is packed: fewer bytes repeat their rows.
     most = min(MOST_ROWS, size)
