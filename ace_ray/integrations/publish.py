@@ -120,7 +120,7 @@ def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,
-            env=log.as_text(module_environment()),
+            env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # its lines are read here
             start_new_session=True,  # what a tracker starts ends with it
         )
     except OSError as error:

@@ -77,11 +77,6 @@ def environment() -> dict[str, str]:
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
 
 
-def as_text(environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` for a child whose lines this process reads."""
-    return {**environment, _FORMAT: "text"}
-
-
 def is_json() -> bool:
     return os.environ.get(_FORMAT) == "json"
 
@@ -115,12 +110,10 @@ def say(line: str) -> None:
 def fail(*texts: str) -> None:
     """Say on stderr why the command ends; at level debug with the traceback that led there."""
     prefix = "" if is_json() else "ace-ray: "
-    fields = {}
-    if sys.exc_info()[1] is not None and is_shown(logging.DEBUG):
-        fields["traceback"] = traceback.format_exc()
-    for text in texts:
-        complain(prefix + text, **fields)
-        fields = {}
+    shown = sys.exc_info()[1] is not None and is_shown(logging.DEBUG)
+    trace = traceback.format_exc() if shown else ""
+    for number, text in enumerate(texts):
+        complain(prefix + text, traceback="" if number else trace)
 
 
 def complain(text: str, **fields: Any) -> None:

@@ -22,7 +22,6 @@ from ace_ray.storage import parts
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.rows import AT_ONCE, rows_of
 from ace_ray.util.safe_loading import (
-    MOST_DEPTH,
     Unbounded,
     json_object,
     json_of_row,
@@ -251,16 +250,13 @@ def test_a_tag_that_does_not_fit_is_refused(text: str) -> None:
     ("content", "why"),
     [
         (b"[" * 60 + b"]" * 60, ""),
-        (b"[" * (MOST_DEPTH + 3) + b"]" * (MOST_DEPTH + 3), "nested"),
         (b"[" * 100_000, "nested"),
         (b"[" + b"{}," * 1_000_001 + b"{}]", "values"),
         (b'"' + b"x" * (9 << 20) + b'"', "larger"),
         (b"NaN", "NaN"),
-        (b"-Infinity", "Infinity"),
         (b"1e999", "finite"),
         (b"9" * 30, "64 bits"),
         (b"9" * 5000, "not JSON"),
-        (b"\xff", "not JSON"),
     ],
 )
 def test_json_is_read_within_bounds(content: bytes, why: str) -> None:
