@@ -1,9 +1,10 @@
 """One writer per run folder: a lease object, taken and renewed by conditional writes.
 
-No clock is trusted. A holder rewrites the object every `BEAT_S`; whoever finds one watches
-it: if it changes, its holder lives and the run is refused; if it stays as it is for `TTL_S` of the
-watcher's own monotonic clock, its holder is dead and the lease is taken over, on condition that it
-is still the one watched. A holder that died on this machine is recognised at once.
+No wall clock is trusted. The holder rewrites the object every `BEAT_S` seconds. A driver that finds
+a lease watches it. If the object changes, the holder is running, and the run is refused. If the
+object stays the same for `TTL_S` seconds of the watcher's monotonic clock, the holder is dead. The
+watcher then takes the lease over, on condition that the object is still the one it watched. The
+process table tells at once that a holder on this machine has ended.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ TTL_S = 30.0
 
 
 class LeaseLost(RunFailed):
-    """Another driver has taken this run over: stop writing."""
+    """Another driver has taken the lease of this run. Writing must stop."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, resumable=True)
 
 
 class Lease:
-    """The right to write one run. `acquire` makes it; a thread renews it until `release`."""
+    """The right to write one run. `acquire` takes it, and a thread renews it until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
         self._store, self._quick = store, store.quick()
@@ -48,9 +49,9 @@ class Lease:
 
     @classmethod
     def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
-        """Take the lease of the run in ``store``, waiting out a dead holder's.
+        """Take the lease of the run in ``store``. Wait for the lease of a dead holder to expire.
 
-        Raises `UserError`: another driver holds it, or the store cannot do this.
+        Raises `UserError`: another driver holds it, or the store has no conditional writes.
         """
         claim = {
             "schema_version": 1,
@@ -65,7 +66,7 @@ class Lease:
             if stored is None:
                 tag = store.put_if(LEASE, _json(claim), None)
             elif _claim(stored[0]).get("holder") == claim["holder"]:
-                tag = stored[1]  # written, and the answer was lost
+                tag = stored[1]  # it was written, and the store's answer was lost
             else:
                 content, seen = stored
                 dead = has_ended(_claim(content))
@@ -84,7 +85,7 @@ class Lease:
                         continue
                 tag = store.put_if(LEASE, _json(claim), seen)
             if tag is not None:
-                # It is there now, so a store that keeps conditions refuses to make it.
+                # The object exists now, so a store with conditions refuses to create it.
                 if store.put_if(LEASE, _json(claim), None) is not None:
                     store.delete(LEASE)
                     raise UserError(
@@ -96,7 +97,7 @@ class Lease:
                 return cls(store, tag, claim)
 
     def check(self) -> None:
-        """Raise `LeaseLost` when another driver holds the run; asks the store."""
+        """Renew the lease now. Raise `LeaseLost` when another driver holds the run."""
         with self._lock:
             if not self._lost:
                 self._renew(self._store)
@@ -105,11 +106,11 @@ class Lease:
 
     @property
     def lost(self) -> str:
-        """Why the run is ours no more; "" while it is."""
+        """The reason why this process holds the run no longer; "" while it holds it."""
         return self._lost
 
     def release(self) -> None:
-        """Stop renewing and give the lease back. Never raises: left behind, it expires."""
+        """Stop renewing and delete the lease. Never raises: a lease that is left expires."""
         self._stop.set()
         self._thread.join(timeout=30)
         try:
@@ -126,7 +127,7 @@ class Lease:
                 with self._lock:
                     self._renew(self._quick)
             except UserError:
-                # The store is away, for other drivers too. It is tried again at the next beat.
+                # The store is away for other drivers too. The next beat tries again.
                 continue
             if self._lost:
                 return
@@ -135,7 +136,7 @@ class Lease:
         claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
         tag = store.put_if(LEASE, _json(claim), self._tag)
         if tag is None:
-            # A repeated request meets its own first try: ours if it says so.
+            # A request that boto3 repeated fails on its own first try. The holder tells.
             stored = store.tagged(LEASE)
             if stored is None or not self._ours(stored[0]):
                 self._lost = (
@@ -152,7 +153,7 @@ class Lease:
 
 
 def _claim(content: bytes) -> dict[str, Any]:
-    """The claim in a lease object; empty for garbage."""
+    """Return the claim in a lease object; empty if it cannot be read."""
     try:
         claim = json.loads(content)
     except (ValueError, RecursionError):
@@ -177,7 +178,7 @@ def _json(claim: dict[str, Any]) -> bytes:
 
 
 def this_process() -> dict[str, Any]:
-    """How a claim names the process that makes it."""
+    """Return the fields by which a claim names this process."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -187,9 +188,10 @@ def this_process() -> dict[str, Any]:
 
 
 def has_ended(claim: Mapping[str, Any]) -> bool:
-    """Whether the process that a claim names ran on this machine and is no more.
+    """Return whether the process in a claim ran on this machine and has ended.
 
-    A number alone says nothing: another boot or container has it too, and it is given anew.
+    The pid alone is not enough: other boots and containers use the same numbers, and the kernel
+    reuses them.
     """
     pid = claim.get("pid")
     if not isinstance(pid, int) or pid < 1 or claim.get("machine") != (_machine() or None):
@@ -200,13 +202,13 @@ def has_ended(claim: Mapping[str, Any]) -> bool:
         return True
     except PermissionError:
         pass
-    # "" where another user's processes are hidden: one has that id.
+    # "" where the processes of other users are hidden. One of them has this pid.
     return _started(pid) not in ("", claim.get("started"))
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; ``ended`` for one that has ended and that its
-    parent has not waited for: it writes no more."""
+    """Return the start time of a process in the kernel's ticks, or ``ended`` for a zombie, which
+    writes no more."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -215,7 +217,7 @@ def _started(pid: int) -> str:
 
 
 def _machine() -> str:
-    """Process ids mean something within one boot and one namespace of them; "" if not known."""
+    """Return the boot and the pid namespace, within which a pid is unique; "" if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
