@@ -1,5 +1,5 @@
-"""The numbers of a run as others store them: lm-evaluation-harness's files, and the evaluation
-results of a model on the Hugging Face hub.
+"""Export a run's numbers as files of lm-evaluation-harness, or as evaluation results of a model on
+the Hugging Face hub.
 
 The shapes are those of lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``,
 and of the hub's ``.eval_results/*.yaml``.
@@ -31,7 +31,7 @@ from ace_ray.viewer.select import StoredRun
 
 
 def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """The rows of each, repeats left out."""
+    """Return the rows of each benchmark, without repeats."""
     found: dict[str, list[ResultRow]] = {}
     for row in run.rows:
         if not row.repeat:
@@ -40,8 +40,8 @@ def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
 
 
 def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
-    """Write lm-eval's files of ``run`` into ``target``; returns their names. A task is a benchmark
-    under a rule set, its metrics are the scores, named by what they are."""
+    """Write lm-eval's files of ``run`` into ``target``; return their names. A task is a benchmark
+    under a rule set. Its metrics are the scores, named after their formulas."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
@@ -109,8 +109,8 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
 
 
 def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
-    """Return the sample lines of a task by rule set, in the order in which rows are stored;
-    ``doc_id`` is the row's number."""
+    """Return the sample lines of a task by rule set, in the order of stored rows. ``doc_id`` is the
+    row's number."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
     found: dict[str, bytearray] = {}
     for view in run.whole(rows):

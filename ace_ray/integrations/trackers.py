@@ -1,4 +1,4 @@
-"""Trackers that numbers are sent to: the data they are given, and a function for each.
+"""Trackers: the data that is sent to them, and a function for each.
 
 No tracker is idempotent by itself. Each function makes sure that a number of a run (by its key) and
 a step is in the tracker once: it asks what is there, or writes the whole curve anew.
@@ -24,17 +24,17 @@ from ace_ray.util.secrets import secrets_in
 
 Scalar = str | int | float | bool
 Held = Mapping[tuple[int, str], float]
-"""(step, metric) -> the value that a tracker has."""
+"""(step, metric) -> the value in the tracker."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """The numbers of one model. ``step`` is its training step, 0 of a model without one; ``time``
-    is when its run began, in seconds since 1970."""
+    """The numbers of one model. ``step`` is its training step, or 0. ``time`` is the start of its
+    run, in seconds since 1970."""
 
     step: int
     metrics: Mapping[str, float]
-    """``<benchmark>/<rule set>/headline``: percent, as all shares are (docs/trackers.md)."""
+    """``<benchmark>/<rule set>/headline`` and others. Shares are in percent (docs/trackers.md)."""
     time: float = 0.0
 
 
@@ -43,11 +43,10 @@ class Publication:
     """One run of a tracker: the curve of a training run, or a single model."""
 
     key: str
-    """The same whenever it is published again: letters, digits, ``.``, ``_`` and ``-``, at most
-    120."""
+    """Identifier in the tracker: at most 120 letters, digits, ``.``, ``_`` and ``-``."""
     name: str
     group: str
-    """The sweep that it is part of; "" for none."""
+    """The sweep of the publication, or ""."""
     config: Mapping[str, Scalar]
     """Settings that all its models share, as dotted keys; no secrets, no local paths."""
     words: Mapping[str, str]
@@ -56,7 +55,7 @@ class Publication:
     """The whole curve, by step."""
 
     def missing(self, held: Held) -> list[Point]:
-        """Return the points with the numbers that a tracker lacks, or has with another value."""
+        """Return the points with the numbers that the tracker lacks or has with another value."""
         points = []
         for point in self.points:
             metrics = {k: v for k, v in point.metrics.items() if held.get((point.step, k)) != v}
@@ -81,8 +80,8 @@ class TensorBoardOptions(Section):
 
 
 def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str:
-    """Write a folder for each publication. A new file takes the place of the one before, so no
-    point is there twice. TensorBoard reads files of a folder in the order of their names."""
+    """Write a folder for each publication. A new file replaces the previous one, so that no point
+    occurs twice. TensorBoard reads files of a folder in order of their names."""
     folder = path_of(options.folder, "publish: tensorboard").absolute()
     place = f"{publication.group or '.'}/{publication.key}"
     store = LocalStore(str(folder))
@@ -96,7 +95,7 @@ def to_tensorboard(options: TensorBoardOptions, publication: Publication) -> str
 
 
 def _events(publication: Publication) -> bytes:
-    """Return the whole file. The description of a line says which number it is."""
+    """Return the whole file. The description of a line explains its number."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.summary.writer.record_writer import RecordWriter
@@ -125,8 +124,8 @@ class TrackioOptions(Section):
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
-    """Send to the run of a project with the publication's key as its name: on this machine, on a
-    Space of the Hugging Face hub, or on a server."""
+    """Send to the project's run that is named after the key: on this machine, on a Space of the
+    Hugging Face hub, or on a server."""
     import trackio
 
     project, environment = options.project, os.environ
@@ -144,7 +143,7 @@ def to_trackio(options: TrackioOptions, publication: Publication) -> str:
     for point in publication.missing(_held_by_trackio(project, publication.key, elsewhere)):
         run.log(point.metrics, step=point.step)
     run.finish()
-    # A token may follow the address.
+    # The address may end with a token.
     return f"{(elsewhere or 'trackio').partition('?')[0]}: project {project}"
 
 
@@ -161,7 +160,7 @@ def _held_by_trackio(project: str, name: str, elsewhere: str | None) -> Held:
 
 
 def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
-    """The last value of each metric at each step; ``step`` is the key of the step."""
+    """Return the last value of each metric at each step. ``step`` is the key of the step."""
     return {
         (int(entry[step]), name): value
         for entry in entries
@@ -176,12 +175,12 @@ class WandBOptions(Section):
 
 
 _STEP = "train_step"
-"""The training step as a metric that W&B draws the others over. W&B's own steps only rise, so a
-late checkpoint would not find its place."""
+"""The training step, as the metric of W&B's x axis. W&B's own steps only rise, so a late checkpoint
+would be in the wrong place."""
 
 
 def to_wandb(options: WandBOptions, publication: Publication) -> str:
-    """Keys and the server come from the environment, or from `wandb login`."""
+    """Send to a run. Keys and the server come from the environment, or from `wandb login`."""
     import wandb
 
     run = wandb.init(
@@ -197,7 +196,7 @@ def to_wandb(options: WandBOptions, publication: Publication) -> str:
         ),
     )
     held: Held = {}
-    if run.resumed:  # an offline run is never resumed, and cannot be asked
+    if run.resumed:  # never true for an offline run, which cannot be queried
         held = _by_step(list(wandb.Api().run(run.path).scan_history()), _STEP)
     run.define_metric(_STEP)
     for name in {name for point in publication.points for name in point.metrics}:
@@ -215,9 +214,9 @@ class MLflowOptions(Section):
 
 
 _KEY = "ace_ray.key"
-"""The tag by which the run of a publication is found again."""
+"""The tag that identifies the run of a publication."""
 _MOST = 100
-"""Parameters or tags of a request to MLflow, and the limit of the server."""
+"""Maximum parameters or tags of a request, which MLflow's server limits."""
 _MOST_METRICS = 1_000
 
 
@@ -229,7 +228,7 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
     client = MlflowClient()
     run_id = _mlflow_run(client, options.experiment, publication)
     recorded = client.get_run(run_id).data.params
-    # MLflow refuses a changed parameter: the curve has grown, and has less in common.
+    # MLflow refuses a changed parameter. A longer curve may share fewer settings.
     params = [
         Param(key[:250], str(value)[:6_000])
         for key, value in publication.config.items()
@@ -258,7 +257,7 @@ def to_mlflow(options: MLflowOptions, publication: Publication) -> str:
 
 
 def _mlflow_run(client: Any, name: str, publication: Publication) -> str:
-    """Return the id of the publication's run, made if there is none."""
+    """Return the id of the publication's run. Create the run if needed."""
     experiment = client.get_experiment_by_name(name)
     place = experiment.experiment_id if experiment else client.create_experiment(name)
     found = client.search_runs([place], f"tags.`{_KEY}` = '{publication.key}'")
@@ -280,12 +279,13 @@ TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
     "trackio": (TrackioOptions, to_trackio),
     "wandb": (WandBOptions, to_wandb),
 }
-"""Name of a tracker, which is its module and an extra of this package -> its options, and the
-function that sends what it lacks and returns where a reader finds it. That may raise anything."""
+"""Name of a tracker -> its options, and the function that sends missing numbers and returns where a
+reader finds them. The name is also the module and an extra of this package. The function may raise
+any exception."""
 
 
 def check_options(name: str, options: Mapping[str, Any], where: str) -> Section:
-    """Raises `UserError` at ``where``: no tracker is called so, or an unknown option."""
+    """Validate a tracker's options. Raises `UserError` at ``where``: unknown tracker or option."""
     if name not in TRACKERS:
         raise UserError(
             f"no tracker is called {name!r}", where=where, fix=f"one of {', '.join(TRACKERS)}"
@@ -317,6 +317,6 @@ def make_publisher(
 
 
 def check_publishers(asked: Sequence[PublishConfig]) -> None:
-    """Raise `UserError` where a tracker of a config's ``publish`` cannot be used."""
+    """Raise `UserError` if a tracker of a config's ``publish`` cannot be used."""
     for number, one in enumerate(asked):
         make_publisher(one.to, one.options, f"publish.{number}")
