@@ -26,7 +26,7 @@ def _values(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_model(model: str | None) -> tuple[str, ...]:
-    """``--model`` as an override, quoted: a name may look like a number."""
+    """Return ``--model`` as an override, quoted, since a name may look like a number."""
     return () if model is None else (f"model.source={json.dumps(model)}",)
 
 
@@ -67,9 +67,9 @@ def run_evaluate(
     own_process: bool = False,
     **options: Any,
 ) -> int:
-    """``ace-ray evaluate`` as a function; returns the exit code.
+    """Run ``ace-ray evaluate`` and return the exit code.
 
-    ``own_process``: this process is there for nothing else, so the driver may be its child
+    ``own_process`` means that this process does nothing else, so that the driver may be its child
     (`ace_ray.pipeline.health.supervise`).
     """
     _check_config(config, model, benchmarks)
@@ -155,7 +155,7 @@ def run_sweep(
     only_plan: bool = False,
     **options: Any,
 ) -> int:
-    """``ace-ray sweep`` as a function; returns the exit code."""
+    """Run ``ace-ray sweep`` and return the exit code."""
     from ace_ray.integrations.publish import run_published
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
@@ -172,13 +172,13 @@ def run_sweep(
     tell_ledger(sweep, code)
     if sweep.has_results:
         try:
-            # Its tables are text.
+            # Tables are text, so JSON output has none.
             shown = Console(quiet=True) if log.is_json() else console
             make_report(
                 [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
             )
         except UserError as error:
-            say(log.warning(f"no report: {error}"))  # the runs are whole all the same
+            say(log.warning(f"no report: {error}"))  # the runs are complete without it
     return code
 
 
@@ -274,7 +274,7 @@ def submit(
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep
 
-        # Refused here, not on the cluster.
+        # Find mistakes here and not on the cluster.
         load_sweep(config, overrides, _values(options))
     submission = make_submission(job, config, overrides=overrides, **options)
     if dry_run:
