@@ -239,8 +239,8 @@ def sweep(
     ids: str | Sequence[str] | None = None,
     console: Console | None = None,
 ) -> list[Run]:
-    """Evaluate the models of a sweep's config and return their runs in its order, without those of
-    models that were refused or have no rows yet.
+    """Evaluate the models of a sweep's config and return their runs in its order. Models that were
+    refused, or have no rows yet, are left out.
 
     Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published

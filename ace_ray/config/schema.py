@@ -465,9 +465,9 @@ def load_config(
     Args:
         path: the file, the name of a shipped config, or None.
         overrides: ``a.b=c`` items, whose values are YAML.
-        values: top-level keys that override all others. ``limit`` and ``ids`` also override those
-            of the file's benchmarks. Names in ``benchmarks`` mean the file's sections of that name,
-            if there are any.
+        values: top-level keys that override all others. ``limit`` and ``ids`` also override the
+            keys of the file's benchmarks. Names in ``benchmarks`` mean the file's sections of that
+            name, if there are any.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.

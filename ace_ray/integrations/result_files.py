@@ -1,8 +1,8 @@
 """Export a run's numbers as files of lm-evaluation-harness, or as evaluation results of a model on
 the Hugging Face hub.
 
-The shapes are those of lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``,
-and of the hub's ``.eval_results/*.yaml``.
+The files are lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``, and the
+hub's ``.eval_results/*.yaml``.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
     """Write the headlines of ``run`` as a model's evaluation results, for ``dataset``, the id of
     the benchmark's dataset on the hub; returns the names.
 
-    Raises `UserError`: a headline is partial or not there, the run was limited, or it holds several
-    benchmarks: such numbers are no results of a benchmark.
+    Raises `UserError`: a headline is partial or missing, the run was limited, or it holds several
+    benchmarks. Such numbers are not results of a benchmark.
     """
     found = by_benchmark(run)
     if len(found) != 1:

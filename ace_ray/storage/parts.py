@@ -178,7 +178,8 @@ def read_bounded(
     # A row id takes more than one packed byte. A file with more rows than bytes repeats rows.
     most = min(MOST_ROWS, size)
     groups, place = (None, 0) if row is None else _group_of(file, row)
-    batches, rows, unpacked = [], 0, 0
+    batches: list[pa.Table] = []
+    rows = unpacked = 0
     for batch in file.iter_batches(_BATCH_ROWS, groups, columns=schema.names, use_threads=False):
         rows += batch.num_rows
         unpacked += sum(map(_full_size, batch.columns))

@@ -310,7 +310,7 @@ def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> N
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
-    """The metrics of a verdict. Raises `ValueError`: they are none that a checker gives."""
+    """The metrics of a verdict. Raises `ValueError`: no checker gives such metrics."""
     if text == "{}":
         return {}
     metrics = json_of_row(text)
