@@ -190,6 +190,8 @@ def read_bounded(
         batches.append(pa.table(batch).select(schema.names).cast(schema))
     table = pa.concat_tables(batches) if batches else schema.empty_table()
     if row is not None:
+        if table.num_rows <= place:
+            raise ValueError("its footer is damaged")
         table = table.slice(place, 1)
     # Invalid UTF-8 would raise far from here.
     table.validate(full=True)
