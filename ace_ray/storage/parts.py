@@ -46,7 +46,7 @@ MOST_BYTES = 4 * PART_BYTES
 """Maximum bytes of a part: of its file, and of its columns in memory."""
 MOST_ROWS = 1 << 20
 """Maximum rows of a part that is read."""
-_BATCH_ROWS = 1024
+_BATCH_ROWS = 4096
 """Rows that are unpacked before their size is checked."""
 
 GONE = "it is gone"
