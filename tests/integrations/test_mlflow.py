@@ -21,9 +21,6 @@ class Client:
     runs: ClassVar[dict[str, SimpleNamespace]] = {}
     experiments: ClassVar[dict[str, str]] = {}
 
-    def __init__(self, tracking_uri: str | None) -> None:
-        self.uri = tracking_uri
-
     def get_experiment_by_name(self, name: str) -> Any:
         found = self.experiments.get(name)
         return found and SimpleNamespace(experiment_id=found)
