@@ -148,7 +148,7 @@ def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
             watched.look()
         assert watched.watching.wait_s == 30
     (tmp_path / "stop").touch()
-    for _ in range(3):
+    for _ in range(2):
         with pytest.raises(UserError, match="has no step in it"):
             watched.look()
         assert 0 < watched.watching.wait_s <= 30
