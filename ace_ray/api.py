@@ -1,15 +1,14 @@
-"""What ``import ace_ray`` gives: the commands as functions, and runs to look into.
+"""The Python interface (``import ace_ray``): the commands as functions, and `Run` to read results.
 
-The same code as the command line: a `UserError` says in one line what is wrong, where, and what to
-do. Progress and tables go to ``console``, by default what rich takes for the terminal or notebook.
+It is the same code as the command line. A `UserError` is one line with the mistake, its place and
+the fix. Progress and tables go to ``console``, by default rich's own for a terminal or notebook.
 """
 
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from ace_ray.benchmarks.transcript import Step
 from ace_ray.config.schema import RunConfig, read_tree
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.pipeline.summary import SUCCESS
@@ -39,30 +37,21 @@ Config = str | Path | Mapping[str, Any] | RunConfig
 Status = Literal["complete", "incomplete"]
 
 
-class StoredJson(dict[str, Any]):
-    """A JSON file of a run. Its `repr` leaves nested values out, which may be megabytes."""
-
-    def __repr__(self) -> str:
-        short = reprlib.Repr()
-        short.maxlevel, short.maxdict, short.maxstring, short.maxother = 1, 50, 80, 80
-        return short.repr(dict(self))
-
-
 class Run:
-    """A run in its folder or at its ``s3://`` prefix, complete or not; reads, never writes.
+    """A stored run, complete or not, in a folder or at an ``s3://`` prefix. Reads and never writes.
 
-    Its rows are those that were stored when it was opened."""
+    The rows are those that were stored when the run was opened."""
 
     def __init__(self, store: Store) -> None:
-        """Raises `UserError`: it is no run."""
+        """Raises `UserError`: ``store`` is not a run."""
         self.store = store
         self._stored = StoredRun(store)
 
     @classmethod
     def open(cls, uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Run:
-        """The run at ``uri``. ``endpoint_url`` and ``region``: of an S3-compatible store.
+        """Open the run at ``uri``. ``endpoint_url`` and ``region`` name an S3-compatible store.
 
-        Raises `UserError`: it is no run."""
+        Raises `UserError`: ``uri`` is not a run."""
         return cls(open_store(uri, endpoint_url=endpoint_url, region=region))
 
     def __repr__(self) -> str:
@@ -79,31 +68,30 @@ class Run:
 
     @property
     def manifest(self) -> Mapping[str, Any]:
-        """``run.json``: config, identity, versions (docs/results.md)."""
-        return StoredJson(self._stored.manifest.tree)
+        """Return ``run.json``: config, identity, versions (docs/results.md)."""
+        return dict(self._stored.manifest.tree)
 
     @property
     def ignored_files(self) -> Mapping[str, str]:
-        """Parts that could not be read when the run was opened, and why: their rows are absent."""
+        """Return the parts that could not be read, whose rows are absent, and the reasons."""
         return self._stored.ledger.ignored
 
     @property
     def status(self) -> Status:
-        """Whether every declared row has a verdict, or cannot have one."""
+        """Return ``complete`` if every declared row has a verdict or cannot have one."""
         return "incomplete" if self.store.get(SUCCESS) is None else "complete"
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
-        """``summary.json`` (docs/results.md); None while there is none. Raises `UserError`: it is
-        damaged."""
+        """Return ``summary.json`` (docs/results.md), or None. Raises `UserError`: it is damaged."""
         content = self.store.get(SUMMARY)
         where = f"{self.uri}/{SUMMARY}"
-        return None if content is None else StoredJson(json_object(content, where))
+        return None if content is None else json_object(content, where)
 
     def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows that count, without repeats, as Arrow (columns of docs/results.md).
+        """Return the rows that count, without repeats, as Arrow (columns of docs/results.md).
 
-        Raises `UserError`: a part cannot be read, or there is no such column."""
+        Raises `UserError`: a part cannot be read, or a column does not exist."""
         known = self._stored.ledger.schema
         if unknown := [name for name in columns or () if name not in known.names]:
             raise UserError(
@@ -120,12 +108,12 @@ class Run:
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def dataframe(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """`rows` as pandas, which has to be installed."""
+        """Return `rows` as pandas, which must be installed."""
         return self.rows(columns).to_pandas()
 
     def episodes(self, **wanted: Any) -> Iterator[EpisodeView]:
-        """Rows whole, those that `Filter` takes: ``run.episodes(category="irrelevance",
-        valid=False)``. Raises `UserError`: there can be no such row."""
+        """Yield the whole rows that `Filter` takes: ``run.episodes(category="irrelevance",
+        valid=False)``. Raises `UserError`: no row can match."""
         chosen = Filter(**wanted)
         chosen.check(self._stored)
         rows = select(self._stored, chosen)
@@ -136,8 +124,8 @@ class Run:
         return self._stored.whole(rows)
 
     def episode(self, entry: str, *, sample: int = 0, **wanted: Any) -> EpisodeView:
-        """The row of an entry by its id, or by the beginning of its own. Raises `UserError`: there
-        is none, or there are several, as in two languages; ``wanted`` says which (`Filter`)."""
+        """Return the row of an entry by the entry's id, or by the beginning of the row's id. Raises
+        `UserError`: no row or several rows match. ``wanted`` chooses one (`Filter`)."""
         found = [
             view
             for view in self.episodes(entry=entry, sample=sample, **wanted)
@@ -152,17 +140,9 @@ class Run:
             )
         return found[0]
 
-    def transcript(self, entry: str, *, sample: int = 0, **wanted: Any) -> list[Step]:
-        """What happened in `episode`, step by step. Raises `UserError` as that does."""
-        return self.episode(entry, sample=sample, **wanted).steps
-
     def changed(self, other: Run, **wanted: Any) -> list[ResultRow]:
-        """The rows with another verdict than in ``other``, of those that `Filter` takes."""
+        """Return the rows that `Filter` takes and that have another verdict in ``other``."""
         return select(self._stored, Filter(**wanted), other._stored)
-
-    @cached_property
-    def benchmarks(self) -> list[str]:
-        return list(self._stored.manifest.identity.benchmarks)
 
 
 def evaluate(
@@ -177,23 +157,24 @@ def evaluate(
     console: Console | None = None,
     **settings: Any,
 ) -> Run:
-    """Evaluate a model, and return its run. Unless it is complete the same call goes on with it.
+    """Evaluate a model and return its run. The same call continues an incomplete run.
 
     Args:
-        config: a file, the name of a shipped config, a mapping, or a config; None: the rest does.
-        model: in place of the config's ``model.source``.
-        benchmarks: names, or sections as of a config.
+        config: a file, the name of a shipped config, a mapping, or a config. None needs ``model``
+            and ``benchmarks``.
+        model: replaces the config's ``model.source``.
+        benchmarks: names, or sections as in a config.
         output: folder or ``s3://bucket/prefix`` of the run folders.
-        limit: evaluate at most so many entries, in turns from every category.
+        limit: evaluate at most this many entries, in turns from every category.
         ids: evaluate only these entries, as `ids` of a config.
-        resume: go on with a run that is there; False: remove it and start anew.
-        console: where progress goes; by default what rich takes for the terminal or the notebook.
+        resume: continue a stored run. False removes it and starts anew.
+        console: takes the progress, by default rich's own for a terminal or notebook.
         settings: further keys of a config (docs/configuration.md): ``engine={...}``,
-            ``sampling={...}``, ``backend="fake"`` for tests of what is around.
+            ``sampling={...}``, ``backend="fake"`` for tests of the code around it.
 
     Raises:
-        UserError: it cannot be started as asked; nothing was written.
-        RunFailed: the cluster or the engines failed; what was written stays.
+        UserError: the run cannot start as configured. Nothing was written.
+        RunFailed: the cluster or the engines failed. Stored rows stay.
     """
     from ace_ray.pipeline.evaluate import evaluate as run
 
@@ -219,11 +200,11 @@ def score(
     region: str | None = None,
     console: Console | None = None,
 ) -> Run:
-    """Score outputs that were made elsewhere, which become a run at ``output``; without one
-    ``path`` is a run whose stored episodes are judged again in place. ``endpoint_url`` and
-    ``region``: of an S3-compatible store.
+    """Score outputs that were made elsewhere as a run at ``output``. Without ``output``, ``path``
+    is a run, and its stored episodes are judged again in place. ``endpoint_url`` and ``region``
+    name an S3-compatible store.
 
-    Raises `UserError`: as ``ace-ray score``."""
+    Raises `UserError` as ``ace-ray score``."""
     say = log.say_on(console)
     opens = partial(open_store, endpoint_url=endpoint_url, region=region)
     if output is None:
@@ -258,10 +239,10 @@ def sweep(
     ids: str | Sequence[str] | None = None,
     console: Console | None = None,
 ) -> list[Run]:
-    """Evaluate the models of a sweep's config, and return their runs in its order; models that
-    were refused, or have no row yet, have none.
+    """Evaluate the models of a sweep's config and return their runs in its order. Models that were
+    refused, or have no rows yet, are left out.
 
-    Raises `UserError`: it cannot be started as asked."""
+    Raises `UserError`: the sweep cannot start as configured."""
     from ace_ray.integrations.publish import run_published
     from ace_ray.sweep.config import load_sweep
     from ace_ray.sweep.sweep import Sweep
@@ -283,10 +264,10 @@ def report(
     paper: bool = False,
     console: Console | None = None,
 ) -> str | None:
-    """Write a report on runs, or on a sweep by its folder, and return the URI of its page; None
-    where several runs are only printed.
+    """Write a report on runs, or on a sweep by its folder, and return the URI of its page, or None
+    if several runs are only printed.
 
-    Raises `UserError`: as ``ace-ray report``."""
+    Raises `UserError` as ``ace-ray report``."""
     from ace_ray.reports.report import make_report
 
     named = [runs] if isinstance(runs, str | Run) else runs
@@ -310,8 +291,8 @@ def compare(
     output: str | None = None,
     console: Console | None = None,
 ) -> Comparison:
-    """Compare finished runs with each other, entry by entry (docs/statistics.md). It is printed,
-    too.
+    """Compare finished runs with each other, entry by entry, and print the comparison
+    (docs/statistics.md).
 
     Raises:
         NotComparable: the runs differ in what moves scores.
@@ -333,10 +314,10 @@ def compare(
 
 
 def publish(run: str | Run, to: str, *, console: Console | None = None, **options: Any) -> None:
-    """Send the numbers of a run, or of a sweep by its folder, to a tracker, each of them once
-    (docs/trackers.md). ``options`` are the tracker's.
+    """Send each number of a run, or of a sweep by its folder, to a tracker once (docs/trackers.md).
+    ``options`` are the tracker's.
 
-    Raises `UserError`: as ``ace-ray publish``."""
+    Raises `UserError` as ``ace-ray publish``."""
     from ace_ray.integrations.publish import publish as send
 
     (uri,) = _uris([run])
@@ -352,7 +333,7 @@ def _uris(runs: Sequence[str | Run]) -> list[str]:
 
 
 def _opens(runs: Sequence[str | Run]) -> Callable[[str], Store]:
-    """Opens a URI where a run was opened that lies there, else as the environment says."""
+    """Return a function that opens a URI in the store of its `Run`, else by the environment."""
     stores = {run.uri: run.store for run in runs if isinstance(run, Run)}
     return lambda uri: stores.get(uri) or open_store(uri)
 
@@ -374,7 +355,7 @@ def _config(
     benchmarks: str | Sequence[str | Mapping[str, Any]] | None,
     settings: Mapping[str, Any],
 ) -> RunConfig:
-    """Raises `UserError`: it is none."""
+    """Return the config that is asked for. Raises `UserError`: it is not valid."""
     source: str | Mapping[str, Any] | None
     if isinstance(config, RunConfig):
         source = config.model_dump(mode="json", exclude_unset=True)

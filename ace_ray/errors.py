@@ -1,4 +1,4 @@
-"""What can fail, and whose failure it is.
+"""Errors, by who has to act.
 
 Every failure belongs to one of three boundaries and is recorded there once:
 
@@ -14,15 +14,15 @@ from __future__ import annotations
 from ace_ray.util.sanitizing import printed
 
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
-"""Exit codes of a run: all rows settled; it would fail again; the same command continues."""
+"""Exit codes of a run: all rows have a verdict; it would fail again; the same command continues."""
 
 
 LONGEST = 4_000
-"""Characters of an error's line: what it names may come from outside."""
+"""Maximum characters of an error's line, which may quote text from outside."""
 
 
 class UserError(Exception):
-    """A mistake in what the user asked for; printed as one line ``where: what; fix``.
+    """A user's mistake, printed as one line ``where: what; fix``.
 
     Args:
         what: what is wrong, naming the offending value.
@@ -47,8 +47,8 @@ class UserError(Exception):
 
 
 def first_line(error: object, otherwise: str | None = None) -> str:
-    """The first line of ``str(error)`` that is not blank, else ``otherwise``, by default the name
-    of its class."""
+    """Return the first line of ``str(error)`` that is not blank, else ``otherwise``, by default the
+    name of the class."""
     default = type(error).__name__ if otherwise is None else otherwise
     return next((line for line in str(error).splitlines() if line.strip()), default)
 
@@ -58,13 +58,13 @@ def _rebuild(cls: type[UserError], what: str, where: str, fix: str) -> UserError
 
 
 class RowError(Exception):
-    """One row could not be evaluated. ``status`` is what the row is stored as."""
+    """One row could not be evaluated. The row is stored with ``status``."""
 
     status = "infra_error"
 
 
 class PromptTooLong(RowError):
-    """The prompt and the room for an answer do not fit the model's context."""
+    """The prompt and ``max_tokens`` do not fit the model's context."""
 
     status = "skipped"
 
@@ -80,25 +80,25 @@ class RequestFailed(RowError):
 
 
 class EngineDead(Exception):
-    """The engine behind this worker is gone and will not answer again."""
+    """The engine of this worker has ended."""
 
 
 class EngineNotStarted(Exception):
-    """An engine could not be started; one line says the root cause."""
+    """An engine could not be started. The message is one line with the root cause."""
 
 
 class EpisodeStalled(RowError):
-    """Somebody else than the candidate used an episode's time up."""
+    """Another part than the candidate used up an episode's time."""
 
 
 class SandboxLost(RowError):
-    """The sandbox of an episode died again and again, or cannot be opened."""
+    """The sandbox of an episode crashed repeatedly, or cannot be opened."""
 
 
 class RunFailed(Exception):
-    """The run ended before its rows did. One line; details are in Ray's logs.
+    """The run ended before its rows were evaluated. One line; details are in Ray's logs.
 
-    ``resumable``: the same command may well get further later; ``again``: even now.
+    ``resumable``: the same command may get further later. ``again``: it may get further at once.
     """
 
     def __init__(self, line: str, *, resumable: bool = False, again: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What flows through a run: Entry -> Episode -> Verdict (see docs/architecture.md)."""
+"""Records of a run: Entry -> Episode -> Verdict (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ RULE_SETS = ("official", "strict")
 Messages = Sequence[Mapping[str, Any]]
 """A chat, in OpenAI's form."""
 Tools = Messages | None
-"""Tools that are offered, in OpenAI's form; None: none can be."""
+"""Tools that are offered, in OpenAI's form. None means that the request cannot offer tools."""
 RAW_CHARS = 262_144
-"""Most characters of an answer as the model wrote it that are stored beside what it was read as."""
+"""Maximum characters of a raw answer, stored beside the parsed one."""
 SCORE = "score"
-"""The metric that is a verdict's share."""
+"""The metric of a graded verdict: its share in 0..1."""
 
 
 def canonical_json(value: Any) -> str:
-    """JSON text that is equal for equal values: sorted keys, no spaces, ASCII only.
+    """Return JSON text that is equal for equal values: sorted keys, no spaces, ASCII only.
 
-    ASCII escapes also make lone surrogates, which models do produce, safe to hash and store.
+    ASCII escapes make lone surrogates, which models produce, safe to hash and store.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest(*values: Any) -> str:
-    """SHA-256 (hex) over the canonical JSON of ``values``."""
+    """Return the SHA-256 (hex) of the canonical JSON of ``values``."""
     return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
 
@@ -38,11 +38,11 @@ def digest(*values: Any) -> str:
 class Entry:
     """One benchmark item, immutable.
 
-    ``data`` is what a model may be shown (the published question row), ``gold`` the answer, which
-    never reaches a model. ``group`` ties entries that are judged together (turns of one dialogue)
-    and equals ``id`` for all others. ``prompt`` is what the model is asked, a text or messages,
-    where the benchmark makes it of nothing else. A benchmark may leave out its own name, the
-    category (its name, then), the language and the group (`Benchmark.dataset` completes them).
+    ``data`` is the published question row, which a model may see. ``gold`` is the answer, which
+    never reaches a model. ``group`` ties entries that are judged together (turns of one dialogue);
+    it equals ``id`` for all others. ``prompt`` is a text or messages, if the benchmark makes the
+    prompt of nothing else. `Benchmark.dataset` adds a missing benchmark, category (the benchmark's
+    name), language and group.
     """
 
     benchmark: str = ""
@@ -56,12 +56,12 @@ class Entry:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """(language, category, id): unique within a benchmark."""
+        """Return (language, category, id), which is unique within a benchmark."""
         return (self.language, self.category, self.id)
 
     @property
     def path(self) -> tuple[str, str, str, str]:
-        """(benchmark, language, category, id): unique within a run."""
+        """Return (benchmark, language, category, id), which is unique within a run."""
         return (self.benchmark, *self.key)
 
     def content_hash(self) -> str:
@@ -71,10 +71,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How tokens are drawn; greedy unless asked otherwise. The seeds of rows come from ``seed``.
+    """Sampling parameters, greedy by default. The seeds of rows come from ``seed``.
 
-    ``schema`` is the JSON text of a JSON schema that the answer has to follow (`following`); "":
-    the answer is free.
+    ``schema`` is the text of a JSON schema for the answer (`following`), or "".
     """
 
     temperature: float = 0.0
@@ -92,32 +91,31 @@ class Sampling:
     schema: str = ""
 
     def for_sample(self, sample: int) -> Sampling:
-        """The sampling of the ``sample``-th repetition: the same, with a seed of its own."""
+        """Return the sampling of the ``sample``-th repetition, with a seed of its own."""
         return replace(self, seed=self.seed + sample)
 
     def for_row(self, sample: int, *key: str) -> Sampling:
-        """`for_sample` of what ``key`` names among all that is asked.
+        """Return `for_sample` with a seed of its own for the row ``key``.
 
-        An engine draws the same noise for the same seed: with one seed for all rows, what one
-        answer begins with many would, and rows were no independent evidence. Greedy sampling draws
-        nothing."""
+        An engine draws the same noise for the same seed. With one seed for all rows, many answers
+        begin alike, and rows are not independent. Greedy sampling draws nothing."""
         drawn = self.for_sample(sample)
         if not self.temperature:
             return drawn
         return replace(drawn, seed=int(digest(drawn.seed, *key)[:8], 16) >> 1)
 
     def identity(self) -> dict[str, Any]:
-        """`as_json` of what rows draw with `for_row`."""
+        """Return `as_json`, marked if rows have their own seeds (`for_row`)."""
         return {**self.as_json(), **({"seeds": "by row"} if self.temperature else {})}
 
     def following(self, schema: Mapping[str, Any] | None) -> Sampling:
-        """The same, for an answer in JSON that follows ``schema``; None: a free one."""
-        # In the order given: that is the order in which a model writes the keys.
+        """Return the same sampling for a JSON answer that follows ``schema``; None removes it."""
+        # Keep the order of keys: the model writes them in this order.
         return replace(self, schema="" if schema is None else json.dumps(schema))
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values for identities. Later keys are left out at their defaults, so that they
-        change no id of runs that do not use them."""
+        """Return JSON values for identities. Newer keys are left out at their defaults, so that the
+        ids of runs that do not use them stay the same."""
         changed = {
             field.name: value
             for field in fields(self)
@@ -131,9 +129,9 @@ _ALWAYS = frozenset({"temperature", "top_p", "top_k", "max_tokens", "seed", "sto
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call as a tool parser read it; ``arguments`` is JSON text, as unchecked as the model's.
+    """A call as a tool parser read it. ``arguments`` is unchecked JSON text of the model.
 
-    ``id`` is the one that an endpoint gave it, or that the model wrote itself, which few do."""
+    ``id`` comes from an endpoint, or from the rare model that writes ids."""
 
     name: str
     arguments: str
@@ -142,10 +140,10 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """An answer to messages with tools, taken apart by a tool parser.
+    """An answer to messages with tools, as a tool parser read it.
 
-    ``content`` is the text beside the calls, all of it when there are none. ``error`` is the class
-    of the exception on which the parser gave up, so that the answer counts as one without calls.
+    ``content`` is the text beside the calls. ``error`` is the class of an exception in the parser.
+    Such an answer counts as one without calls.
     """
 
     content: str
@@ -155,10 +153,10 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointFacts:
-    """What is known of an endpoint's answer besides the answer.
+    """Facts on an endpoint's answer beside its content.
 
-    ``has_usage``: whether it said how many tokens it took; ``attempts`` counts the requests that
-    were made for it, ``waited_s`` is what the rate limit and pauses between attempts took.
+    ``has_usage`` is False if the endpoint reported no tokens. ``attempts`` counts the requests for
+    the answer. ``waited_s`` is the time for the rate limit and for pauses between attempts.
     """
 
     model: str = ""
@@ -170,7 +168,7 @@ class EndpointFacts:
     waited_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """As `Episode.endpoint`, of one call."""
+        """Return `Episode.endpoint` of this one call."""
         return {
             "models": {self.model: 1} if self.model else {},
             "fingerprints": {self.fingerprint: 1} if self.fingerprint else {},
@@ -184,9 +182,9 @@ class EndpointFacts:
 
 @dataclass(slots=True)
 class Completion:
-    """One answer of a model. ``text`` is the answer without its reasoning, tool calls included as
-    the model wrote them; ``tools`` the same taken apart, None when no tools were offered; ``raw``
-    all that the model wrote, where that is more than ``text`` (`bounded_raw`)."""
+    """One answer of a model. ``text`` is the answer without its reasoning, with the text of tool
+    calls. ``tools`` is the parsed answer, or None if no tools were offered. ``raw`` is the whole
+    output if it differs from ``text`` (`bounded_raw`)."""
 
     text: str
     reasoning: str = ""
@@ -196,17 +194,17 @@ class Completion:
     completion_tokens: int = 0
     seconds: float = 0.0
     model: str = ""
-    """The exact version that answered, where an endpoint names it."""
+    """The exact version of the model, if an endpoint names it."""
     schema_refused: str = ""
-    """Why the answer is a free one although a schema was asked for; "" where it is not."""
+    """The reason why the answer ignores the requested schema, or ""."""
     tools: ToolAnswer | None = None
     raw: str = ""
     endpoint: EndpointFacts | None = None
-    """None where an engine of the run's own answered."""
+    """None if an engine of the run answered."""
 
 
 def bounded_raw(raw: str, text: str) -> str:
-    """``raw`` as it is stored beside ``text``: "" where they are equal, the end of a long one."""
+    """Return the part of ``raw`` that is stored: "" if it equals ``text``, else at most its end."""
     return "" if raw == text else raw[-RAW_CHARS:]
 
 
@@ -227,18 +225,18 @@ class Episode:
     """Benchmark-specific end state of an interactive episode (JSON values), else None."""
     tools: list[dict[str, Any]] | None = None
     """All tools that were offered through the model's own template, each once, in OpenAI's form;
-    None where the messages say it all. One that came after the first answer has ``since_answer``:
-    the number of the answer that it was first offered for, from 1."""
+    None if the prompt holds them. A tool that came after the first answer has ``since_answer``: the
+    number of the answer that it was first offered for, from 1."""
     endpoint: dict[str, Any] | None = None
-    """What is known of an endpoint's answers (`EndpointFacts.as_json`), added up: names with the
-    number of their calls, and counts, None where no call said any. The token counts above are
-    those of the calls with usage."""
+    """Sum of the facts on an endpoint's answers (`EndpointFacts.as_json`): names with their numbers
+    of calls, and counts, or None if no call reported one. The token counts above cover the calls
+    with usage."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as the assistant's message and `count` it.
 
-        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it; its
-        ``reasoning``, and all that the model wrote as ``raw``, where there is more than the answer.
+        An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
+        ``reasoning`` and ``raw`` are stored if they hold more than the answer.
         """
         self.messages.append(_assistant(completion))
         self.output = completion.text
@@ -248,7 +246,7 @@ class Episode:
         self.count(completion)
 
     def offer(self, tools: Tools) -> None:
-        """Note the ``tools`` that go with the next answer."""
+        """Record the ``tools`` that are offered for the next answer."""
         if tools is None:
             return
         have, answer = list(self.tools or ()), self.model_calls + 1
@@ -257,7 +255,7 @@ class Episode:
         self.tools = [*have, *({**tool, **since} for tool in tools if tool not in known)]
 
     def count(self, completion: Completion) -> None:
-        """Add up what a completion took."""
+        """Add the tokens, time and facts of a completion."""
         self.prompt_tokens += completion.prompt_tokens
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
@@ -266,7 +264,7 @@ class Episode:
             self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 
     def count_all(self, other: Episode) -> None:
-        """Add up what another episode took."""
+        """Add the tokens, time and facts of another episode."""
         self.prompt_tokens += other.prompt_tokens
         self.completion_tokens += other.completion_tokens
         self.model_calls += other.model_calls
@@ -276,7 +274,7 @@ class Episode:
 
 
 def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]:
-    """The sum of what two `EndpointFacts.as_json` say."""
+    """Return the sum of two `EndpointFacts.as_json`."""
     if before is None:
         return more
     total = dict(before)
@@ -316,11 +314,11 @@ def _assistant(completion: Completion) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a checker says of an episode under one rule set.
+    """A checker's judgement of an episode under one rule set.
 
-    ``error_type`` is "" when valid; ``error`` says why in one sentence; ``metrics`` holds further
-    per-row numbers (e.g. process accuracy), each in 0..1. Where an answer may be right in part,
-    the metric ``score`` is its share (`graded`).
+    ``error_type`` is "" if valid. ``error`` gives the reason in one sentence. ``metrics`` holds
+    further numbers of the row in 0..1, such as process accuracy. The metric ``score`` is the share
+    of an answer that may be partly right (`graded`).
     """
 
     valid: bool
@@ -330,7 +328,7 @@ class Verdict:
 
     @classmethod
     def graded(cls, score: float, error_type: str = "", error: str = "") -> Verdict:
-        """A verdict that is a share in 0..1; only 1 is valid. Raises `ValueError`: no share."""
+        """Return a verdict with a share; only 1 is valid. Raises `ValueError`: not in 0..1."""
         if not 0 <= score <= 1:
             raise ValueError(f"the score {score} is not between 0 and 1")
         if score == 1:
@@ -339,5 +337,5 @@ class Verdict:
 
     @property
     def score(self) -> float:
-        """What the answer counts in an accuracy, 0..1."""
+        """Return the weight of the answer in an accuracy, 0..1."""
         return self.metrics.get(SCORE, float(self.valid))

@@ -53,7 +53,6 @@ def run_once(
         "workers": options.workers,
         "worker_cpus": CPUS / options.workers,
         "concurrency": IN_FLIGHT,
-        "checkers": "auto" if options.checkers == "auto" else int(options.checkers),
     }
     before, peak = shutil.disk_usage("/dev/shm").used, 0
 
@@ -110,7 +109,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000], help="one run each")
     parser.add_argument("--workers", type=int, default=16)
-    parser.add_argument("--checkers", default="auto", help="a number, or auto")
     parser.add_argument("--delay", type=float, default=10.0, help="seconds of one answer")
     parser.add_argument("--store", choices=("local", "s3"), default="local")
     parser.add_argument(

@@ -86,7 +86,6 @@ def run(options: argparse.Namespace, scratch: Path) -> bool:
         "concurrency": options.slots,
         # So many processes that start at once on few cores are slow, and not dead.
         "stall_s": 3600,
-        "checkers": "auto" if options.checkers == "auto" else int(options.checkers),
     }
     gate = scratch / "loaded"
     config["engine"] |= {"exponential": True, "slow": SLOW, "ready_file": str(gate)}
@@ -149,7 +148,6 @@ def main() -> int:
     parser.add_argument("--raylets", type=int, default=2)
     parser.add_argument("--slots", type=int, default=16, help="rows at work on a worker")
     parser.add_argument("--delay", type=float, default=14.0, help="mean seconds of an answer")
-    parser.add_argument("--checkers", default="auto", help="a number, or auto")
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="ace-ray-many-"))
     try:

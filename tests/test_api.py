@@ -41,7 +41,6 @@ def test_a_run_is_opened_and_looked_into(made: Any) -> None:
     folder, rows = made
     run = ace_ray.Run.open(str(folder))
     assert (run.uri, run.status, run.summary) == (str(folder), "incomplete", None)
-    assert run.benchmarks == ["acebench"]
     assert run.manifest["declared"] == 8
     table = run.rows()
     assert table.column_names == ROWS.names
@@ -50,7 +49,7 @@ def test_a_run_is_opened_and_looked_into(made: Any) -> None:
     assert frame.official_valid.sum() == 7
     (wrong,) = run.episodes(valid=False)
     assert wrong.row_id == rows[0]["row_id"]
-    steps = run.transcript(rows[1]["id"])
+    steps = run.episode(rows[1]["id"]).steps
     assert [step.role for step in steps] == ["user", "assistant"]
     assert run.episode(rows[1]["row_id"][:8]).steps == steps
 
@@ -73,10 +72,8 @@ def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
     comparison = ace_ray.compare([one, two], console=Console(quiet=True))
     shown = {
         "run": one,
-        "manifest": one.manifest,
-        "summary": one.summary,
         "episode": one.episode(first),
-        "transcript": one.transcript(first),
+        "steps": one.episode(first).steps,
         "changed": one.changed(two),
         "comparison": comparison,
         "results": comparison.results[0],
@@ -86,7 +83,6 @@ def test_what_is_returned_is_shown_in_a_line(tmp_path: Path) -> None:
     assert max(sizes.values()) < 2_000, sizes
     assert repr(one) == f"<Run {one.uri}: 8 of 8 rows>"
     assert repr(shown["comparison"]).startswith("<Comparison of fake (one), fake (two): ")
-    assert repr(one.summary).startswith("{'benchmarks': {...}, 'why': 'xxx")
 
 
 def test_an_id_of_several_rows_is_not_guessed(tmp_path: Path) -> None:
@@ -148,7 +144,7 @@ def test_mistakes_are_one_line(made: Any, tmp_path: Path) -> None:
     with pytest.raises(ace_ray.UserError, match="rows have no column 'gld'"):
         run.rows(["gld"])
     with pytest.raises(ace_ray.UserError, match="no such row"):
-        run.transcript("nobody")
+        run.episode("nobody")
     with pytest.raises(ace_ray.UserError):
         ace_ray.Run.open(str(tmp_path))
     with pytest.raises(ace_ray.UserError, match="name the benchmark"):

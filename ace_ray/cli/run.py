@@ -13,38 +13,21 @@ import click
 from rich.console import Console
 
 from ace_ray.cli.group import cli, is_own_process
-from ace_ray.cli.options import (
-    BENCHMARKS,
-    FULL,
-    IDS,
-    LIMIT,
-    MODEL,
-    OUTPUT,
-    OVERRIDES,
-)
+from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.pipeline.health.supervise import supervised
 from ace_ray.util import log
 
 
-def _given(
-    output: str | None,
-    limit: int | None = None,
-    benchmarks: tuple[str, ...] = (),
-    ids: tuple[str, ...] = (),
-) -> dict[str, Any]:
-    asked = {
-        "output": output,
-        "limit": limit,
-        "benchmarks": benchmarks or None,
-        "ids": list(ids) or None,
-    }
-    return {key: value for key, value in asked.items() if value is not None}
+def _values(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of a config that options set: output, limit, benchmarks, ids."""
+    listed = {key: list(v) if isinstance(v, tuple) else v for key, v in options.items()}
+    return {key: value for key, value in listed.items() if value not in (None, [])}
 
 
 def _of_model(model: str | None) -> tuple[str, ...]:
-    """``--model`` as an override, quoted: a name may look like a number."""
+    """Return ``--model`` as an override, quoted, since a name may look like a number."""
     return () if model is None else (f"model.source={json.dumps(model)}",)
 
 
@@ -58,13 +41,7 @@ def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, 
 
 
 @cli.command()
-@click.argument("config", required=False)
-@MODEL
-@BENCHMARKS
-@OUTPUT
-@OVERRIDES
-@LIMIT
-@IDS
+@asking
 @click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
 @FULL
 @click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
@@ -83,24 +60,22 @@ def run_evaluate(
     *,
     model: str | None = None,
     benchmarks: tuple[str, ...] = (),
-    output: str | None = None,
     overrides: tuple[str, ...] = (),
-    limit: int | None = None,
-    ids: tuple[str, ...] = (),
     resume: bool = True,
     full: bool = False,
     complete: bool = False,
     only_plan: bool = False,
     own_process: bool = False,
+    **options: Any,
 ) -> int:
-    """``ace-ray evaluate`` as a function; returns the exit code.
+    """Run ``ace-ray evaluate`` and return the exit code.
 
-    ``own_process``: this process is there for nothing else, so the driver may be its child
+    ``own_process`` means that this process does nothing else, so that the driver may be its child
     (`ace_ray.pipeline.health.supervise`).
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
-    values = _given(output, limit, benchmarks, ids)
+    values = _values({"benchmarks": benchmarks, **options})
     if only_plan:
         return _show_plan(config, asked, values)
     work = partial(_evaluate, config, asked, values, resume, full)
@@ -176,14 +151,12 @@ def sweep(config: str, **options: Any) -> None:
 def run_sweep(
     config: str,
     *,
-    output: str | None = None,
     overrides: tuple[str, ...] = (),
-    limit: int | None = None,
-    ids: tuple[str, ...] = (),
     complete: tuple[str, ...] = (),
     only_plan: bool = False,
+    **options: Any,
 ) -> int:
-    """``ace-ray sweep`` as a function; returns the exit code."""
+    """Run ``ace-ray sweep`` and return the exit code."""
     from ace_ray.integrations.publish import run_published
     from ace_ray.reports.report import make_report
     from ace_ray.sweep.config import load_sweep
@@ -192,8 +165,7 @@ def run_sweep(
 
     console = Console()
     say = log.say_on(console)
-    values = _given(output, limit, ids=ids)
-    sweep = Sweep(load_sweep(config, overrides, values), say, complete, preview=only_plan)
+    sweep = Sweep(load_sweep(config, overrides, _values(options)), say, complete, preview=only_plan)
     if only_plan:
         print_plan(sweep, console)
         return 0
@@ -201,32 +173,24 @@ def run_sweep(
     tell_ledger(sweep, code)
     if sweep.has_results:
         try:
-            # Its tables are text.
+            # Tables are text, so JSON output has none.
             shown = Console(quiet=True) if log.is_json() else console
             make_report(
                 [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
             )
         except UserError as error:
-            say(log.warning(f"no report: {error}"))  # the runs are whole all the same
+            say(log.warning(f"no report: {error}"))  # the runs are complete without it
     return code
 
 
 @cli.command()
-@click.argument("config", required=False)
-@MODEL
-@BENCHMARKS
-@OUTPUT
-@OVERRIDES
-@LIMIT
-@IDS
+@asking
 def doctor(
     config: str | None,
     model: str | None,
     benchmarks: tuple[str, ...],
-    output: str | None,
     overrides: tuple[str, ...],
-    limit: int | None,
-    ids: tuple[str, ...],
+    **options: Any,
 ) -> None:
     """Check a config and this machine, without loading the model.
 
@@ -244,7 +208,8 @@ def doctor(
             where=str(config),
             fix="ace-ray sweep CONFIG --plan checks each of its models",
         )
-    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
+    asked = (*_of_model(model), *overrides)
+    values = _values({"benchmarks": benchmarks, **options})
     lines = examine(
         lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
     )
@@ -298,13 +263,11 @@ def list_kinds(kind: str, as_json: bool) -> None:
 def submit(
     config: str,
     address: str | None,
-    output: str | None,
     overrides: tuple[str, ...],
-    limit: int | None,
-    ids: tuple[str, ...],
     job: str,
     dry_run: bool,
     follow: bool,
+    **options: Any,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
     from ace_ray.pipeline.submission import make_submission
@@ -313,11 +276,9 @@ def submit(
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep
 
-        # Refused here, not on the cluster.
-        load_sweep(config, overrides, _given(output, limit, ids=ids))
-    submission = make_submission(
-        job, config, overrides=overrides, output=output, limit=limit, ids=ids
-    )
+        # Find mistakes here and not on the cluster.
+        load_sweep(config, overrides, _values(options))
+    submission = make_submission(job, config, overrides=overrides, **options)
     if dry_run:
         click.echo(submission.command(address))
         return
@@ -342,9 +303,6 @@ def judge() -> None:
 @click.argument("labels", type=click.Path(path_type=Path))
 @click.option("--config", required=True, help="Of a run whose model is the judge.")
 @click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
-@click.option(
-    "--temperature", type=click.FloatRange(0, 2), help="Of the judge; default as in runs."
-)
 @click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
 @OUTPUT
 @OVERRIDES
@@ -352,7 +310,6 @@ def judge_check(
     labels: Path,
     config: str,
     votes: int,
-    temperature: float | None,
     upstream: Path | None,
     overrides: tuple[str, ...],
     **options: Any,
@@ -363,8 +320,6 @@ def judge_check(
         "labels": str(labels.absolute()),
         "votes": votes,
     }
-    if temperature is not None:
-        asked["temperature"] = temperature
     if upstream is not None:
         asked["upstream"] = str(upstream.absolute())
     only = (*overrides, f"benchmarks={json.dumps([asked])}")

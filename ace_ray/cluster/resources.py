@@ -228,20 +228,17 @@ def _fit(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
                 f"and no node has them: the largest has {largest(cluster)} GPU(s)",
                 where="the roles of benchmarks",
-                fix="lower its cpus or engine.tensor_parallel_size, or join larger nodes",
+                fix="lower its engine.tensor_parallel_size, or join larger nodes",
             )
     cpus = sum(node.get("CPU", 0.0) for node in cluster)
 
     def needed(workers: int) -> Resources:
-        sandboxes = 0
-        if interactive:
-            sandboxes = workers if config.sandboxes == "auto" else config.sandboxes
         return Resources(
             workers,
             each,
             per_worker,
-            1 if config.checkers == "auto" else config.checkers,
-            sandboxes,
+            1,
+            workers if interactive else 0,
             server_cpus,
             server_gpus,
             spread,
@@ -285,14 +282,11 @@ def _fit(
             where="workers",
             fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
             if fits
-            else "lower worker_cpus, checkers or engine.tensor_parallel_size, or join a larger "
-            "cluster",
+            else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
         )
-    if config.checkers == "auto":
-        # One for each worker, as far as there are CPUs besides.
-        counts = range(workers, 0, -1)
-        need = next(more for n in counts if held(more := replace(need, checkers=n)))
-    return need
+    # One checker for each worker, as far as there are CPUs besides.
+    counts = range(workers, 0, -1)
+    return next(more for n in counts if held(more := replace(need, checkers=n)))
 
 
 def _check_engine_fits(

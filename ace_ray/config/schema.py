@@ -1,6 +1,6 @@
-"""What can be asked of a run: the YAML file and ``--set`` overrides, validated.
+"""The config of a run: its models, and the reading of YAML files and ``--set`` overrides.
 
-A saved, resolved config (``run.json`` -> ``config``) re-runs as it is.
+A stored config (``run.json`` -> ``config``) runs again unchanged.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def cache_root() -> Path:
-    """Where downloads, imports and converted models live: ``ACE_RAY_CACHE``, else
+    """Return the folder of downloads, imports and converted models: ``ACE_RAY_CACHE``, else
     ``~/.cache/ace_ray``."""
     set_root = os.environ.get("ACE_RAY_CACHE")
     return folder_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 class Section(BaseModel):
-    """A config section: unknown keys are refused, values are not coerced across types."""
+    """A config section. It refuses unknown keys and does not convert values between types."""
 
     model_config = ConfigDict(
         extra="forbid", protected_namespaces=(), strict=True, allow_inf_nan=False
@@ -50,15 +50,15 @@ class Section(BaseModel):
 
 
 EXTERNAL: Literal["external"] = "external"
-"""The backend of a run whose outputs were made elsewhere."""
+"""Backend of a run of outputs that were made elsewhere."""
 ENDPOINT: Literal["endpoint"] = "endpoint"
-"""The backend of a run whose candidate is behind an endpoint."""
+"""Backend of a run with a candidate behind an endpoint."""
 
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
 
 class WorkerRange(Section):
-    """As many engine workers as the cluster's nodes hold while they come and go."""
+    """Minimum and maximum of engine workers on a cluster whose nodes come and go."""
 
     min: int = Field(1, ge=1, description="with fewer the run does not start")
     max: int = Field(ge=1, description="what nodes that come later are taken up to")
@@ -159,7 +159,7 @@ _Text = Annotated[str, Field(min_length=1)]
 
 
 class SamplingConfig(Section):
-    """The ranges are vLLM's. ``sampling: model`` is short for ``sampling: {defaults: model}``."""
+    """Sampling within vLLM's ranges. ``sampling: model`` means ``sampling: {defaults: model}``."""
 
     defaults: Literal["model"] | None = Field(
         None,
@@ -209,24 +209,24 @@ class SamplingConfig(Section):
         values: dict[str, Any] = serialize(self)
         if self.is_complete:
             return values
-        # A default of ours that came back as a named value would hide the model's.
+        # Our default as a named value would override the model's value.
         return {name: value for name, value in values.items() if name in self.model_fields_set}
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left for the model to say."""
+        """Return whether all values are known without the model's own."""
         drawn = type(self).model_fields.keys() - {"defaults"}
         return self.defaults is None or drawn <= self.model_fields_set
 
     def completed(self, own: Mapping[str, Any], *, where: str) -> SamplingConfig:
-        """With the model's ``own`` values for what is not named, and ours for the rest. Raises
-        `UserError`, naming ``where`` the model's are from."""
+        """Return a copy with the model's ``own`` values for unnamed keys, and our defaults for the
+        rest. Raises `UserError` at ``where``, the file of the model's values."""
         ours = {name: field.get_default(call_default_factory=True) for name, field in _drawn()}
         named = {name: getattr(self, name) for name in self.model_fields_set}
         return validated(SamplingConfig, {**ours, **own, **named}, where=where)
 
     def sampling(self) -> Sampling:
-        """Raises `ValueError`: the model's own values are not known yet (`is_complete`)."""
+        """Return the values. Raises `ValueError`: the model's own are missing (`is_complete`)."""
         if not self.is_complete:
             raise ValueError("sampling: model is not resolved")
         values: dict[str, Any] = {name: getattr(self, name) for name, _ in _drawn()}
@@ -251,7 +251,7 @@ Ids = Annotated[
 
 
 class BenchmarkConfig(BaseModel):
-    """A benchmark by name; the other keys are its own and checked by it."""
+    """A benchmark by name. The benchmark checks the other keys."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     name: str = Field(
@@ -275,11 +275,11 @@ class BenchmarkConfig(BaseModel):
 
 
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
-"""Keys of every section of ``benchmarks``, besides the keys of its benchmark."""
+"""Keys of every section of ``benchmarks``, beside the benchmark's own keys."""
 
 
 class PublishConfig(BaseModel):
-    """A tracker by name; the other keys are its own and checked by it."""
+    """A tracker by name. The tracker checks the other keys."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     to: str = Field(min_length=1, description="tensorboard, trackio, wandb or mlflow")
@@ -290,7 +290,7 @@ class PublishConfig(BaseModel):
 
 
 class EarlyConfig(Section):
-    """When a comparison is decided before all rows are in (docs/early.md)."""
+    """Early decision of a comparison, before all rows are in (docs/early.md)."""
 
     against: str | None = Field(
         None,
@@ -306,13 +306,6 @@ class EarlyConfig(Section):
         1.0, ge=0, le=100, description="points of difference that do not matter; 0: all matter"
     )
     min_rows: int = Field(200, ge=1, description="nothing is decided on fewer rows")
-    rules: list[str] | None = Field(
-        None,
-        min_length=1,
-        description="rule sets whose headlines have to be decided; default: the first of each "
-        "benchmark",
-    )
-    seed: int = Field(0, description="of the order in which entries are drawn")
     best: int = Field(
         1, ge=0, description="so many of the best checkpoints of a sweep are completed at its end"
     )
@@ -353,12 +346,6 @@ class RunConfig(Section):
         "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
     worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
-    checkers: CountOrAuto = Field(
-        "auto", description="checker actors; auto: one per worker, as far as there are CPUs"
-    )
-    sandboxes: CountOrAuto = Field(
-        "auto", description="sandbox actors, if there are episodes; auto: one per worker"
-    )
     concurrency: CountOrAuto = Field(
         "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
     )
@@ -426,13 +413,13 @@ class RunConfig(Section):
 
     @property
     def worker_range(self) -> WorkerRange | None:
-        """Of a run whose engine workers come and go; None where they are a fixed number."""
+        """Return the range of elastic engine workers, or None for a fixed number."""
         return self.workers if isinstance(self.workers, WorkerRange) else None
 
     @property
     def template_kwargs(self) -> dict[str, Any]:
-        """The variables of the candidate's chat template. An effort switches thinking, unless the
-        config says how: so does vLLM's server (`ChatCompletionRequest.build_chat_params`)."""
+        """Return the variables of the candidate's chat template. An effort switches thinking on or
+        off unless the config does, as in vLLM (`ChatCompletionRequest.build_chat_params`)."""
         effort, asked = self.sampling.reasoning_effort, self.model.chat_template_kwargs
         if effort is None:
             return dict(asked)
@@ -445,7 +432,7 @@ class RunConfig(Section):
             return value
         try:
             return WorkerRange.model_validate(value)
-        except ValidationError as error:  # one line, and not one for each kind of value
+        except ValidationError as error:  # one line in place of one for each type
             raise ValueError("{min: A, max: B} with 1 <= A <= B") from error
 
     @field_validator("benchmarks", mode="before")
@@ -461,7 +448,7 @@ def _sections(benchmarks: Any) -> Any:
 
 
 COMMAND_LINE = "command line"
-"""Where a config is that no file holds."""
+"""Place of a config without a file, in errors."""
 SHIPPED = Path(__file__).parents[1] / "configs"
 
 
@@ -471,11 +458,11 @@ def load_config(
     """Read a YAML config (or the ``run.json`` of a run), apply overrides, validate.
 
     Args:
-        path: the file, or the name of one that is shipped; None: there is none.
+        path: the file, the name of a shipped config, or None.
         overrides: ``a.b=c`` items, whose values are YAML.
-        values: top-level keys that win over everything else, taken as they are; ``limit`` and
-            ``ids`` also over those of the file's benchmarks. Names among ``benchmarks`` mean
-            sections of the file where it has them.
+        values: top-level keys that override all others. ``limit`` and ``ids`` also override the
+            keys of the file's benchmarks. Names in ``benchmarks`` mean the file's sections of that
+            name, if there are any.
 
     Raises:
         UserError: unreadable file, bad YAML, unknown key (with the nearest known one), bad value.
@@ -488,7 +475,7 @@ def read_tree(
     overrides: Sequence[str] = (),
     values: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What `load_config` validates: the mapping of a file, or one given, with overrides and
+    """Return the mapping that `load_config` validates: a file's or a given one, with overrides and
     ``values`` applied.
 
     Raises `UserError`: unreadable file, bad YAML, an override that leads nowhere.
@@ -498,8 +485,8 @@ def read_tree(
     else:
         tree = {} if source is None else _file_tree(source)
     values = dict(values or {})
-    # Before the overrides, so that benchmarks.0.data=... reaches a benchmark named by a string, and
-    # sampling.max_tokens=... what is `sampling: model`.
+    # Expand short forms before the overrides: benchmarks.0.data=... must reach a benchmark that is
+    # only named, and sampling.max_tokens=... must reach `sampling: model`.
     if "benchmarks" in tree:
         tree["benchmarks"] = _sections(tree["benchmarks"])
     if tree.get("sampling") == "model":
@@ -535,26 +522,26 @@ def _file_tree(path: str) -> dict[str, Any]:
 
 
 def _section_of(sections: Any, name: str) -> Any:
-    """The section of the benchmark ``name`` among those of a config, else a new one."""
+    """Return the config's section of the benchmark ``name``, or a new section."""
     listed = sections if isinstance(sections, list) else []
     named = (one for one in listed if isinstance(one, Mapping) and one.get("name") == name)
     return next(named, {"name": name})
 
 
 def shipped_configs() -> list[str]:
-    """The names of the configs that come with ace_ray."""
+    """Return the names of the shipped configs."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
 
 
 def config_path(name: str) -> str:
-    """The path of a shipped config by its name; any other ``name`` is a path itself."""
+    """Return the path of a shipped config, or ``name`` itself as a path."""
     if name in shipped_configs() and not Path(name).exists():
         return str(SHIPPED / f"{name}.yaml")
     return name
 
 
 def refuse_secrets(tree: Any, why: str) -> None:
-    """Raise `UserError`, which does not repeat it, when ``tree`` holds a secret."""
+    """Raise `UserError` if ``tree`` holds a secret. The error does not repeat the secret."""
     for key, what in secrets_in(tree):
         raise UserError(
             f"{what}, and {why}",
@@ -564,7 +551,7 @@ def refuse_secrets(tree: Any, why: str) -> None:
 
 
 def config_text(path: str, fix: str = "name an existing file") -> str:
-    """The text of a config file, or of one that a config names. Raises `UserError`."""
+    """Return the text of a config file or of a file that a config names. Raises `UserError`."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -581,7 +568,7 @@ def config_text(path: str, fix: str = "name an existing file") -> str:
 
 
 def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
-    """``tree`` validated; ``where`` names it in errors. Raises `UserError`."""
+    """Return ``tree`` as a validated config. ``where`` names it in errors. Raises `UserError`."""
     model = tree.get("model")
     if isinstance(model, Mapping) and model.get("endpoint") is not None:
         tree = {"backend": ENDPOINT, **tree}
@@ -591,7 +578,7 @@ def run_config(tree: Mapping[str, Any], *, where: str) -> RunConfig:
 
 
 def _check_candidate(config: RunConfig, where: str) -> None:
-    """Raise `UserError` unless ``config`` names one candidate, and the backend that it has."""
+    """Raise `UserError` unless ``config`` names one candidate and the right backend."""
     named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
     if len(named) != 1:
         raise UserError(
@@ -649,8 +636,8 @@ def _override(tree: dict[str, Any], item: str) -> None:
 def validated(
     model: type[M], tree: Mapping[str, Any], *, where: str, beside: Sequence[str] = ()
 ) -> M:
-    """Build ``model`` from ``tree``. Its unknown keys, or the first other problem, become a
-    `UserError`, which suggests the keys that the section may have ``beside`` the model's, too."""
+    """Build ``model`` from ``tree``. Raises `UserError` for all unknown keys or the first other
+    problem. ``beside`` has further keys of the section, for suggestions."""
     try:
         return model.model_validate(tree)
     except ValidationError as error:

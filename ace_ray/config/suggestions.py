@@ -1,4 +1,4 @@
-"""What is wrong with a section of a config, in one line that says what to write instead."""
+"""Error messages for a config section, with suggestions for unknown keys and names."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Sections = Mapping[str, Sequence[str]]
 _LONGEST = 200
 """Maximum characters of a name that are compared."""
 _LIKE = 0.5
-"""How much a name has to look like another one."""
+"""Minimum similarity of a suggested name (difflib)."""
 
 
 class UnknownKeys(UserError):
-    """Of a config, or of a section of it. Make it with `unknown_keys`."""
+    """Unknown keys of a config or of a section. Made by `unknown_keys`."""
 
     fixes: Mapping[Any, str] = MappingProxyType({})
-    """What to write in place of each, by its dotted path."""
+    """Dotted path of an unknown key -> the suggestion."""
 
 
 def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UnknownKeys:
@@ -37,8 +37,8 @@ def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown k
 
 
 def refuse_unknown(checks: Iterable[tuple[str, Callable[[], object]]], *, where: str) -> None:
-    """Raise `UnknownKeys` of all that ``checks`` raise it for, each with the path of its section.
-    Other mistakes are told later: a missing key may be one that is misspelt."""
+    """Raise one `UnknownKeys` for the unknown keys of all ``checks``, with the paths of their
+    sections. Other mistakes are reported later: a missing key may be a misspelt one."""
     fixes: dict[Any, str] = {}
     for section, check in checks:
         try:
@@ -59,10 +59,10 @@ def mistake(
     run: type[BaseModel],
     beside: Sequence[str] = (),
 ) -> UserError:
-    """Build the error about what ``model`` did not take: all unknown keys, else the first problem.
+    """Build the error for a section that ``model`` refused: all unknown keys, or the first problem.
 
-    ``run`` is the model of a whole run's config, where keys may belong that are not ``model``'s;
-    ``beside`` has further keys of the same section.
+    ``run`` is the model of a run's config, where misplaced keys may belong. ``beside`` has further
+    keys of the same section.
     """
     problems = error.errors(include_url=False, include_context=False)
     unknown = [tuple(p["loc"]) for p in problems if p["type"] == "extra_forbidden"]
@@ -71,10 +71,10 @@ def mistake(
     first = problems[0]
     path = _path(model, first["loc"])
     if first["type"] == "missing":
-        # Not by ``path``: it ends where a value may be of several kinds.
+        # Not by ``path``, which ends at a union.
         lacking = ".".join(str(part) for part in first["loc"])
         return UserError(f"{lacking!r} is missing", where=where, fix="add it")
-    # A value that may be of several kinds has one problem for each.
+    # A value of a union has one problem for each member.
     same = [p["msg"] for p in problems if _path(model, p["loc"]) == path]
     rule = " or ".join(dict.fromkeys(map(_plain, same)))
     key, value = ".".join(path), _short(first["input"])
@@ -93,7 +93,7 @@ def _unknown(
     fixes = {}
     for loc in places:
         path, last = _path(model, loc), str(loc[-1])
-        if path[-1] != last:  # in a section that may be of several kinds
+        if path[-1] != last:  # in a section of a union
             name, fix = ".".join([*path, last]), "correct it or leave it out"
         else:
             name, own = ".".join(path), _keys(model, path[:-1])
@@ -104,20 +104,20 @@ def _unknown(
 
 
 def together(fixes: Mapping[Any, str]) -> str:
-    """What to write in place of each unknown key, in one line."""
+    """Join the suggestions for all unknown keys in one line."""
     if len(fixes) == 1:
         return next(iter(fixes.values()))
     lines = []
     for key, fix in fixes.items():
         own = repr(str(key).rpartition(".")[2])
-        # A sentence about a key that is in the right place does not begin with it.
+        # Only a suggestion for a misplaced key begins with the key.
         begins = fix.startswith(own)
         lines.append(repr(key) + fix.removeprefix(own) if begins else f"{key!r}: {fix}")
     return "; ".join(lines)
 
 
 def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
-    """The sections of ``model`` and their keys, those of ``engine`` by vLLM's names."""
+    """Return the sections of ``model`` and their keys. Keys of ``engine`` are vLLM's names."""
     found = {prefix.rstrip("."): [field.alias or n for n, field in model.model_fields.items()]}
     for name, field in model.model_fields.items():
         inner = _section(field.annotation)
@@ -129,9 +129,9 @@ def sections_of(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]
 
 
 def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | None = None) -> str:
-    """What to write in place of an unknown ``key`` of a section with the keys ``own``.
+    """Return the suggestion for an unknown ``key`` of a section with the keys ``own``.
 
-    ``but``: the path of that section among ``elsewhere``.
+    ``but`` is the path of that section in ``elsewhere``.
     """
     for path, keys in elsewhere.items():
         if key in keys and path != but:
@@ -146,7 +146,7 @@ def _under(path: str) -> str:
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:
-    """Return the known name that is most like ``key``, whatever the case; None for none."""
+    """Return the known name that is most similar to ``key`` in any case, or None."""
     plain = {_folded(name): name for name in sorted(known)}
     near = difflib.get_close_matches(_folded(key), plain, n=1, cutoff=cutoff)
     return plain[near[0]] if near else None
@@ -158,15 +158,15 @@ def _folded(name: str) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str], otherwise: str = "") -> str:
-    """Return what to write in place of ``name``: the nearest known name, else ``otherwise``, by
-    default all of them."""
+    """Return the suggestion for ``name``: the nearest known name, else ``otherwise``, by default
+    all known names."""
     known = list(known)
     near = closest_of(name, known, _LIKE) if isinstance(name, str) else None
     return f"did you mean {near!r}?" if near else otherwise or f"known: {', '.join(known)}"
 
 
 def check_names(names: Iterable[str], known: Collection[str], *, what: str, where: str) -> None:
-    """Raise `UserError` for the first of ``names`` that is not ``known``, with the nearest one."""
+    """Raise `UserError` for the first of ``names`` that is not ``known``, with a suggestion."""
     for name in names:
         if name not in known:
             fix = did_you_mean(name, known)
@@ -174,13 +174,13 @@ def check_names(names: Iterable[str], known: Collection[str], *, what: str, wher
 
 
 def _plain(rule: str) -> str:
-    """Pydantic's sentence, as the end of one of ours."""
+    """Turn pydantic's sentence into the end of our message."""
     rule = re.sub(r"^\w+ should ", "", rule.replace("Value error, ", "It should be ", 1))
     return re.sub(r"a valid dictionary or instance of \w+", "a mapping", rule)
 
 
 def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
-    """``loc`` without the tags that pydantic adds for the members of a union."""
+    """Return ``loc`` without the tags that pydantic adds for members of a union."""
     path: list[str] = []
     node: type[BaseModel] | None = model
     for part in loc:
@@ -199,7 +199,7 @@ def _path(model: type[BaseModel], loc: Sequence[str | int]) -> list[str]:
 
 
 def _section(annotation: Any) -> type[BaseModel] | None:
-    """The one model that ``annotation`` is, or is beside None."""
+    """Return the model of ``annotation``, which may also allow None."""
     kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else [annotation]
     kinds = [kind for kind in kinds if kind is not NoneType]
     only = kinds[0] if len(kinds) == 1 else None
@@ -207,7 +207,7 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _item(annotation: Any) -> type[BaseModel] | None:
-    """The model of the items of a list."""
+    """Return the model of a list's items."""
     return _section(*get_args(annotation)) if get_origin(annotation) is list else None
 
 

@@ -18,9 +18,10 @@ import numpy as np
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.units import Order, order_of
-from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
+SEED = 0
+"""Seed of the order in which units are drawn."""
 WINDOWS = 20
 """Maximum windows in a run. At the end of each window the engine is not full."""
 
@@ -58,15 +59,12 @@ def draw(
     entries: Sequence[Entry],
     samples: int,
 ) -> Drawn:
-    """Draw the orders and windows of a run.
-
-    Raises `UserError`: a headline cannot be decided, or a benchmark lacks the rule sets."""
+    """Draw the orders and windows of a run. Raises `UserError`: a headline cannot be decided."""
     orders = {}
     for name, benchmark in benchmarks.items():
         places = [at for at, entry in enumerate(entries) if entry.benchmark == name]
         if places:
-            rules = _rules(config, name, benchmark.rule_sets)
-            orders[name] = order_of(benchmark, entries, places, rules, config.seed)
+            orders[name] = order_of(benchmark, entries, places, benchmark.rule_sets[:1], SEED)
     # Benchmarks advance together: at any time each has used the same share of its units.
     merged = sorted(
         ((at + 0.5) / len(order.units), number, at)
@@ -81,16 +79,3 @@ def draw(
             windows[list(item.entries)] = rows // size
             rows += len(item.entries) * samples
     return Drawn(orders, windows)
-
-
-def _rules(config: EarlyConfig, name: str, rule_sets: Sequence[str]) -> list[str]:
-    if config.rules is None:
-        return [rule_sets[0]]
-    rules = [rule for rule in config.rules if rule in rule_sets]
-    if not rules:
-        raise UserError(
-            f"none of early.rules ({', '.join(config.rules)}) is a rule set of {name}",
-            where="early.rules",
-            fix=f"it has {', '.join(rule_sets)}",
-        )
-    return rules

@@ -1,4 +1,4 @@
-"""A run as log files of Inspect (``.eval``), which ``inspect view`` shows and its readers read.
+"""Export a run as Inspect log files (``.eval``), for ``inspect view`` and Inspect's readers.
 
 The format is version 2 of ``inspect_ai.log`` 0.3: a zip of ``header.json``, ``summaries.json``,
 ``_journal/start.json`` and a file for each sample. It is written here row by row, since Inspect's
@@ -30,25 +30,28 @@ from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun
 
 MOST_SAMPLES = 2_000
-"""In one file: viewers hold what they list."""
+"""Maximum samples of one file. Viewers keep the list of samples in memory."""
 _INPUT = 1_000
-"""Characters of a sample's question, whose messages have it whole, and of texts in a list."""
+"""Maximum characters of a sample's question and of listed texts. The messages are complete."""
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-"""Of all files in a log: the same run is the same bytes."""
+"""Time of all files in a log, so that one run always gives the same bytes."""
 _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
-"""By backend, what Inspect writes before a model's name, and its answers' models lack. Every Eval
-Ever reads who made a model from the part behind it."""
+"""Backend -> the prefix of a model's name in Inspect. Models of answers have no prefix. Every Eval
+Ever reads the developer of a model from the part behind the prefix."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
-_TEXTS = ("format", "description", "pattern")
-_COUNTS = ("minLength", "maxLength")
-_NUMBERS = ("minimum", "maximum")
-_LISTS = ("enum", "examples")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("format", "description", "pattern"), str),
+    **dict.fromkeys(("minLength", "maxLength"), int),
+    **dict.fromkeys(("minimum", "maximum"), (int, float)),
+    **dict.fromkeys(("enum", "examples"), list),
+}
+"""Keys of a JSON schema that Inspect reads, with the types of their values."""
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
-    """Write the run's rows, repeats left out, as logs into ``target``; returns their names.
+    """Write the run's rows, repeats left out, as logs into ``target``, and return their names.
 
     A benchmark's rows are in files of `MOST_SAMPLES`, each with the scores of the whole run. Raises
     `UserError`: there are no rows, or one cannot be read.
@@ -66,7 +69,7 @@ def export_inspect(run: StoredRun, target: Store) -> list[str]:
 
 
 class _Log:
-    """One file."""
+    """One log file."""
 
     def __init__(
         self,
@@ -157,7 +160,7 @@ class _Log:
         usage = [one["model_usage"].get(self._model) for one in summaries]
         return {
             "version": 2,
-            # Of a run that is not whole: rows are still to come.
+            # Rows of an incomplete run are still to come.
             "status": "success"
             if len(self._run.rows) >= self._run.manifest.declared
             else "cancelled",
@@ -176,7 +179,7 @@ class _Log:
         }
 
     def _scores(self) -> list[dict[str, Any]]:
-        """The headline is the first number of the first rule set."""
+        """Return the scores. The headline is the first number of the first rule set."""
         scores = []
         for rules, numbers in scores_of_rows(self._run, self._own).items():
             metrics = {
@@ -220,15 +223,15 @@ class _Log:
                 "traceback_ansi": "",
             }
             sample |= {"error": error}
-        # Inspect's limit has a number; without one the stop reason says that the answer was cut.
+        # Inspect's limit needs a number. Without one the stop reason says that the answer was cut.
         if facts["finish_reason"] == "length" and facts["completion_tokens"] is not None:
             sample["limit"] = {"type": "token", "limit": facts["completion_tokens"]}
         return sample
 
 
 def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[Score]]:
-    """By rule set, of one benchmark's rows; without numbers where too many of the run have no
-    verdict, those included that never came: as in its summary."""
+    """Return the scores of one benchmark's rows by rule set, as in the run's summary. There are no
+    numbers if too many declared rows have no verdict."""
     benchmark = run.class_of(rows[0])
     most, declared = run.manifest.config.max_unscored, run.manifest.declared
     unscored = declared - sum(row.status == "scored" for row in run.rows)
@@ -242,7 +245,7 @@ def scores_of_rows(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, list[
 
 
 def model_name(source: str) -> str:
-    """As ``<developer>/<name>``: a hub's name as it is, of a file or folder its last part."""
+    """Return ``<developer>/<name>``: a hub's name unchanged, or the last part of a path."""
     parts = [part for part in source.rstrip("/").split("/") if part]
     if len(parts) == 2 and not source.startswith(("/", ".")) and ":" not in source:
         return source
@@ -250,7 +253,7 @@ def model_name(source: str) -> str:
 
 
 def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
-    """Row id -> id of its entry in a log: the entry's own, with what else tells it apart."""
+    """Return row id -> id in a log: the entry's id, with category and language where needed."""
     languages = len({row.language for row in rows}) > 1
     found = {}
     for row in rows:
@@ -268,9 +271,8 @@ def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
 def _told(
     view: EpisodeView, model: str, answered: str, began: datetime | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The messages of an episode, and its events: a call of the model has as input and as tools
-    only what came since the call before, so that a log grows with its episodes and not with their
-    squares."""
+    """Return the messages and the events of an episode. A model call has as input and tools only
+    the new ones since the previous call, so that a log does not grow with the square of turns."""
     messages: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
     since, at, answers = 0, 0.0, 0
@@ -339,7 +341,7 @@ def _message(step: Step, name: str, calls: list[dict[str, Any]]) -> dict[str, An
 
 
 def _call(call: Call, name: str) -> dict[str, Any]:
-    """Arguments that are no JSON object are one argument of a name of ours."""
+    """Return a tool call. Arguments that are not a JSON object become one argument, as text."""
     try:
         arguments = json_of_row(call.arguments) if call.arguments else {}
     except Unbounded:
@@ -350,8 +352,8 @@ def _call(call: Call, name: str) -> dict[str, Any]:
 
 
 def _tool_info(tool: Tool) -> dict[str, Any]:
-    """A tool as Inspect describes it (``ToolInfo``): of a JSON schema only what its reader takes. A
-    key of another type than its own would make Inspect refuse the whole log."""
+    """Return a tool in Inspect's form (``ToolInfo``), with the keys of a JSON schema that Inspect
+    reads. Inspect refuses the whole log for a key with a value of another type."""
     schema = _schema(tool.schema)
     kept = ("properties", "required", "additionalProperties")
     return {
@@ -369,10 +371,9 @@ def _schema(value: Any) -> dict[str, Any]:
     kinds = kind if isinstance(kind, list) else [kind]
     if all(isinstance(one, str) and one in _TYPES for one in kinds):
         kept["type"] = kind
-    kept |= {name: value[name] for name in _TEXTS if isinstance(value.get(name), str)}
-    kept |= {name: value[name] for name in _COUNTS if _is(value.get(name), int)}
-    kept |= {name: value[name] for name in _NUMBERS if _is(value.get(name), (int, float))}
-    kept |= {name: value[name] for name in _LISTS if isinstance(value.get(name), list)}
+    for name, expected in _KINDS.items():
+        if isinstance(value.get(name), expected) and not isinstance(value[name], bool):
+            kept[name] = value[name]
     if "default" in value:
         kept["default"] = value["default"]
     required = value.get("required")
@@ -388,10 +389,6 @@ def _schema(value: Any) -> dict[str, Any]:
     if isinstance(value.get("anyOf"), list):
         kept["anyOf"] = [_schema(one) for one in value["anyOf"]]
     return kept
-
-
-def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
@@ -421,7 +418,7 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """What a viewer lists of a sample."""
+    """Return the fields that a viewer lists of a sample."""
     kept = ("id", "epoch", "input", "metadata", "scores", "model_usage", "started_at")
     further = ("completed_at", "total_time", "working_time", "uuid")
     failed = {"error": sample["error"]["message"][:_INPUT]} if "error" in sample else {}
@@ -472,7 +469,7 @@ def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _question(steps: Sequence[Step]) -> str:
-    """What the user said last before the model answered."""
+    """Return the last message of the user before the model answered."""
     asked = ""
     for step in steps:
         if step.role == "assistant":

@@ -1,4 +1,4 @@
-"""A stored run or sweep as what trackers are sent, from manifests, summaries and the ledger."""
+"""Publications of a stored run or sweep for trackers, from manifests, summaries and the ledger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ace_ray.types import canonical_json, digest
 from ace_ray.util.safe_loading import bounded_time
 
 _LONGEST = 500
-"""Characters of a value of the config; trackers are no place for prompts."""
+"""Maximum characters of a config value. Prompts do not belong in trackers."""
 
 
 class _StoredScore(Stored):
@@ -46,13 +46,13 @@ class _StoredScores(Stored):
 
 @dataclass(frozen=True)
 class _Run:
-    """A complete run as it is stored."""
+    """A complete stored run."""
 
     store: Store
     manifest: Manifest
     summary: Summary
     scores: Mapping[tuple[str, str], Sequence[Score]]
-    """By benchmark and rule set, the headline first."""
+    """Scores by benchmark and rule set, the headline first."""
 
     @property
     def created(self) -> str:
@@ -63,8 +63,8 @@ class _Run:
 
 
 def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
-    """Those of the run or sweep in ``store``. The checkpoints of a sweep are one curve, every other
-    model is a publication of its own. A run of a sweep that cannot be read is named and left out.
+    """Return the publications of the run or sweep in ``store``. The checkpoints of a sweep are one
+    curve, and every other model is one publication. An unreadable run of a sweep is left out.
 
     Raises `UserError`: it is neither, a file of it cannot be read, or there is nothing to publish.
     """
@@ -88,7 +88,7 @@ def _of_sweep(
     lines: Sequence[CostRecord],
     say: Callable[[str], None],
 ) -> Iterator[Publication]:
-    # Whoever wrote it: a tracker may take it for a folder's name.
+    # The id may come from outside, and a tracker may use it as a folder's name.
     group = _safe(manifest.sweep_id) or "sweep"
     curves: dict[str, list[tuple[CostRecord, _Run]]] = {}
     for line in lines:
@@ -113,7 +113,7 @@ def _of_sweep(
 
 
 def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> Publication:
-    """``runs``: by training step, the last one last."""
+    """Build a publication of ``runs`` by training step, in order of steps."""
     first, *others = [_config(run) for run in runs.values()]
     shared = {
         key: value
@@ -121,8 +121,7 @@ def _publication(name: str, group: str, key: str, runs: Mapping[int, _Run]) -> P
         if all(other.get(key) == value for other in others)
     }
     points = [run.point(step) for step, run in runs.items()]
-    rows = [row for run in runs.values() for row in _rows(run)]
-    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points, rows)
+    return Publication(key, name, group, shared, _words([*runs.values()][-1]), points)
 
 
 def _key_of(run: _Run) -> str:
@@ -130,7 +129,7 @@ def _key_of(run: _Run) -> str:
 
 
 def _read(store: Store, say: Callable[[str], None]) -> _Run:
-    """Read a complete run; ``say`` gets a line for each part that cannot be read.
+    """Read a complete run. ``say`` gets a line for each unreadable part.
 
     Raises `UserError` for a folder that is not a run, or a run that is incomplete or lacks scores.
     """
@@ -160,13 +159,13 @@ def _score(stored: _StoredScore) -> Score:
 
 
 def _metrics(run: _Run) -> dict[str, float]:
-    """All shares in percent, as reports have them."""
+    """Return the numbers of a run. Shares are in percent, as in reports."""
     found: dict[str, float] = {}
     for (benchmark, rules), scores in run.scores.items():
         for number, (title, one) in enumerate(zip(titles(scores), scores, strict=True)):
             if one.estimate is None:
                 continue
-            # A curve of whole numbers and partial ones would be of two things.
+            # Partial numbers have a curve of their own: they measure something else.
             name = _metric(benchmark, rules, title if number else "headline")
             name += "_partial" * one.estimate.partial
             found[name] = _percent(one.estimate.value)
@@ -184,7 +183,7 @@ def _metrics(run: _Run) -> dict[str, float]:
 
 
 def _metric(*parts: str) -> str:
-    """Of letters, digits, ``.``, ``_`` and ``-``, which every tracker takes."""
+    """Return a metric's name of letters, digits, ``.``, ``_`` and ``-``, for all trackers."""
     return "/".join(re.sub(r"[^A-Za-z0-9.-]+", "_", p.lower()).strip("_") or "_" for p in parts)
 
 
@@ -193,7 +192,7 @@ def _percent(share: float) -> float:
 
 
 def _words(run: _Run) -> dict[str, str]:
-    """What the numbers are."""
+    """Return descriptions of the numbers."""
     words: dict[str, str] = {}
     for (benchmark, rules), scores in run.scores.items():
         if not scores:
@@ -215,7 +214,7 @@ def _words(run: _Run) -> dict[str, str]:
 
 
 def _config(run: _Run) -> dict[str, Scalar]:
-    """All that can move a score, without what one row list hashes to."""
+    """Return all settings that can move a score, without the hash of the row list."""
     identity = {k: v for k, v in run.manifest.tree["identity"].items() if k != "rows"}
     if isinstance(sampling := identity.get("sampling"), list) and len(sampling) == 1:
         identity["sampling"] = sampling[0]
@@ -240,7 +239,7 @@ def _without_paths(value: Any) -> Any:
         return [_without_paths(one) for one in value]
     if not isinstance(value, str):
         return value
-    # A path of this machine says nothing elsewhere but its last part.
+    # Only the last part of a local path means something on other machines.
     return _last(value) if value.startswith(("/", "~", "file:")) else value[:_LONGEST]
 
 
@@ -253,13 +252,8 @@ def _named(manifest: Manifest) -> str:
     return adapter.source if adapter else manifest.model.source
 
 
-def _rows(run: _Run) -> list[str]:
-    uri = run.store.root
-    return [f"{uri}/rows/*.parquet"] if uri.startswith("s3://") else []
-
-
 def _key(name: str, created: str) -> str:
-    """A run that was replaced by another one of its name is another one for trackers."""
+    """Return the key of a run. A new run of the same name gets a new key."""
     return f"{_safe(name)}-{digest(name, created)[:8]}"
 
 

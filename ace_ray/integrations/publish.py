@@ -1,7 +1,7 @@
 """``ace-ray publish``, and publishing as part of a run or sweep.
 
-A tracker may hang, crash, print or leave threads behind. Nothing of that may reach a run or sweep,
-so these start ``ace-ray publish`` as a child and wait at most `MOST_S` for it.
+A tracker may hang, crash, print or leave threads behind. Runs and sweeps must not suffer from that.
+So they start ``ace-ray publish`` as a child process and wait for it at most `MOST_S` seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any
 from ace_ray.config.schema import PublishConfig, RunConfig, StoreConfig
 from ace_ray.errors import UserError, first_line
 from ace_ray.integrations.publications import publications
-from ace_ray.integrations.trackers import Publication, Publisher, make_publisher
+from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.storage.object_store import Store
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
@@ -31,23 +31,23 @@ from ace_ray.util.secrets import masked
 from ace_ray.util.subprocesses import module_command, module_environment
 
 MOST_S = 300.0
-"""Maximum time that a run which has ended waits for a tracker."""
+"""Timeout of a tracker at the end of a run."""
 Say = Callable[[str], None]
 
 
 def publish(store: Store, to: str, options: Mapping[str, Any], say: Say) -> None:
-    """Send what the tracker ``to`` lacks of the run or sweep in ``store``, a line for each
-    publication.
+    """Send the missing numbers of the run or sweep in ``store`` to the tracker ``to``. ``say`` gets
+    a line for each publication.
 
     Raises `UserError`: nothing can be sent as asked, or the tracker failed.
     """
-    publisher = make_publisher(to, options, to)
+    send = make_publisher(to, options, to)
     for publication in publications(store, say):
-        say(f"{publication.name}: published to {to}: {_sent(to, publisher, publication)}")
+        say(f"{publication.name}: published to {to}: {_sent(to, send, publication)}")
 
 
 def options_of(items: Sequence[str]) -> dict[str, Any]:
-    """``K=V`` items of a command line, whose values are YAML. Raises `UserError`."""
+    """Return the ``K=V`` items of a command line. Values are YAML. Raises `UserError`."""
     options: dict[str, Any] = {}
     for item in items:
         key, equals, text = item.partition("=")
@@ -56,16 +56,16 @@ def options_of(items: Sequence[str]) -> dict[str, Any]:
                 raise Unbounded("is not KEY=VALUE")
             options[key] = yaml_tree(text)
         except Unbounded as error:
-            # Not the value: it may be a secret.
+            # Do not name the value: it may be a secret.
             raise UserError(str(error), where=f"--option {key}", fix="write key=value") from error
     return options
 
 
-def _sent(to: str, publisher: Publisher[Any], publication: Publication) -> str:
-    """Return where the tracker has it. Whatever it raises is a `UserError`."""
+def _sent(to: str, send: Callable[[Publication], str], publication: Publication) -> str:
+    """Send ``publication``; return where a reader finds it. Raises `UserError` for any failure."""
     try:
         with contextlib.redirect_stdout(sys.stderr):  # trackers print
-            return one_line(str(publisher.publish(publication)))
+            return one_line(str(send(publication)))
     except UserError:
         raise
     # A tracker must not end this process.
@@ -77,8 +77,8 @@ def _sent(to: str, publisher: Publisher[Any], publication: Publication) -> str:
 
 
 def publish_run(uri: str, config: RunConfig, say: Say) -> None:
-    """Publish the run or sweep at ``uri`` as its config says. A tracker that fails, or does not
-    answer within `MOST_S`, is one warning."""
+    """Publish the run or sweep at ``uri`` to the trackers of its config. A tracker that fails or
+    exceeds `MOST_S` is one warning."""
     for asked in config.publish:
         arguments = _arguments(uri, asked, config.store)
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
@@ -92,12 +92,12 @@ def publish_run(uri: str, config: RunConfig, say: Say) -> None:
 
 
 def run_published(sweep: Sweep, say: Say) -> int:
-    """Run ``sweep``, and publish it whenever runs of it have ended; returns its exit code."""
+    """Run ``sweep``, publish it whenever runs of it have ended, and return its exit code."""
     config = sweep.any_run
     at_work: list[threading.Thread] = []
 
     def noted() -> None:
-        """Publish beside the lanes. A later call sends the runs that end meanwhile."""
+        """Publish in a thread. A later call sends the runs that end meanwhile."""
         busy = any(thread.is_alive() for thread in at_work)
         if sweep.has_results and config.publish and not busy:
             arguments = (sweep.uri, config, say)
@@ -113,21 +113,21 @@ def run_published(sweep: Sweep, say: Say) -> int:
 
 
 def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
-    """Run the command as a child; returns why it failed, "" if it did not."""
+    """Run the command as a child process. Return the reason of its failure, or ""."""
     try:
         child = subprocess.Popen(
             module_command("ace_ray.cli", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,
-            env=log.as_text(module_environment()),
-            start_new_session=True,  # what a tracker starts ends with it
+            env={**module_environment(), "ACE_RAY_LOG_FORMAT": "text"},  # its lines are read here
+            start_new_session=True,  # so that the tracker's own children end with it
         )
     except OSError as error:
         return f"not published, {error}"
     try:
         code = child.wait(MOST_S)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run is complete, and stays so
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run stays complete
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

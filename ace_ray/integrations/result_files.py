@@ -1,8 +1,8 @@
-"""The numbers of a run as others store them: lm-evaluation-harness's files, and the evaluation
-results of a model on the Hugging Face hub.
+"""Export a run's numbers as files of lm-evaluation-harness, or as evaluation results of a model on
+the Hugging Face hub.
 
-The shapes are those of lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``,
-and of the hub's ``.eval_results/*.yaml``.
+The files are lm-eval 0.4's ``results_<date>.json`` and ``samples_<task>_<date>.jsonl``, and the
+hub's ``.eval_results/*.yaml``.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
@@ -34,7 +31,7 @@ from ace_ray.viewer.select import StoredRun
 
 
 def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """The rows of each, repeats left out."""
+    """Return the rows of each benchmark, without repeats."""
     found: dict[str, list[ResultRow]] = {}
     for row in run.rows:
         if not row.repeat:
@@ -43,8 +40,8 @@ def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
 
 
 def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
-    """Write lm-eval's files of ``run`` into ``target``; returns their names. A task is a benchmark
-    under a rule set, its metrics are the scores, named by what they are."""
+    """Write lm-eval's files of ``run`` into ``target``; return their names. A task is a benchmark
+    under a rule set. Its metrics are the scores, named after their formulas."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
@@ -65,11 +62,10 @@ def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
                 "output_type": "generate_until",
                 "repeats": manifest.tree["config"].get("samples", 1),
             }
-        with TemporaryDirectory(prefix="ace_ray-export-") as scratch:
-            for rules, lines in _samples(run, rows, Path(scratch)).items():
-                name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
-                target.put_file(name, lines)
-                names.append(name)
+        for rules, lines in _samples(run, rows).items():
+            name = f"{folder}/samples_{_safe(f'{benchmark}_{rules}')}_{date}.jsonl"
+            target.put(name, bytes(lines))
+            names.append(name)
     tree = {
         "results": results,
         "configs": configs,
@@ -112,20 +108,15 @@ def _metrics(scores: Sequence[Score]) -> dict[str, float]:
     return found
 
 
-def _samples(run: StoredRun, rows: Sequence[ResultRow], scratch: Path) -> dict[str, Path]:
-    """Write the sample lines of a task, by rule set, to files: all of them may be gigabytes. They
-    are in the order in which rows are stored; ``doc_id`` is the row's number."""
+def _samples(run: StoredRun, rows: Sequence[ResultRow]) -> dict[str, bytearray]:
+    """Return the sample lines of a task by rule set, in the order of stored rows. ``doc_id`` is the
+    row's number."""
     numbers = {row.row_id: number for number, row in enumerate(rows)}
-    found: dict[str, Path] = {}
-    with ExitStack() as stack:
-        files: dict[str, IO[str]] = {}
-        for view in run.whole(rows):
-            for rules, verdict in view.verdicts.items():
-                if rules not in files:
-                    found[rules] = scratch / f"{len(files)}.jsonl"
-                    files[rules] = stack.enter_context(found[rules].open("w", encoding="utf-8"))
-                line = _sample(view, verdict, numbers[view.row_id])
-                files[rules].write(f"{json.dumps(line)}\n")
+    found: dict[str, bytearray] = {}
+    for view in run.whole(rows):
+        for rules, verdict in view.verdicts.items():
+            line = json.dumps(_sample(view, verdict, numbers[view.row_id]))
+            found.setdefault(rules, bytearray()).extend(f"{line}\n".encode())
     return found
 
 
@@ -159,8 +150,8 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
     """Write the headlines of ``run`` as a model's evaluation results, for ``dataset``, the id of
     the benchmark's dataset on the hub; returns the names.
 
-    Raises `UserError`: a headline is partial or not there, the run was limited, or it holds several
-    benchmarks: such numbers are no results of a benchmark.
+    Raises `UserError`: a headline is partial or missing, the run was limited, or it holds several
+    benchmarks. Such numbers are not results of a benchmark.
     """
     found = by_benchmark(run)
     if len(found) != 1:

@@ -45,7 +45,6 @@ class ServedRole(Section):
         default_factory=dict, description="engine arguments under vLLM's own names"
     )
     replicas: int = Field(1, ge=1, description="servers, each with an engine of its own")
-    cpus: float = Field(1.0, gt=0, description="logical CPUs of one server")
     sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
 
 

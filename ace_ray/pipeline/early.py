@@ -39,7 +39,7 @@ LOOK_S = 5.0
 """Between two looks while rows come."""
 SHARE = 0.01
 """Of the units: what there has to be more for a look to be noted."""
-_RULES = ("against", "alpha", "margin", "min_rows", "rules", "seed")
+_RULES = ("against", "alpha", "margin", "min_rows")
 """Keys of ``early`` that move a decision."""
 Key = tuple[str, str, str, str, int]
 """Benchmark, language, category and id of an entry, and the number of the sample."""

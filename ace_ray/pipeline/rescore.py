@@ -27,9 +27,7 @@ from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
 from ace_ray.storage.stored import (
     MANIFEST,
     Manifest,
-    earlier_decision,
-    earlier_timing,
-    elsewhere,
+    earlier_summary,
     read_manifest,
 )
 from ace_ray.types import Entry
@@ -140,8 +138,6 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
     """The store and manifest of a run, whose lease is held meanwhile."""
     store = opens(uri)
     manifest = read_manifest(store)
-    if line := elsewhere(store, manifest):
-        say(line)
     lease = Lease.acquire(store, say)
     try:
         yield store, manifest, lease
@@ -212,15 +208,13 @@ def _changes(
 def _summarized(
     store: Store, manifest: Manifest, benchmarks: Mapping[str, Any], ledger: Ledger
 ) -> tuple[int, dict[str, Any]]:
-    early = earlier_decision(store)
-    why = ""
-    if early is not None:
-        early = {**early, "stale": True}
-        if early["stopped"]:
-            why = "stopped early, and its verdicts were made anew: its own command decides again"
-    timing = earlier_timing(store)
+    earlier = earlier_summary(store)
+    early, why = earlier.early, ""
+    if early is not None and early.stopped:
+        why = "stopped early, and its verdicts were made anew: its own command decides again"
+    timing = earlier.timing.model_dump(exclude_unset=True)
     summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
-        **({"early": early} if early is not None else {}),
+        **({"early": {**early.model_dump(), "stale": True}} if early is not None else {}),
         "ignored_files": ledger.ignored,
         "uri": store.root,
         "mixed_versions": manifest.mixed_versions,

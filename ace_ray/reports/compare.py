@@ -53,9 +53,6 @@ def compare(
     """
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
-    for run in runs:
-        if run.elsewhere:
-            say(run.elsewhere, console)
     comparison = compare_runs(
         runs,
         baseline=_label(runs, baseline),

@@ -50,9 +50,6 @@ def make_report(
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)
-    for run in runs:
-        if run.elsewhere:
-            say(run.elsewhere, console)
     if paper:
         _check_paper(runs)
     if target is None and len(stores) == 1:

@@ -24,7 +24,7 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.storage.rows import ResultRow, rows_of
 from ace_ray.storage.sessions import versions_line
-from ace_ray.storage.stored import Manifest, Summary, elsewhere, read_manifest, read_summary
+from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary
 from ace_ray.types import digest
 from ace_ray.util.sanitizing import one_line
 
@@ -68,8 +68,6 @@ class Run:
     """Versions of ace_ray whose checkers gave the verdicts."""
     engines: list[dict[str, Any]] = field(default_factory=list)
     """Facts that the engines reported, each set of facts once."""
-    elsewhere: str = ""
-    """A line on the S3 service that the manifest names, if another one is used."""
     stopped_early: bool = False
     """Whether the run is incomplete and its comparison was looked at, so it may have stopped."""
     label: str = ""
@@ -234,7 +232,6 @@ def read_run(store: Store) -> Run:
         engines=summary.timing.engines or [],
         judged_by=judged_by,
         stopped_early=store.get(SUCCESS) is None and _was_looked_at(manifest),
-        elsewhere=elsewhere(store, manifest),
     )
     if run.stopped_early:
         run.totals |= {"headline": False, "why": summary.why or "it was looked at and is not whole"}

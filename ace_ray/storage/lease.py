@@ -1,24 +1,27 @@
 """One writer per run folder: a lease object, taken and renewed by conditional writes.
 
-No clock is trusted. A holder rewrites the object every `BEAT_S`; whoever finds one watches
-it: if it changes, its holder lives and the run is refused; if it stays as it is for `TTL_S` of the
-watcher's own monotonic clock, its holder is dead and the lease is taken over, on condition that it
-is still the one watched. A holder that died on this machine is recognised at once.
+No wall clock is trusted. The holder rewrites the object every `BEAT_S` seconds. A driver that finds
+a lease watches it. If the object changes, the holder is running, and the run is refused. If the
+object stays the same for `TTL_S` seconds of the watcher's monotonic clock, the holder is dead. The
+watcher then takes the lease over, on condition that the object is still the one it watched. The
+process table tells at once that a holder on this machine has ended.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.util.processes import has_ended, this_process
 
 LEASE = "lease.json"
 BEAT_S = 5.0
@@ -26,14 +29,14 @@ TTL_S = 30.0
 
 
 class LeaseLost(RunFailed):
-    """Another driver has taken this run over: stop writing."""
+    """Another driver has taken the lease of this run. Writing must stop."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why, resumable=True)
 
 
 class Lease:
-    """The right to write one run. `acquire` makes it; a thread renews it until `release`."""
+    """The right to write one run. `acquire` takes it, and a thread renews it until `release`."""
 
     def __init__(self, store: Store, tag: str, claim: dict[str, Any]) -> None:
         self._store, self._quick = store, store.quick()
@@ -46,9 +49,9 @@ class Lease:
 
     @classmethod
     def acquire(cls, store: Store, say: Callable[[str], None]) -> Lease:
-        """Take the lease of the run in ``store``, waiting out a dead holder's.
+        """Take the lease of the run in ``store``. Wait for the lease of a dead holder to expire.
 
-        Raises `UserError`: another driver holds it, or the store cannot do this.
+        Raises `UserError`: another driver holds it, or the store has no conditional writes.
         """
         claim = {
             "schema_version": 1,
@@ -63,7 +66,7 @@ class Lease:
             if stored is None:
                 tag = store.put_if(LEASE, _json(claim), None)
             elif _claim(stored[0]).get("holder") == claim["holder"]:
-                tag = stored[1]  # written, and the answer was lost
+                tag = stored[1]  # it was written, and the store's answer was lost
             else:
                 content, seen = stored
                 dead = has_ended(_claim(content))
@@ -82,7 +85,7 @@ class Lease:
                         continue
                 tag = store.put_if(LEASE, _json(claim), seen)
             if tag is not None:
-                # It is there now, so a store that keeps conditions refuses to make it.
+                # The object exists now, so a store with conditions refuses to create it.
                 if store.put_if(LEASE, _json(claim), None) is not None:
                     store.delete(LEASE)
                     raise UserError(
@@ -94,7 +97,7 @@ class Lease:
                 return cls(store, tag, claim)
 
     def check(self) -> None:
-        """Raise `LeaseLost` when another driver holds the run; asks the store."""
+        """Renew the lease now. Raise `LeaseLost` when another driver holds the run."""
         with self._lock:
             if not self._lost:
                 self._renew(self._store)
@@ -103,11 +106,11 @@ class Lease:
 
     @property
     def lost(self) -> str:
-        """Why the run is ours no more; "" while it is."""
+        """The reason why this process holds the run no longer; "" while it holds it."""
         return self._lost
 
     def release(self) -> None:
-        """Stop renewing and give the lease back. Never raises: left behind, it expires."""
+        """Stop renewing and delete the lease. Never raises: a lease that is left expires."""
         self._stop.set()
         self._thread.join(timeout=30)
         try:
@@ -124,7 +127,7 @@ class Lease:
                 with self._lock:
                     self._renew(self._quick)
             except UserError:
-                # The store is away, for other drivers too. It is tried again at the next beat.
+                # The store is away for other drivers too. The next beat tries again.
                 continue
             if self._lost:
                 return
@@ -133,7 +136,7 @@ class Lease:
         claim = {**self._claim, "beat": self._claim["beat"] + 1, "renewed": _now()}
         tag = store.put_if(LEASE, _json(claim), self._tag)
         if tag is None:
-            # A repeated request meets its own first try: ours if it says so.
+            # A request that boto3 repeated fails on its own first try. The holder tells.
             stored = store.tagged(LEASE)
             if stored is None or not self._ours(stored[0]):
                 self._lost = (
@@ -150,7 +153,7 @@ class Lease:
 
 
 def _claim(content: bytes) -> dict[str, Any]:
-    """The claim in a lease object; empty for garbage."""
+    """Return the claim in a lease object; empty if it cannot be read."""
     try:
         claim = json.loads(content)
     except (ValueError, RecursionError):
@@ -172,3 +175,51 @@ def _now() -> str:
 
 def _json(claim: dict[str, Any]) -> bytes:
     return json.dumps(claim, indent=2).encode()
+
+
+def this_process() -> dict[str, Any]:
+    """Return the fields by which a claim names this process."""
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": _started(os.getpid()),
+        "machine": _machine(),
+    }
+
+
+def has_ended(claim: Mapping[str, Any]) -> bool:
+    """Return whether the process in a claim ran on this machine and has ended.
+
+    The pid alone is not enough: other boots and containers use the same numbers, and the kernel
+    reuses them.
+    """
+    pid = claim.get("pid")
+    if not isinstance(pid, int) or pid < 1 or claim.get("machine") != (_machine() or None):
+        return False
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    # "" where the processes of other users are hidden. One of them has this pid.
+    return _started(pid) not in ("", claim.get("started"))
+
+
+def _started(pid: int) -> str:
+    """Return the start time of a process in the kernel's ticks, or ``ended`` for a zombie, which
+    writes no more."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return ("ended" if stat[0] in "ZX" else stat[19]) if len(stat) > 19 else ""
+
+
+def _machine() -> str:
+    """Return the boot and the pid namespace, within which a pid is unique; "" if unknown."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""

@@ -1,24 +1,24 @@
-"""Parquet parts under ``rows/``: written whole under a unique name, read back without doubles.
+"""Parquet parts under ``rows/``: written whole under a unique name, read back without duplicates.
 
-A part is its own ledger: the ids of its rows are one of its columns, so rows and ids become visible
-in one step and nothing has to be kept in agreement (docs/reliability.md).
+A part is its own ledger. The row ids are one of its columns, so rows and ids become visible in one
+step (docs/reliability.md).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.storage.parquet import Limits, read_flat
 from ace_ray.storage.rows import (
     CHECK_FAILED,
     KILLED_FROM_OUTSIDE,
@@ -36,17 +36,21 @@ from ace_ray.util import log
 
 FOLDER = "rows/"
 PART_BYTES = 64 << 20
-"""Most bytes of rows, uncompressed, in one part; a single row may be larger."""
+"""Maximum uncompressed bytes of rows in one part. A single row may be larger."""
 
 GROUP_ROWS = 256
 MOST_GROUPS = 16
-"""Row groups of a part: of `GROUP_ROWS`, or so large that there are no more than these."""
+"""Maximum row groups of a part. Groups hold `GROUP_ROWS` rows, or more in a large part."""
 
-LIMITS = Limits(file_bytes=4 * PART_BYTES, rows=1 << 20)
-"""Of a part that is read, packed or not; of those that are written a row takes over 100 bytes."""
+MOST_BYTES = 4 * PART_BYTES
+"""Maximum bytes of a part: of its file, and of its columns in memory."""
+MOST_ROWS = 1 << 20
+"""Maximum rows of a part that is read."""
+_BATCH_ROWS = 4096
+"""Rows that are unpacked before their size is checked."""
 
 GONE = "it is gone"
-"""The reason for a part that went after the folder was listed."""
+"""The reason for a part that was deleted after the folder was listed."""
 MOST_NAMED = 5
 """Maximum ignored files that are named on screen."""
 _LISTINGS = 5
@@ -57,9 +61,9 @@ _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def new_session(names: Sequence[str], salt: str) -> str:
-    """The name of a session of writing that sorts after those which wrote the parts ``names``.
+    """Return the name of a new session, which sorts after the sessions of the parts ``names``.
 
-    Counted, not timed: a clock may jump. ``salt`` keeps two writers apart.
+    Sessions are numbered, since a clock may jump. ``salt`` keeps two writers apart.
     """
     numbers = [part.removeprefix(f"{FOLDER}part-").split("-")[0] for part in names]
     last = max((int(n) for n in numbers if n.isascii() and n.isdigit()), default=0)
@@ -69,15 +73,15 @@ def new_session(names: Sequence[str], salt: str) -> str:
 def part_name(session: str, row_ids: Sequence[str]) -> str:
     """``part-<session>-<hash of its row ids>.parquet``.
 
-    Sessions sort in the order they were begun, so a later attempt at a row sorts after an earlier
-    one. Only the same rows of the same session get a name again, when storing them is tried again.
+    Sessions sort in the order in which they began, so a later attempt at a row sorts after an
+    earlier one. A name is used twice only when storing the same rows is tried again.
     """
     content = hashlib.sha256("\n".join(row_ids).encode()).hexdigest()[:16]
     return f"{FOLDER}part-{session}-{content}.parquet"
 
 
 def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
-    """Store ``table`` (`rows_schema`) as one part, or several when it is large; their names."""
+    """Store ``table`` (`rows_schema`) as one part, or several if it is large; return the names."""
     if table.nbytes > PART_BYTES and table.num_rows > 1:
         half = table.num_rows // 2
         halves = (table.slice(0, half), table.slice(half))
@@ -89,9 +93,9 @@ def write_parts(store: Store, session: str, table: pa.Table) -> list[str]:
         table.select(schema.names).cast(schema),
         sink,
         compression="zstd",
-        # One row can be read without the others; the footer stays small whatever the rows are.
+        # One row can be read without the others, and the footer stays small.
         row_group_size=max(GROUP_ROWS, -(-table.num_rows // MOST_GROUPS)),
-        # Of texts they would be long, and tell a reader nothing.
+        # Statistics of long texts are large and of no use.
         write_statistics=[f.name for f in schema if not pa.types.is_large_string(f.type)],
     )
     store.put(name, sink.getvalue().to_pybytes())
@@ -103,7 +107,7 @@ def part_names(store: Store) -> list[str]:
 
 
 def is_part_name(path: str) -> bool:
-    """Whether `part_name` may have given it, or another version's."""
+    """Return whether ``path`` has the form of a part's name, of any version."""
     return _PART.fullmatch(path) is not None
 
 
@@ -114,9 +118,9 @@ def read_part(
     schema: pa.Schema = ROWS,
     row: int | None = None,
 ) -> pa.Table | str:
-    """``columns`` of one part, or why it is none of ours: torn by a crash, or foreign.
+    """Return ``columns`` of one part, or the reason why it cannot be read: torn, or foreign.
 
-    ``schema`` is that of the run's rows; with the place of a ``row`` it is the only one.
+    ``schema`` describes the run's rows. ``row`` is the place of the only row to read.
 
     Raises `UserError` when the store does not answer.
     """
@@ -124,7 +128,7 @@ def read_part(
         with store.open(name) as file:
             return _columns(file, columns, schema, row)
     except _READ_ERRORS:
-        # Torn, or out of reach: `get` tells, since it raises on an outage.
+        # Torn or out of reach. `get` tells which, since it raises on an outage.
         content = store.get(name)
     if content is None:
         return GONE
@@ -138,55 +142,139 @@ def _columns(
     source: Any, columns: Sequence[str], schema: pa.Schema, row: int | None = None
 ) -> pa.Table:
     wanted = pa.schema([schema.field(column) for column in columns])
-    table = read_flat(source, wanted, LIMITS, schema.names, row)
+    table = read_bounded(source, wanted, schema.names, row)
     check_values(table)
     return table
 
 
+def read_bounded(
+    source: pa.NativeFile, schema: pa.Schema, names: Sequence[str], row: int | None = None
+) -> pa.Table:
+    """Read the columns of ``schema`` from a Parquet file that has the columns ``names``. With the
+    place of a ``row``, read the row group that holds it, and return that row.
+
+    The file is not trusted: a few bytes may unpack to gigabytes. So texts stay dictionaries until
+    their full size is known, and reading stops at the first batch that is too large.
+
+    Raises `ValueError`, `OSError` or `pa.ArrowException`: the file is damaged, of another shape, or
+    too large.
+    """
+    size = source.size()
+    if size > MOST_BYTES:
+        raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f)]
+    try:
+        file = pq.ParquetFile(
+            source,
+            read_dictionary=texts,
+            pre_buffer=True,
+            thrift_string_size_limit=4 << 20,
+            # pyarrow walks the schema recursively.
+            thrift_container_size_limit=1_000,
+        )
+    except KeyError as error:  # of `read_dictionary`
+        raise ValueError("it lacks a column of the run's rows") from error
+    _check_columns(file.schema_arrow, [*names, *schema.names])
+    # A row id takes more than one packed byte. A file with more rows than bytes repeats rows.
+    most = min(MOST_ROWS, size)
+    groups, place = (None, 0) if row is None else _group_of(file, row)
+    batches: list[pa.Table] = []
+    rows = unpacked = 0
+    for batch in file.iter_batches(_BATCH_ROWS, groups, columns=schema.names, use_threads=False):
+        rows += batch.num_rows
+        unpacked += sum(map(_full_size, batch.columns))
+        if rows > most:
+            raise ValueError(f"it has more than {most} rows")
+        if unpacked > MOST_BYTES:
+            raise ValueError(f"its columns have more than {MOST_BYTES >> 20} MiB unpacked")
+        batches.append(pa.table(batch).select(schema.names).cast(schema))
+    table = pa.concat_tables(batches) if batches else schema.empty_table()
+    if row is not None:
+        if table.num_rows <= place:
+            raise ValueError("its footer is damaged")
+        table = table.slice(place, 1)
+    # Invalid UTF-8 would raise far from here.
+    table.validate(full=True)
+    return table
+
+
+def _is_large(field: pa.Field) -> bool:
+    return bool(pa.types.is_large_string(field.type))
+
+
+def _check_columns(found: pa.Schema, names: Iterable[str]) -> None:
+    if any(pa.types.is_nested(kind) for kind in found.types):
+        raise ValueError("its columns are nested")
+    for name in names:
+        if found.names.count(name) != 1:
+            count = "two columns" if name in found.names else "no column"
+            raise ValueError(f"it has {count} {name}")
+
+
+def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
+    """Return the number of the row group that holds ``row``, and the row's place in it."""
+    begins = 0
+    for number in range(file.metadata.num_row_groups):
+        # Do not call `.column()` on metadata: pyarrow 26 aborts the process if it is damaged.
+        rows = file.metadata.row_group(number).num_rows
+        if begins <= row < begins + rows:
+            return [number], row - begins
+        begins += rows
+    raise ValueError(f"it has no row {row}")
+
+
+def _full_size(column: pa.Array) -> int:
+    """Return the bytes of a column with nothing shared between its values."""
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.binary_length(column.dictionary)
+    return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
+
+
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
-"""Error classes."""
+"""Error classes of rows that another attempt of the same command cannot help."""
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Which rows are stored, and where each one that counts lies; about 60 bytes a row.
+    """The rows that are stored, and the place of each row that counts; about 60 bytes a row.
 
-    A row that was evaluated wins over a failed attempt at it, a later one over an earlier one.
+    An evaluated row wins over a failed attempt, and a later attempt wins over an earlier one.
     """
 
     store: Store
     ids: np.ndarray = field(default_factory=lambda: np.array([], dtype="S32"))
-    """Every stored row once, sorted."""
+    """The ids of all stored rows, each once, sorted."""
     settled: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """Whether it needs no further attempt: any status but ``infra_error``."""
+    """True for a row that needs no further attempt: any status but ``infra_error``."""
     attempts: np.ndarray = field(default_factory=lambda: np.array([], dtype=np.int32))
     retryable: np.ndarray = field(default_factory=lambda: np.array([], dtype=bool))
-    """False where another attempt of the same command cannot help: evaluating was fine and a
-    checker failed, or engines were killed on it again and again."""
+    """False for a row that another attempt of the same command cannot help: its checker failed, or
+    engines were repeatedly killed on it."""
     set_aside: np.ndarray = field(default_factory=lambda: np.array([], dtype="S8"))
-    """What the row has killed, if it waits until all others are done (`isolation.SET_ASIDE`)."""
+    """The kind of process that the row has killed, if it waits for all other rows (`SET_ASIDE`)."""
     kept: dict[str, np.ndarray] = field(default_factory=dict)
-    """Part -> positions of its rows that count."""
+    """Part -> positions of the rows in it that count."""
     parts: tuple[str, ...] = ()
     """Every part that was read."""
     dominated: int = 0
-    """Stored rows that do not count."""
+    """Number of stored rows that do not count."""
     ignored: dict[str, str] = field(default_factory=dict)
-    """File -> why it was not read."""
+    """File -> the reason why it was not read."""
     schema: pa.Schema = ROWS
-    """Of the rows (`rows_schema`)."""
+    """Schema of the rows (`rows_schema`)."""
 
     @property
     def rule_sets(self) -> tuple[str, ...]:
         return rule_sets_in(self.schema.names)
 
     def find(self, ids: np.ndarray) -> np.ndarray:
-        """The position in this ledger of each of ``ids``; -1 where it is not stored."""
+        """Return the position of each of ``ids`` in this ledger; -1 if it is not stored."""
         return _positions(self.ids, ids)
 
     def tables(self, columns: Sequence[str], known: np.ndarray | None = None) -> Iterator[pa.Table]:
-        """Yield the rows that count, part by part; of the sorted ids ``known`` only, if given.
-        If `compact` merges parts meanwhile, the remaining rows come from the new parts.
+        """Yield the rows that count, part by part; if given, only rows with the sorted ids
+        ``known``. If `compact` merges parts meanwhile, the other rows come from the new parts.
 
         Raises `UserError`: a part cannot be read."""
         done: list[np.ndarray] = []
@@ -209,7 +297,7 @@ class Ledger:
             yield table.select(columns)
 
     def _now(self, ids: np.ndarray) -> Ledger:
-        """Read the ledger again. Raises `UserError`: it does not hold ``ids`` any more."""
+        """Read the ledger again. Raises `UserError`: ``ids`` are no longer in it."""
         now = read_ledger(self.store, schema=self.schema)
         if lost := int((now.find(ids) < 0).sum()):
             raise UserError(
@@ -220,7 +308,7 @@ class Ledger:
         return now
 
     def rows(self, known: np.ndarray | None = None) -> Iterator[ResultRow]:
-        """The rows that count, one at a time."""
+        """Yield the rows that count, one at a time."""
         return result_rows(self.tables(result_columns(self.rule_sets), known))
 
 
@@ -254,7 +342,7 @@ def read_ledger(
         ledger = _read_listed(store, schema, read)
         if GONE not in ledger.ignored.values():
             break
-        # A merge has replaced the parts that were listed: the new ones hold their rows.
+        # `compact` has replaced the parts that were listed. New parts hold their rows.
     for line in ignored_lines(ledger):
         say(log.warning(line))
     return ledger
@@ -296,11 +384,11 @@ def _read_listed(store: Store, schema: pa.Schema, read: ReadPart) -> Ledger:
         names.append(name)
     if not columns:
         return Ledger(store, ignored=ignored, schema=schema)
-    # One after another, each in place of what it is made of: a driver holds little but rows.
+    # Each column replaces its parts at once: the rows of a large run fill the driver's memory.
     ids, settled, attempts, retryable, waits, part, position = (
         np.concatenate([table.pop(0) for table in columns]) for _ in range(7)
     )
-    # Parts are read oldest first, so a stable sort leaves the winner last among its equals.
+    # Parts are read oldest first, so a stable sort puts the row that counts last.
     order = np.lexsort((settled, ids))
     ordered = ids[order]
     wins = order[np.append(ordered[1:] != ordered[:-1], True)]
@@ -342,7 +430,7 @@ def no_rows(ledger: Ledger, fix: str) -> UserError:
 
 
 def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Where each of ``ids`` stands in ``ordered``, -1 where it does not."""
+    """Return the position of each of ``ids`` in ``ordered``; -1 if it is not there."""
     if not len(ordered):
         return np.full(len(ids), -1)
     at = np.searchsorted(ordered, ids).clip(max=len(ordered) - 1)
@@ -350,7 +438,7 @@ def _positions(ordered: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _ids(table: pa.Table) -> np.ndarray:
-    """The row ids of a table. Raises `ValueError` when they are none of ours."""
+    """Return the row ids of a table. Raises `ValueError`: they have not the form of row ids."""
     texts = table.column("row_id").to_pylist()
     if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
         raise ValueError("its row ids are not those of a run")
@@ -360,11 +448,11 @@ def _ids(table: pa.Table) -> np.ndarray:
 def compact(
     store: Store, ledger: Ledger, session: str, check: Callable[[], None] = lambda: None
 ) -> tuple[int, int]:
-    """Merge all parts into few of a sensible size, without the rows that do not count.
+    """Merge all parts into a few large ones, without the rows that do not count. Return the number
+    of parts before and after.
 
-    New parts are stored before old ones are deleted: a crash in between leaves doubles, which
-    readers see once. The caller holds the run's lease, and ``check`` raises when it does no more.
-    Returns (parts before, parts after).
+    New parts are stored before old ones are deleted. A crash in between leaves duplicates, which
+    readers count once. The caller holds the run's lease, and ``check`` raises when it is lost.
     """
     new: list[str] = []
     waiting: list[pa.Table] = []
@@ -376,7 +464,7 @@ def compact(
     if waiting:
         new += write_parts(store, session, pa.concat_tables(waiting))
     check()
-    # Only what the ledger has read is in the new parts.
+    # Parts that the ledger has not read stay: their rows are not in the new parts.
     for name in ledger.parts:
         store.delete(name)
     return len(ledger.parts), len(new)
@@ -390,8 +478,8 @@ def stored_rows(
 ) -> Ledger:
     """Read the ledger of the run with this ``manifest``, as `read_ledger`.
 
-    Raises `UserError` also when the run holds rows that it does not declare: they count in no
-    number, and nothing bounds how many there are.
+    Raises `UserError` also when the run holds more rows than it declares: nothing else bounds
+    their number.
     """
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:

@@ -1,6 +1,6 @@
-"""The row as columns: what travels through the graph and what lands in Parquet.
+"""The columns of a row, in the graph and in Parquet.
 
-docs/results.md documents the columns for readers; a test holds both together.
+docs/results.md describes the columns for users; a test compares both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ace_ray.util.sanitizing import one_line, well_formed
 _T = TypeVar("_T")
 
 CHECK_FAILED = "CheckFailed"
-"""``error_class`` of a row whose episode is fine and whose checker was not."""
+"""``error_class`` of a row whose checker failed on a complete episode."""
 
 _PLANNED = [
     ("row_id", pa.string()),
@@ -42,11 +42,11 @@ _PLANNED = [
     ("repeat", pa.int32()),
 ]
 PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
-"""A planned row: ``run`` is an index into the job's runs, ``entry`` into its entry table, and
-``shares`` numbers the preparation that it shares with others (-1: none)."""
+"""Columns of a planned row. ``run`` is an index into the job's runs, and ``entry`` into its entry
+table. ``shares`` is the number of the preparation that rows share (-1: none)."""
 
 _NAMES = ("benchmark", "category", "language", "id", "group")
-"""Where an entry stands."""
+"""Columns that name an entry."""
 
 _EPISODE = [
     ("status", pa.string()),
@@ -70,7 +70,7 @@ _EPISODE = [
     ("tools", pa.large_string()),
 ]
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
-"""What an engine worker emits."""
+"""Columns that an engine worker emits."""
 
 _VERDICT = {
     "valid": pa.bool_(),
@@ -81,12 +81,12 @@ _VERDICT = {
 
 
 def verdict_names(rule_sets: Iterable[str], parts: Iterable[str] = tuple(_VERDICT)) -> list[str]:
-    """The columns of the verdicts under ``rule_sets``."""
+    """Return the names of the verdict columns of ``rule_sets``."""
     return [f"{rules}_{part}" for rules in rule_sets for part in parts]
 
 
 def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
-    """What lands in ``rows/*.parquet`` of a run with these rule sets."""
+    """Return the schema of ``rows/*.parquet`` for a run with these rule sets."""
     return pa.schema(
         [("row_id", pa.string()), ("run_id", pa.string()), ("model", pa.string())]
         + [(name, pa.string()) for name in _NAMES]
@@ -99,16 +99,16 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
 
 
 def checked_schema(rule_sets: Sequence[str]) -> pa.Schema:
-    """What a checker emits."""
+    """Return the schema of the rows that a checker emits."""
     return pa.schema([PLAN.field("run"), *rows_schema(rule_sets)])
 
 
 ROWS = rows_schema(RULE_SETS)
-"""Of a run of the built-in benchmarks, and of all runs whose manifest names no rule sets."""
+"""Schema for the built-in benchmarks, and for runs whose manifest names no rule sets."""
 
 
 def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
-    """The rule sets that have columns among ``names``."""
+    """Return the rule sets that have columns among ``names``."""
     return tuple(name.removesuffix("_valid") for name in names if name.endswith("_valid"))
 
 
@@ -116,8 +116,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def readable_json(value: Any) -> str:
-    """``value`` as JSON text to be searched and read: escaped is only what a text cannot hold, and
-    half characters, which UTF-8 has not."""
+    """Return ``value`` as JSON text that people can search. Only control characters and lone
+    surrogates, which UTF-8 cannot hold, are escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
@@ -126,9 +126,9 @@ _AS_THEY_ARE = (
     *("reasoning_truncated", "finish_reason"),
     *("model_calls", "generation_s"),
 )
-"""Fields of an episode that are columns as they are."""
+"""Fields of an episode that are stored unchanged."""
 TOKENS = ("prompt_tokens", "completion_tokens")
-"""Columns that are null where it is not known how many tokens a row took."""
+"""Columns that are null where the number of tokens is unknown."""
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -149,24 +149,24 @@ def tools_column(tools: Tools) -> str | None:
 
 
 def entry_columns(entry: Entry) -> dict[str, Any]:
-    """What a row has of its entry."""
+    """Return the columns that a row takes from its entry."""
     names = {name: getattr(entry, name) for name in _NAMES}
     return {**names, "group": entry.group or entry.id, "gold": readable_json(entry.gold)}
 
 
 def _has_usage(episode: Episode) -> bool:
-    """Whether it is known how many tokens all of its calls took."""
+    """Return whether the tokens of all its calls are known."""
     return episode.endpoint is None or not episode.endpoint["calls_without_usage"]
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows of a table, of which a few at a time are Python's values."""
+    """Yield the rows of a table. Only `AT_ONCE` rows at a time are Python values."""
     for start in range(0, table.num_rows, AT_ONCE):
         yield from table.slice(start, AT_ONCE).to_pylist()
 
 
 def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The messages stored in a row. Raises `UserError`."""
+    """Return the messages stored in a row. Raises `UserError`."""
     messages = _read(row, "messages", json_of_row)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
         raise _damaged(row, "messages", "is no list of messages")
@@ -174,29 +174,27 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def state_of(row: Mapping[str, Any]) -> Any:
-    """The state stored in a row, None for none. Raises `UserError`."""
+    """Return the state stored in a row, or None. Raises `UserError`."""
     return None if row["state"] is None else _read(row, "state", json_of_row)
 
 
 def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a row says of an endpoint's answers (`EndpointFacts.as_json`, added up), None where an
-    engine of the run's own answered. Raises `UserError`: none that a run stores."""
+    """Return the facts on an endpoint's answers (`EndpointFacts.as_json`, added up), or None if an
+    engine of the run answered. Raises `UserError`: no run stores such facts."""
     if row.get("endpoint") is None:
         return None
     facts = _read(row, "endpoint", json_of_row)
     if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
         raise _damaged(row, "endpoint", "holds no facts")
-    if not _is_count(facts["calls_without_usage"]):
-        raise _damaged(row, "endpoint", "has no number of calls_without_usage")
-    for key in ("models", "fingerprints"):
-        names = facts[key]
-        if not isinstance(names, dict) or not all(map(_is_count, names.values())):
-            raise _damaged(row, "endpoint", f"names no {key}")
-    for key in ("reasoning_tokens", "cached_tokens", "attempts"):
-        if facts[key] is not None and not _is_count(facts[key]):
-            raise _damaged(row, "endpoint", f"has no number of {key}")
-    if not isinstance(facts["waited_s"], int | float) or not 0 <= facts["waited_s"] <= _MOST_COUNT:
-        raise _damaged(row, "endpoint", "has no number of waited_s")
+    for key, value in facts.items():
+        if key in ("models", "fingerprints"):
+            is_fact = isinstance(value, dict) and all(map(_is_count, value.values()))
+        elif key == "waited_s":
+            is_fact = isinstance(value, int | float) and 0 <= value <= _MOST_COUNT
+        else:
+            is_fact = _is_count(value) or (value is None and key != "calls_without_usage")
+        if not is_fact:
+            raise _damaged(row, "endpoint", f"has no {key}")
     return facts
 
 
@@ -205,7 +203,7 @@ def _is_count(value: Any) -> bool:
 
 
 def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
-    """The second reading stored in a row, None for none. Raises `UserError`."""
+    """Return the second reading stored in a row, or None. Raises `UserError`."""
     if row.get("second_reading") is None:
         return None
     return _read(row, "second_reading", lambda text: SecondReading.of_json(json_of_row(text)))
@@ -227,7 +225,7 @@ def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
 
 
 def episode_of(row: Mapping[str, Any]) -> Episode:
-    """The episode stored in a row's columns. Raises `UserError`: they hold none."""
+    """Return the episode stored in a row's columns. Raises `UserError`: a column is damaged."""
     return Episode(
         messages=messages_of(row),
         output=row["output"],
@@ -243,7 +241,7 @@ def episode_of(row: Mapping[str, Any]) -> Episode:
 def verdict_columns(
     verdicts: Mapping[str, Verdict], rule_sets: Sequence[str] = RULE_SETS
 ) -> dict[str, Any]:
-    """The columns of ``verdicts``, null under the ``rule_sets`` that have none."""
+    """Return the columns of ``verdicts``, null for ``rule_sets`` without a verdict."""
     columns: dict[str, Any] = {}
     for rules in rule_sets:
         verdict = verdicts.get(rules)
@@ -255,14 +253,14 @@ def verdict_columns(
 
 
 AT_ONCE = 1024
-"""Rows that are Python's values at a time: there they take many times their size."""
+"""Rows that are Python values at a time: Python takes many times Arrow's memory."""
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
 _AMOUNTS = ("generation_s", "duration_s")
 _MOST_KEY_BYTES = 4 << 20
 _MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The first and the last microsecond that Python has a date for."""
+"""The first and the last microsecond of Python's `datetime`."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
     *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools"),
@@ -270,9 +268,9 @@ _NEVER_NULL = frozenset(rows_schema(()).names) - {
 
 
 def check_values(table: pa.Table) -> None:
-    """Look at the values of a part's ``table``, whoever wrote it.
+    """Check the values of a part's ``table``, which may come from outside.
 
-    Raises `ValueError`: a value is missing, or is none that a run stores."""
+    Raises `ValueError`: a value is missing, or no run stores such a value."""
     for name in table.column_names:
         column = table.column(name)
         if column.null_count and name in _NEVER_NULL:
@@ -295,7 +293,7 @@ def check_values(table: pa.Table) -> None:
 
 
 def _check_verdicts(table: pa.Table) -> None:
-    """A row has all parts of a verdict of a rule set, or none."""
+    """Raise `ValueError` for a row with some parts of a verdict and not all."""
     for rules in rule_sets_in(table.column_names):
         for name in verdict_names([rules]):
             if name not in table.column_names:
@@ -312,7 +310,7 @@ def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> N
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
-    """The metrics of a verdict. Raises `ValueError`: they are none that a checker gives."""
+    """The metrics of a verdict. Raises `ValueError`: no checker gives such metrics."""
     if text == "{}":
         return {}
     metrics = json_of_row(text)
@@ -325,7 +323,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
 
 @dataclass(slots=True, repr=False)
 class ResultRow:
-    """A stored row as summaries see it (`ace_ray.benchmarks.results.ScoredRow`)."""
+    """The fields of a stored row that summaries read (`ace_ray.benchmarks.results.ScoredRow`)."""
 
     row_id: str
     benchmark: str
@@ -336,13 +334,13 @@ class ResultRow:
     sample: int
     status: str
     repeat: int = 0
-    """1 of a row that was generated again to see what two identical runs differ by."""
+    """1 for a row that was generated again to measure how two identical runs differ."""
     error_class: str | None = None
     error: str | None = None
-    """Why it has no verdict."""
+    """The reason why the row has no verdict."""
     prompt_tokens: int | None = 0
     completion_tokens: int | None = 0
-    """None where an endpoint did not say."""
+    """None where an endpoint did not report it."""
     model_calls: int = 0
     generation_s: float = 0.0
     duration_s: float = 0.0
@@ -365,14 +363,14 @@ _RESULT_PARTS = ("valid", "error_type", "metrics")
 
 
 def result_columns(rule_sets: Iterable[str]) -> list[str]:
-    """What `result_rows` reads."""
+    """Return the columns that `result_rows` reads."""
     return [*_RESULT_FIELDS, "second_reading", *verdict_names(rule_sets, _RESULT_PARTS)]
 
 
 def result_rows(tables: Iterable[pa.Table]) -> Iterator[ResultRow]:
-    """Rows read back from parts that hold at least `result_columns`. Raises `UserError`.
+    """Yield the rows of tables with at least `result_columns`. Raises `UserError`.
 
-    Column by column: a summary reads every row of a run before the run counts as whole."""
+    Reads column by column for speed: a summary reads all rows before a run is complete."""
     for table in tables:
         rule_sets = rule_sets_in(table.column_names)
         for start in range(0, table.num_rows, AT_ONCE):
@@ -415,14 +413,14 @@ def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) ->
 
 _SHORT_CHARS = 1_000
 _shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
-"""One object for all rows with this verdict: a run of a million has a few hundred of them."""
+"""Return one object for all rows with this verdict. A million rows have a few hundred verdicts."""
 
 
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
-"""Of a row that is given up in this command, and left to the next one."""
+"""Error class of a row that this command gives up and leaves to the next command."""
 
 PREPARATION_KILLED = "PreparationKilled"
-"""Of rows that share a preparation which engines have died on."""
+"""Error class of rows that share a preparation on which engines crashed."""
 
 SHARED: Literal["shared"] = "shared"
 
@@ -431,5 +429,5 @@ SET_ASIDE: dict[str | None, Literal["engine", "checker", "shared"]] = {
     "CheckerKilled": "checker",
     PREPARATION_KILLED: SHARED,
 }
-"""Class of a row that waits for all others -> what it has killed; `SHARED`: what it shares with
-others has killed engines."""
+"""Error class of a row that waits for all other rows -> the kind of process that it has killed.
+`SHARED`: a preparation that rows share has killed engines."""

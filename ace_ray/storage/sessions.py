@@ -1,4 +1,4 @@
-"""The sessions of a run, in its manifest: each command that evaluated rows, with its versions."""
+"""Sessions in a run's manifest: the commands that evaluated rows, with their versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_SESSIONS = 100
 
 
 def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a session that begins, made of ``facts`` (`machine_facts`)."""
+    """Return the record of a session that begins, from ``facts`` (`machine_facts`)."""
     return {
         "began_at": facts.get("created_at", ""),
         "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},
@@ -22,7 +22,7 @@ def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the sessions of a run after another one, at most `MOST_SESSIONS`."""
+    """Return the sessions of a run with one more, at most `MOST_SESSIONS`."""
     sessions = [one.model_dump() for one in manifest.sessions]
     sessions.append(dict(record))
     while len(sessions) > MOST_SESSIONS:
@@ -33,7 +33,7 @@ def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str
 
 
 def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
-    """Say that rows are of several versions (`Manifest.mixed_versions`); "" where they are not."""
+    """Return a line on rows of several versions (`Manifest.mixed_versions`), or ""."""
     if not mixed:
         return ""
     words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())

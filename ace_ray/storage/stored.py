@@ -1,7 +1,7 @@
-"""What a run's folder says of itself, whoever wrote it: read within bounds into typed records.
+"""Typed records of ``run.json`` and ``summary.json``, read within bounds.
 
-The one place where ``run.json`` and ``summary.json`` are read; what is not of their shape is a
-`UserError`. Rows are read by `parts`, which looks at their values in the same way.
+A run folder may come from outside. A file of another shape is a `UserError`. `parts` reads the rows
+and checks their values.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MANIFEST = "run.json"
 SUMMARY = "summary.json"
 
 MOST_ROWS = 1 << 31
-"""Of a run: an index of rows has 32 bits."""
+"""Maximum rows of a run: an index of rows has 32 bits."""
 
 
 class Stored(BaseModel):
-    """Other keys are no mistake: a newer version may write more."""
+    """A stored record. Unknown keys are allowed, since a newer version may write more."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
@@ -44,9 +44,9 @@ def _is_sampling(sampling: dict[str, Any]) -> dict[str, Any]:
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-"""A part of file names, whoever wrote it."""
+"""A name that is part of file names."""
 Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-"""A part of column names."""
+"""A name that is part of column names."""
 Line = Annotated[str, Field(max_length=4 << 20)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
@@ -70,14 +70,9 @@ class _Identity(Stored):
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
 
-class _Place(Stored):
-    endpoint_url: Line | None = None
-    region: Line | None = None
-
-
 class Restriction(Stored):
-    """The part of a benchmark's entries that a run declares. ``of``: how many there are in all, 0
-    if the manifest does not say."""
+    """The part of a benchmark's entries that a run declares. ``of`` is the number of all entries, 0
+    if it is unknown."""
 
     limit: Annotated[int | None, Field(ge=1)] = None
     ids: Annotated[list[Line], Field(min_length=1)] | None = None
@@ -97,11 +92,10 @@ class _Config(Stored):
     backend: Line
     limit: Annotated[int | None, Field(ge=1)]
     max_unscored: Annotated[float, Field(ge=0, le=1)]
-    store: _Place = Field(default_factory=_Place)
 
 
 class _Outputs(Stored):
-    """Outputs made elsewhere; ``of``: how many entries the answered categories have."""
+    """Outputs made elsewhere. ``of`` is the number of entries in the answered categories."""
 
     of: Count = 0
     notes: list[str] = Field(default_factory=list)
@@ -153,20 +147,20 @@ class Manifest(Stored):
         return tuple(self.rule_sets.get(benchmark, RULE_SETS))
 
     def restriction(self, benchmark: str) -> Restriction:
-        """Return what the run restricts ``benchmark`` to, the run's own ``limit`` included."""
+        """Return the restriction of ``benchmark``, the run's own ``limit`` included."""
         own = self.restricted.get(benchmark, Restriction())
         limit = own.limit or self.config.limit
         return own.model_copy(update={"limit": limit, "of": self.outputs.of})
 
     @property
     def all_rule_sets(self) -> tuple[str, ...]:
-        """Those that rows have columns of."""
+        """The rule sets that rows have columns for."""
         every = (rules for name in self.identity.benchmarks for rules in self.rule_sets_of(name))
         return tuple(dict.fromkeys(every))
 
     @property
     def mixed_versions(self) -> dict[str, list[str]]:
-        """Package -> its versions in order of sessions, if it had several and may move scores."""
+        """Package that may move scores -> its versions by session, if there are several."""
         names = _MOVE_SCORES if self.config.backend == "vllm" else _MOVE_SCORES[:1]
         found = {
             name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
@@ -176,12 +170,12 @@ class Manifest(Stored):
 
     @property
     def tree(self) -> Mapping[str, Any]:
-        """All of the file, as it is."""
+        """The whole file, unchanged."""
         return self._tree
 
 
 class Tokens(Stored):
-    """None: an endpoint did not say."""
+    """Numbers of tokens; None where an endpoint did not report them."""
 
     prompt: Count | None = 0
     completion: Count | None = 0
@@ -192,7 +186,7 @@ class Load(Stored):
 
 
 class Timing(Stored):
-    """What a run's sessions took; a number that was never measured is None."""
+    """Times of a run's sessions. A number that was never measured is None."""
 
     wall_s: Amount | None = None
     engine_start_s: Amount | None = None
@@ -214,7 +208,7 @@ class _Block(Stored):
 
 
 class Sequenced(Stored):
-    """A number of a part of the units, with its confidence sequence."""
+    """An estimate from a part of the units, with its confidence sequence."""
 
     estimate: float = 0.0
     low: float = -1.0
@@ -234,7 +228,7 @@ class EarlyHeadline(Stored):
 
 
 class Early(Stored):
-    """What the comparison of a run came to (docs/early.md)."""
+    """The result of a run's early comparison (docs/early.md)."""
 
     against: Line | None = None
     alpha: float = 0.05
@@ -242,12 +236,12 @@ class Early(Stored):
     decided: bool = False
     stopped: bool = False
     stale: bool = False
-    """Whether verdicts have been made anew since."""
+    """Whether rows were judged again since the decision."""
     headlines: dict[Line, EarlyHeadline] = Field(default_factory=dict)
 
 
 class Summary(Stored):
-    """``summary.json``, of which a reader must do without any part."""
+    """``summary.json``. Each part may be missing."""
 
     complete: bool = False
     why: str = ""
@@ -260,7 +254,7 @@ class Summary(Stored):
 
 
 def read_manifest(store: Store) -> Manifest:
-    """The manifest of a stored run. Raises `UserError` when there is none, or none of ours."""
+    """Return the manifest of a stored run. Raises `UserError`: it is missing or damaged."""
     content = store.get(MANIFEST)
     if content is None:
         raise UserError(
@@ -275,21 +269,8 @@ def read_manifest(store: Store) -> Manifest:
     return manifest
 
 
-def elsewhere(store: Store, manifest: Manifest) -> str:
-    """A line on the S3 service that the run was written to, if it is not the one of ``store``; ""
-    where it is. Requests are signed for the service that a user names, never for one that a run
-    does."""
-    named, used = manifest.config.store.endpoint_url, store.endpoint
-    if not named or not used or named.rstrip("/") == used.rstrip("/"):
-        return ""
-    return (
-        f"{store.root}: {MANIFEST} names the store at {named}, this command uses {used}; "
-        f"if you trust the other one, pass --endpoint-url {named}"
-    )
-
-
 def read_summary(store: Store) -> Summary | None:
-    """The summary of a stored run, None when there is none. Raises `UserError`: none of ours."""
+    """Return the summary of a stored run, or None. Raises `UserError`: it is damaged."""
     content = store.get(SUMMARY)
     if content is None:
         return None
@@ -297,20 +278,15 @@ def read_summary(store: Store) -> Summary | None:
     return validated(Summary, json_object(content, where), where=where)
 
 
-def earlier_decision(store: Store) -> dict[str, Any] | None:
-    """What the run's last summary says of its comparison; None: nothing that can be read."""
+def earlier_summary(store: Store) -> Summary:
+    """Return the run's last summary, or an empty one if it cannot be read. Summaries can always be
+    made again from the rows."""
     try:
-        summary = read_summary(store)
+        return read_summary(store) or Summary()
     except UserError:
-        return None
-    return summary.early.model_dump() if summary and summary.early else None
+        return Summary()
 
 
 def earlier_timing(store: Store) -> dict[str, Any]:
-    """The timing that a run's last summary gives; empty where it cannot be read: summaries are made
-    anew from the rows."""
-    try:
-        summary = read_summary(store)
-    except UserError:
-        return {}
-    return summary.timing.model_dump(exclude_unset=True) if summary else {}
+    """Return the timing that the run's last summary gives."""
+    return earlier_summary(store).timing.model_dump(exclude_unset=True)

@@ -102,14 +102,14 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """``from`` and ``to``, then ``every`` n-th step ever seen, then ``last``."""
+    """``from`` and ``to``, then ``every`` n-th step ever seen."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
     steps = sorted(step for step in all_steps if low <= step <= high)
     counted = {*steps[:: options.every]}
     taken = [checkpoint for checkpoint in checkpoints if checkpoint.step in counted]
-    return taken[-options.last :] if options.last else taken
+    return taken
 
 
 def _checkpoint(

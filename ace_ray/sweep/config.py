@@ -70,7 +70,6 @@ class SweepOptions(Section):
         "*", min_length=1, description="of their names, e.g. step_*; the last number is the step"
     )
     every: int = Field(1, ge=1, description="take every n-th, counted from the first")
-    last: int | None = Field(None, ge=1, description="take the last n only")
     from_step: int | None = Field(None, ge=0, alias="from", description="no step before it")
     to_step: int | None = Field(None, ge=0, alias="to", description="no step after it")
     models: list[SweepModel] = Field(default_factory=list, description="sizes, families")
@@ -81,13 +80,7 @@ class SweepOptions(Section):
     settle_s: float = Field(
         60.0, ge=0, description="a checkpoint counts once its files have not changed for so long"
     )
-    poll_s: float = Field(30.0, gt=0, description="between two looks while watching")
     stop_file: str | None = Field(None, description="watching ends when this file exists")
-    watch_s: float | None = Field(None, gt=0, description="watching ends after so many seconds")
-    until_step: int | None = Field(None, ge=0, description="watching ends with this step")
-    lane_attempts: int = Field(
-        3, ge=1, description="attempts at a run whose process ends before it is whole"
-    )
     price_per_hour: float | None = Field(None, ge=0, description="of one GPU (or CPU)")
     sweep_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
@@ -96,12 +89,12 @@ class SweepOptions(Section):
 
 SWEEP = "sweep.json"
 
-_WHICH = ("every", "last", "from", "to", "watch", "watch_s", "until_step", "stop_file", "poll_s")
-_HOW = ("settle_s", "price_per_hour", "lane_attempts", "swap")
+_WHICH = ("every", "from", "to", "watch", "stop_file")
+_HOW = ("settle_s", "price_per_hour", "swap")
 """Options that may change between two calls of one sweep: which models, and how."""
 
 _RUN_HOW = (
-    "workers", "worker_cpus", "checkers", "sandboxes", "concurrency", "rows_per_block",
+    "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "store", "output", "publish",
 )  # fmt: skip
@@ -109,8 +102,7 @@ _RUN_HOW = (
 
 
 _OF_CHECKPOINTS = (
-    "pattern", "every", "last", "from_step", "to_step",
-    "watch", "stop_file", "watch_s", "until_step",
+    "pattern", "every", "from_step", "to_step", "watch", "stop_file",
 )  # fmt: skip
 
 

@@ -44,6 +44,8 @@ END_S = 60.0
 AGAIN_S = 10.0
 """Before a store that was away is asked again."""
 LATER_S = 60.0
+LANE_ATTEMPTS = 3
+"""Attempts at a run whose process ends before the run is whole."""
 """Before a lane whose cluster was too small, or whose store was away, begins again."""
 
 T = TypeVar("T")
@@ -350,7 +352,7 @@ class Sweep:
         watching = self._watching
         if watching is None or self._stop:
             return False
-        if time.monotonic() - self._looked_at < self._options.poll_s:
+        if time.monotonic() - self._looked_at < watching.poll_s:
             return False
         return self._take_new(watching)
 
@@ -490,7 +492,7 @@ class Sweep:
             tries = self._later.setdefault(run.run_id, [])
             tries.append(event["later"])
             self._not_before = time.monotonic() + LATER_S
-            if len(tries) >= self._options.lane_attempts:
+            if len(tries) >= LANE_ATTEMPTS:
                 self._say(log.warning(f"{run.label}: left to a later time, {tries[-1]}"))
             return
         if "broken" in event or ("failed" in event and alone):
@@ -503,7 +505,7 @@ class Sweep:
             if "code" not in event and not alone:
                 self._alone.add(run.run_id)  # here too: others must not go down with it again
                 return
-            if self._attempts[run.run_id] < self._options.lane_attempts:
+            if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
             self._failed[run.run_id] = f"not whole after {self._attempts[run.run_id]} attempts"
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
@@ -512,7 +514,7 @@ class Sweep:
         """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
-        most = self._options.lane_attempts
+        most = LANE_ATTEMPTS
         taken |= {run_id for run_id, tries in self._later.items() if len(tries) >= most}
         left = [run for run in self.runs if run.run_id not in taken]
         pending = self._patiently(lambda: [run for run in left if self._is_pending(run)])

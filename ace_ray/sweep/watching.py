@@ -13,6 +13,8 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 
+LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
+
 
 class Settling:
     """Which checkpoints have not changed for a while: a trainer may still be writing one."""
@@ -37,7 +39,7 @@ class Settling:
 
 
 class Watching:
-    """Looks until a file, a time or a step ends it. What is there by then and still has to settle
+    """Looks until the stop file is there. What is there by then and still has to settle
     is waited for: the last checkpoint and the stop file often come together."""
 
     def __init__(
@@ -58,7 +60,6 @@ class Watching:
         """Folders seen last that are no checkpoint of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
-        self._began = now()
         self._until: float | None = None
         """While it is ending: how long what there was then, or a look at it, is waited for."""
         self._last: set[str] | None = None
@@ -84,13 +85,9 @@ class Watching:
         self.failed, self.invalid = False, invalid or {}
         self._known = sources | {checkpoint.source for checkpoint in checkpoints}
         settled = self._settling.look(checkpoints)
-        if self._has_reached(checkpoints):
-            self._end()
         if self._until is not None:
             if self._last is None:
-                self._last = {
-                    checkpoint.source for checkpoint in checkpoints if self._counts(checkpoint)
-                }
+                self._last = {checkpoint.source for checkpoint in checkpoints}
                 self._until = self._now() + self._options.settle_s
             checkpoints = [
                 checkpoint for checkpoint in checkpoints if checkpoint.source in self._last
@@ -104,13 +101,18 @@ class Watching:
         self._taken[checkpoint.source] = checkpoint.state
 
     @property
+    def poll_s(self) -> float:
+        """Seconds between two looks: half of the time to settle, within bounds."""
+        return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
+
+    @property
     def wait_s(self) -> float:
         """Until the next look; 0 when there should be none."""
         if self._until is None:
-            return self._options.poll_s
+            return self.poll_s
         if not (self.failed or self.unfinished() or self.left()):
             return 0.0
-        return max(0.0, min(self._options.poll_s, self._until - self._now()))
+        return max(0.0, min(self.poll_s, self._until - self._now()))
 
     def unfinished(self) -> list[Checkpoint]:
         """Those seen last that may still be written."""
@@ -128,28 +130,12 @@ class Watching:
     def _is_taken(self, checkpoint: Checkpoint) -> bool:
         return self._taken.get(checkpoint.source) == checkpoint.state
 
-    def _counts(self, checkpoint: Checkpoint) -> bool:
-        until = self._options.until_step
-        return until is None or checkpoint.step <= until or self._settling.has_settled(checkpoint)
-
     def _end(self) -> None:
         if self._until is None:
             self._until = self._now() + self._options.settle_s
 
-    def _has_reached(self, checkpoints: Sequence[Checkpoint]) -> bool:
-        """Whether the last step is there, or a later one: whole or not, nobody writes it any
-        more."""
-        until = self._options.until_step
-        return until is not None and any(
-            checkpoint.step >= until and self._settling.has_settled(checkpoint)
-            for checkpoint in checkpoints
-        )
-
     def _is_time(self) -> bool:
         """Raises `UserError`: the stop file cannot be looked for."""
-        seconds = self._options.watch_s
-        if seconds is not None and self._now() - self._began > seconds:
-            return True
         return self._until is None and self._stop_file is not None and self._stop_file.exists()
 
 

@@ -1,4 +1,4 @@
-"""Files that a user named: their paths, and the encoding of their text."""
+"""Paths of files that a user named, and the encoding of their text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ace_ray.errors import UserError
 
 
 def path_of(text: str | Path, where: str) -> Path:
-    """The path that ``text`` is, ``~`` written out. Raises `UserError` at ``where``: it can be
-    none."""
+    """Return ``text`` as a path, with ``~`` expanded. Raises `UserError` at ``where``: it cannot be
+    a path."""
     try:
         path = Path(text).expanduser()
         os.stat(path)
-    # No such user; a name that is too long, a link to itself; a NUL.
+    # RuntimeError: unknown user. OSError: long name, link to itself. ValueError: NUL.
     except (RuntimeError, OSError, ValueError) as error:
         passing = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
         if isinstance(error, OSError) and error.errno in passing:
@@ -30,15 +30,15 @@ def path_of(text: str | Path, where: str) -> Path:
 
 
 def folder_of(text: str | Path, where: str) -> Path:
-    """The file or folder that ``text`` names, which need not exist. Raises `UserError` at
-    ``where``: it can be no path, or may not be read."""
+    """Return the path of the file or folder ``text``, which need not exist. Raises `UserError` at
+    ``where``: it cannot be a path, or may not be read."""
     path = path_of(text, where)
     try:
         mode = os.stat(path).st_mode
         readable = os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0))
     except PermissionError:
         readable = False
-    except OSError:  # there is none
+    except OSError:  # it does not exist
         readable = True
     if not readable:
         raise UserError(
@@ -59,8 +59,8 @@ _OTHER_MARKS = {
 def without_bom(content: bytes, where: str | Path) -> bytes:
     """Return the UTF-8 text ``content`` without a byte order mark at its start.
 
-    Windows editors write that mark, and Python's readers take it for a character. Raises
-    `UserError` at ``where`` for the mark of another encoding.
+    Windows editors write this mark, and Python reads it as a character. Raises `UserError` at
+    ``where`` for the mark of another encoding.
     """
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):

@@ -1,8 +1,8 @@
-"""What commands say while they work: one door for lines, as text or as JSON.
+"""Log lines of commands, as text or as JSON.
 
-Text lines go to the console of who asked. JSON lines go to stderr, one object a line, so that
-stdout holds results alone. Level and format are environment variables, so that child processes and
-the actors of a local Ray have them too; the variables are those of the options of ``ace-ray``.
+Text lines go to the caller's console. JSON lines go to stderr, one object a line, so that stdout
+holds only results. Level and format are environment variables, so that child processes and the
+actors of a local Ray use them too. They are also the variables of the options of ``ace-ray``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 _LEVEL, _FORMAT = "ACE_RAY_LOG_LEVEL", "ACE_RAY_LOG_FORMAT"
 LONGEST = 8_000
-"""Characters of a message, and of a traceback."""
+"""Maximum characters of a message, and of a traceback."""
 
 Say = Callable[[str], None]
 
 _log = logging.getLogger("ace_ray")
 _known: dict[str, Any] = {}
-"""Fields of every line of this process, such as its run."""
+"""Fields of every line of this process, such as the run id."""
 
 
 class Line(str):
-    """A line with its level, and fields that only JSON shows; one without them is information.
+    """A line with its level, and with fields that only JSON shows. The default level is info.
 
-    A field ``traceback`` is shown as text too.
+    The field ``traceback`` is shown in text lines too.
     """
 
     level: int
@@ -63,8 +63,7 @@ def error(text: str, **fields: Any) -> Line:
 
 
 def configure(level: str | None = None, form: str | None = None) -> None:
-    """Set level and format of this process and of those that it starts; None leaves one as it
-    is."""
+    """Set level and format of this process and its child processes. None changes nothing."""
     for name, value in ((_LEVEL, level), (_FORMAT, form)):
         if value is not None:
             os.environ[name] = value
@@ -73,13 +72,8 @@ def configure(level: str | None = None, form: str | None = None) -> None:
 
 
 def environment() -> dict[str, str]:
-    """What processes on other machines need to log as this one does."""
+    """Return the variables that processes on other machines need to log in the same way."""
     return {name: os.environ[name] for name in (_LEVEL, _FORMAT) if name in os.environ}
-
-
-def as_text(environment: Mapping[str, str]) -> dict[str, str]:
-    """``environment`` for a child whose lines this process reads."""
-    return {**environment, _FORMAT: "text"}
 
 
 def is_json() -> bool:
@@ -91,12 +85,12 @@ def is_shown(level: int) -> bool:
 
 
 def shows_panel(console: Console) -> bool:
-    """Whether progress is a panel, which lines go above."""
+    """Return whether progress is shown as a panel below the lines."""
     return console.is_terminal and not is_json() and is_shown(logging.INFO)
 
 
 def say_on(console: Console | None = None) -> Say:
-    """What takes lines: text for ``console``, by default stdout."""
+    """Return a function that logs a line. Text goes to ``console``, by default stdout."""
     _open()
 
     def say(line: str) -> None:
@@ -108,34 +102,32 @@ def say_on(console: Console | None = None) -> Say:
 
 
 def say(line: str) -> None:
-    """`say_on` stdout."""
+    """Log a line. Text goes to stdout."""
     say_on()(line)
 
 
 def fail(*texts: str) -> None:
-    """Say on stderr why the command ends; at level debug with the traceback that led there."""
+    """Log on stderr why the command ends, at level debug with the traceback."""
     prefix = "" if is_json() else "ace-ray: "
-    fields = {}
-    if sys.exc_info()[1] is not None and is_shown(logging.DEBUG):
-        fields["traceback"] = traceback.format_exc()
-    for text in texts:
-        complain(prefix + text, **fields)
-        fields = {}
+    shown = sys.exc_info()[1] is not None and is_shown(logging.DEBUG)
+    trace = traceback.format_exc() if shown else ""
+    for number, text in enumerate(texts):
+        complain(prefix + text, traceback="" if number else trace)
 
 
 def complain(text: str, **fields: Any) -> None:
-    """Say an error on stderr, in JSON as any other line."""
+    """Log an error on stderr."""
     say_on(Console(stderr=True))(error(text, **fields))
 
 
 def caution(text: str) -> None:
-    """Say a warning on stderr, beside results that stdout may hold."""
+    """Log a warning on stderr, since stdout may hold results."""
     say_on(Console(stderr=True))(warning(text))
 
 
 @contextmanager
 def known(**fields: Any) -> Iterator[None]:
-    """Lines of this process have ``fields`` until the context ends."""
+    """Add ``fields`` to all lines of this process until the context ends."""
     before = dict(_known)
     _known.update(fields)
     try:
@@ -146,7 +138,7 @@ def known(**fields: Any) -> Iterator[None]:
 
 
 def result(text: str, *, level: str = "info", **fields: Any) -> None:
-    """Print a result, whatever the level: ``text`` on stdout, or a JSON line with ``fields``."""
+    """Print a result at any level: ``text`` on stdout, or a JSON line with ``fields``."""
     if is_json():
         now = datetime.now(UTC).timestamp()
         text = _json(now, level, _log.name, text, fields)
@@ -168,7 +160,7 @@ class _Door(logging.Handler):
                 sys.stderr.write(line + "\n")
                 sys.stderr.flush()
                 return
-            # What comes by a module's own logger goes where Python would print it.
+            # Records of a module's own logger go to stderr, as in Python.
             own = Console(stderr=not hasattr(record, "console"))
             console = getattr(record, "console", None) or own
             print_line(console, record.getMessage())
@@ -196,7 +188,7 @@ def _json(at: float, level: str, logger: str, message: str, fields: Mapping[str,
 
 
 def _clean(value: Any) -> Any:
-    """A field as JSON, without secrets and control characters in its texts."""
+    """Return a field as JSON, without secrets and control characters."""
     if isinstance(value, Mapping):
         return {printed(str(key)): _clean(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -207,7 +199,7 @@ def _clean(value: Any) -> Any:
 
 
 def _clean_trace(text: str) -> str:
-    """Its end, where the exception stands."""
+    """Return the end of a traceback, which names the exception."""
     return "\n".join(map(printed, text.rstrip().splitlines()))[-LONGEST:]
 
 
@@ -216,14 +208,13 @@ def _level() -> int:
 
 
 def _open() -> None:
-    """Lines go through the door, unless the program that uses the package has handlers of its
-    own on the logger ``ace_ray``."""
+    """Add the handler, unless the calling program has handlers on the logger ``ace_ray``."""
     if not _log.handlers:
         _log.addHandler(_Door())
         _log.propagate = False
         _log.setLevel(_level())
     root = logging.getLogger()
     if is_json() and not any(isinstance(handler, _Door) for handler in root.handlers):
-        # Warnings of other packages, which Python would print as text.
+        # Python would print warnings of other packages as text.
         root.addHandler(_Door())
         logging.captureWarnings(True)

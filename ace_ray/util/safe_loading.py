@@ -1,6 +1,6 @@
-"""JSON that others wrote, read within bounds of size, depth and number of values; YAML of the user.
+"""Read foreign JSON within bounds of size, depth and number of values, and the user's YAML.
 
-What comes back is plain: finite numbers, valid Unicode, nothing that refers to itself.
+The values returned are plain: finite numbers, valid Unicode, no reference cycles.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from ace_ray.errors import UserError
 from ace_ray.util.sanitizing import well_formed
 
 MOST_BYTES = 8 << 20
-"""Of a JSON file; a value takes up to about 70 bytes of memory."""
+"""Maximum bytes of a JSON file. A value takes up to about 70 bytes of memory."""
 MOST_VALUES = 1_000_000
 MOST_DEPTH = 64
 MOST_ROW_BYTES = 256 << 20
 MOST_ROW_VALUES = 2_000_000
 MOST_ROW_DEPTH = 200
-"""What is laid out for people is walked by functions that call themselves."""
+"""Maximum depth of JSON in a row. Pages are laid out by recursive functions."""
 SHOWN_CHARS = 1 << 20
 """Maximum characters shown of one text, and of all texts of one JSON value."""
 SHOWN_VALUES = 20_000
-"""Maximum values shown of one JSON value: each is a line, or a card of a page."""
+"""Maximum values shown of one JSON value. Each is a line or a card of a page."""
 _MOST_INTEGER = 1 << 64
 
 
 class Unbounded(ValueError):
-    """What was read is not what such a file holds; says why, in a few words."""
+    """The content is not valid within the bounds. The message gives the reason in a few words."""
 
 
 def json_tree(content: bytes | str) -> Any:
-    """The value in a JSON text. Raises `Unbounded`; half characters become U+FFFD."""
+    """Return the value of a JSON text. Lone surrogates become U+FFFD. Raises `Unbounded`."""
     return plain(json_within(content, MOST_BYTES, MOST_VALUES, _no_constant), finite=True)
 
 
@@ -52,7 +52,7 @@ def json_within(
         raise Unbounded(f"is larger than {_size(most_bytes)}")
     try:
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
-        # Each value but the first of its kind follows one of these.
+        # Each value but the first follows one of these characters.
         if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
             raise Unbounded(f"holds more than {most_values} values")
         return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
@@ -65,8 +65,8 @@ def json_within(
 
 
 def json_of_row(text: str | None) -> Any:
-    """The value in a JSON column of a row, as it was stored: a model may have written any number
-    and half characters. Raises `Unbounded`."""
+    """Return the value of a JSON column of a row, unchanged: a model may have written any number
+    and lone surrogates. Raises `Unbounded`."""
     if not isinstance(text, str):
         raise Unbounded("is no text")
     tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
@@ -75,7 +75,7 @@ def json_of_row(text: str | None) -> Any:
 
 
 def json_object(content: bytes | str, where: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises `UserError` that names the file ``where``."""
+    """Return the JSON object of the file ``where``. Raises `UserError`."""
     fix = "name an intact run"
     try:
         tree = json_tree(content)
@@ -87,22 +87,22 @@ def json_object(content: bytes | str, where: str) -> dict[str, Any]:
 
 
 def yaml_tree(text: str) -> Any:
-    """The value in a YAML text, or in a JSON one. Raises `Unbounded`."""
+    """Return the value of a YAML or JSON text. Raises `Unbounded`."""
     if text.lstrip()[:1] == "{":
         try:
             return json_tree(text)
         except Unbounded:
-            pass  # a YAML mapping may begin like that; the reader below says what is wrong
+            pass  # a YAML mapping may begin with a brace; YAML's error is better
     try:
-        # A field's own rule names the key of a number that is not finite.
+        # Fields check that numbers are finite, and name the key.
         return plain(yaml.load(text, _Loader), finite=False)
     except Unbounded:
         raise
     except RecursionError as error:
         raise Unbounded(_DEEP) from error
-    # ValueError, OverflowError: a text that looks like a date or a number and is none. TypeError,
-    # AttributeError: keys that no mapping takes, tags on the wrong kind of value. LookupError: a
-    # tag on a text that is none of its values.
+    # ValueError, OverflowError: a text in the form of a date or number, out of range. TypeError,
+    # AttributeError: an unhashable key, or a tag on a value of another type. LookupError: a tag on
+    # a text without such a value.
     except (
         *(yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError),
     ) as error:
@@ -110,7 +110,7 @@ def yaml_tree(text: str) -> Any:
 
 
 def _place(error: Exception) -> str:
-    """Say what a YAML ``error`` is about, and in which line."""
+    """Return the line and the problem of a YAML ``error``."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
     if mark is None or not problem:
         return f": {' '.join(str(error).split())[:300]}"
@@ -120,8 +120,8 @@ def _place(error: Exception) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's, but refuses a mapping that names a key twice: PyYAML takes the last value without
-    a word."""
+    """PyYAML's loader, which also refuses a mapping that names a key twice. PyYAML takes the last
+    value silently."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -138,7 +138,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
-    """``value`` of a reader as plain JSON values. Raises `Unbounded`."""
+    """Return a parsed ``value`` as plain JSON values. Raises `Unbounded`."""
     if depth > MOST_DEPTH:
         raise Unbounded(_DEEP)
     if isinstance(value, str):
@@ -160,7 +160,7 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
 
 
 def check_depth(value: Any, most: int) -> None:
-    """Raise `Unbounded` where lists and objects of ``value`` lie deeper than ``most``."""
+    """Raise `Unbounded` if ``value`` is nested deeper than ``most`` levels."""
     level, depth = [value], 0
     while level:
         if depth > most:
@@ -176,8 +176,8 @@ def check_depth(value: Any, most: int) -> None:
 
 
 def shortened(value: Any, chars: int = SHOWN_CHARS, values: int = SHOWN_VALUES) -> Any:
-    """Return ``value``, a JSON value, as far as it is shown: ``values`` values with ``chars``
-    characters in all, at most `SHOWN_CHARS` in one text. Texts say what is left out, and where."""
+    """Return the part of the JSON value ``value`` that is shown: at most ``values`` values and
+    ``chars`` characters, and `SHOWN_CHARS` of one text. Texts mark what is left out."""
     return _Room(values, chars).part_of(value)
 
 
@@ -236,14 +236,14 @@ _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
 """Placeholder for an unknown time in formats that require one."""
 _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
-"""The earliest and the latest time that is exported: readers of other tools overflow beyond."""
+"""The earliest and the latest exported time. Readers of other tools overflow beyond them."""
 
 
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:
     """Return ``value``, a time or its ISO 8601 text, plus ``after_s`` seconds, in UTC.
 
-    A time before 1970 or after 2999 becomes the nearest of these, a span of more than ten years
-    ten years; no time is `UNKNOWN_TIME`.
+    Times before 1970 and after 2999 become the nearest of these. ``after_s`` is at most ten years.
+    An invalid time becomes `UNKNOWN_TIME`.
     """
     first, last = _TIMES
     try:
@@ -251,7 +251,7 @@ def bounded_time(value: object, after_s: float = 0.0) -> datetime:
         if not isinstance(began, datetime):
             began = UNKNOWN_TIME
         began = began.replace(tzinfo=began.tzinfo or UTC)
-        # Compared before it is converted: the conversion overflows at the ends of the calendar.
+        # Compare before converting: the conversion overflows at the ends of the calendar.
         began = min(max(began, first), last).astimezone(UTC)
     except ValueError:
         began = UNKNOWN_TIME

@@ -1,4 +1,4 @@
-"""Text from outside, made harmless for a terminal, a page or a spreadsheet."""
+"""Make text from outside harmless for a terminal, a page or a spreadsheet."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ace_ray.util.secrets import masked
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Sequences that move a cursor, colour text or rename a window, whole where they end.
+# Escape sequences that move a cursor, colour text or rename a window.
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
-# Format characters reorder or hide what is around them; separators break lines.
+# Format characters reorder or hide text around them. Separators break lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _LONGEST_CELL = 32_000
-"""What a spreadsheet takes."""
+"""Maximum characters of a spreadsheet's cell."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def well_formed(text: str) -> str:
-    """Return ``text`` as valid Unicode: halves of characters, which models write as escapes and no
-    UTF-8 holds, become U+FFFD."""
+    """Return ``text`` as valid Unicode: lone surrogates, which models write as escapes and UTF-8
+    cannot hold, become U+FFFD."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
@@ -36,11 +36,11 @@ def cleaned(text: str, longest: int = 2_000) -> str:
     """Return ``text`` with line breaks and tabs, without escape sequences and control characters.
 
     Characters that are invisible or reorder text become escapes, ``\\u202e``. The result has
-    at most ``longest`` characters, and says how many of ``text`` are left out.
+    at most ``longest`` characters and a note on how many of ``text`` are left out.
     """
     kept = _ESCAPES.sub("", text[:longest]).replace("\r\n", "\n")
     left_out = max(0, len(text) - longest)
-    # Most texts are printable as they are, which is found out in C.
+    # Most texts are printable; this check runs in C.
     if not kept.replace("\n", "").isprintable():
         shown = [*map(_visible, kept)]
         fits = bisect_right([*accumulate(map(len, shown))], longest)
@@ -50,14 +50,13 @@ def cleaned(text: str, longest: int = 2_000) -> str:
 
 
 def one_line(text: str, longest: int = 200) -> str:
-    """`cleaned` text on one line."""
+    """Return `cleaned` text on one line."""
     return " ".join(cleaned(text, longest).split())
 
 
 def printed(text: str, longest: int = 8_000) -> str:
-    """A line for a terminal or a log, whoever wrote what it names: no control character, no
-    secret. Blanks stay as they are."""
-    # Without escape sequences first: the end of one before a secret would hide where it begins.
+    """Return a line for a terminal or a log without control characters and secrets. Blanks stay."""
+    # Remove escape sequences first: the end of one may hide where a secret begins.
     return cleaned(masked(_ESCAPES.sub("", text)), longest).replace("\n", " ").replace("\t", " ")
 
 
@@ -67,7 +66,7 @@ def print_line(console: Console, line: str) -> None:
 
 
 def spreadsheet(text: str) -> str:
-    """``text`` as a CSV cell that no spreadsheet takes for a formula: with a quote before it."""
+    """Return ``text`` as a CSV cell. A leading quote keeps spreadsheets from reading a formula."""
     shown = cleaned(text, _LONGEST_CELL)
     return f"'{shown}" if shown.lstrip().startswith(_FORMULA) else shown
 

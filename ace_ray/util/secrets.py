@@ -1,7 +1,7 @@
-"""Find secrets: they are refused in a config and masked in a text.
+"""Find secrets, which are refused in a config and masked in a text.
 
-A secret belongs in the environment, or in the platform's own chain of credentials. Names are judged
-by a few words, values by the shapes that providers give their keys.
+A secret belongs in the environment or in the platform's credential chain. Names are matched by a
+few words, values by the formats of providers' keys.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _NO_SECRET = re.compile(
     r"_(env|file|name|path|variable)\Z"
     r"|(answer|cache|first|foreign|group|index|partition|primary|public|row|sort)_?key\Z"
 )
-"""Names that say where a secret is, and keys that open no lock."""
+"""Names of places where a secret is, and keys that are not secrets."""
 MOST_WORDS = 8
-"""Maximum words of a name; a longer one is a text, such as a prompt that replies are found by."""
+"""Maximum words of a name. A longer name is a text, such as a prompt."""
 
-# Tried at the beginnings of words alone.
+# Matched only at the beginning of a word.
 _SHAPES = re.compile(
     r"\b(?:(?:sk|rk|pk)-[A-Za-z0-9_-]{16,200}"
     r"|(?:(?:sk|rk|pk)_(?:live|test)_|whsec_|tvly-|ya29\.|xapp-|dop_v1_)[A-Za-z0-9_-]{16,200}"
@@ -41,7 +41,7 @@ _SHAPES = re.compile(
     r"|(?:[Bb]earer|[Bb]asic) (?!realm)[A-Za-z0-9+/._~-]{12,4000}=*)"
     r"|-----BEGIN (?:[A-Z0-9]{1,20} ){0,3}PRIVATE KEY(?: BLOCK)?-----"
 )
-# A port ends an address's host; a password may hold what ends one elsewhere.
+# A password may hold characters that end a host elsewhere in an address.
 _USER = re.compile(
     r"(?<=[A-Za-z0-9]://)"
     r"(?:[^/?#\s@]{1,1000}@|[^/?#\s@:]{0,100}:(?!\d{1,5}(?:[/?#\s]|\Z))[^\s@]{1,100}@)"
@@ -59,7 +59,7 @@ _OF_QUERIES = frozenset({"auth", "code", "key", "sig", "signature", "token", "xa
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a value of this name is likely a secret: ``openai_api_key``, ``apiKey``."""
+    """Return whether a value of this name is likely a secret (``openai_api_key``, ``apiKey``)."""
     words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:200]).lower())
     plain = "_".join(words).removesuffix("_id")
     if len(words) > MOST_WORDS or _NO_SECRET.search(plain):
@@ -68,7 +68,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Yield (key, what it is) of all that looks like a secret in the JSON value ``node``."""
+    """Yield (key, description) of everything in the JSON ``node`` that looks like a secret."""
     if isinstance(node, Mapping):
         for key, value in node.items():
             name = str(key)
@@ -92,7 +92,7 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def masked(text: str) -> str:
-    """Return ``text`` without what looks like a secret in it."""
+    """Return ``text`` with everything masked that looks like a secret."""
     text = _USER.sub(f"{MASK}@", text)
     text = _QUERY.sub(_masked_query, text)
     text = _HEADER.sub(rf"\1\2{MASK}", text)
@@ -110,8 +110,8 @@ def _masked_query(match: re.Match[str]) -> str:
 
 
 def _masked_value(match: re.Match[str]) -> str:
-    """Mask the value where the name is a secret's. Behind a colon, and behind ``key`` and ``token``
-    alone, words are prose: ``the key: see below``, ``KEY=VALUE``."""
+    """Mask the value if the name is a secret's. Words behind a colon, and behind a bare ``key`` or
+    ``token``, are prose: ``the key: see below``, ``KEY=VALUE``."""
     name, between, value = match.groups()
     name = name.rpartition(".")[2]
     if value.lower() in _NO_VALUES or not is_secret_name(name):

@@ -1,4 +1,4 @@
-"""The statistics behind every reported accuracy: intervals, pass@k and pass^k."""
+"""Statistics of reported accuracies: intervals, pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Z95 = 1.959963984540054
 
 
 def wilson(successes: float, n: int) -> Interval | None:
-    """The 95 % Wilson score interval of ``successes / n``, within 0..1; None where ``n`` is 0.
+    """Return the 95 % Wilson score interval of ``successes / n`` within 0..1; None if ``n`` is 0.
 
-    ``successes`` may be fractional: with several samples per entry, ``n`` is the number of entries
-    and each adds its mean, since samples of one entry are no independent evidence.
+    ``successes`` may be fractional. With several samples per entry, ``n`` is the number of entries
+    and each adds its mean, since samples of one entry are not independent.
     """
     if not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n}")
@@ -29,11 +29,11 @@ def wilson(successes: float, n: int) -> Interval | None:
 
 
 def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interval:
-    """The 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
+    """Return the 95 % interval of ``sum(weight * value)`` over ``(weight, value, interval)`` parts.
 
-    The parts' own limits are carried over by their squared distances from the values (MOVER, Zou
-    and Donner 2008), so a mean of Wilson intervals keeps their shape near 0 and 1, where a
-    variance would vanish. Weights are not negative; the parts are independent.
+    The squared distances of the parts' limits from their values add up (MOVER, Zou and Donner
+    2008). So a mean of Wilson intervals keeps their shape near 0 and 1, where a variance would
+    vanish. Weights are not negative, and parts are independent.
     """
     total = below = above = 0.0
     for weight, value, (low, high) in parts:
@@ -46,8 +46,8 @@ def weighted_interval(parts: Iterable[tuple[float, float, Interval]]) -> Interva
 def mean_of_present(
     parts: Iterable[tuple[float, float | None, Sequence[float] | None]],
 ) -> tuple[float, Interval] | None:
-    """The mean of ``(weight, value, interval)`` parts whose value is not None, by their weights,
-    with its 95 % interval; None where no part has one, or no weight."""
+    """Return the weighted mean of the ``(weight, value, interval)`` parts with a value, and its
+    95 % interval. None if no part has a value and a weight."""
     present = [(w, v, (i[0], i[1])) for w, v, i in parts if v is not None and i is not None]
     total = sum(weight for weight, _, _ in present)
     if not total:
@@ -57,9 +57,9 @@ def mean_of_present(
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that at least one of ``k`` samples is right, given ``c`` right ones of ``n``.
+    """Return the chance that at least one of ``k`` samples is right, given ``c`` right of ``n``.
 
-    Unbiased: the share of the k-subsets of the n samples that hold a right one (Chen et al. 2021).
+    This is the unbiased share of k-subsets of the n samples with a right one (Chen et al. 2021).
     """
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass@{k} of {c} right among {n} samples")
@@ -68,10 +68,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def pass_hat_k(n: int, c: int, k: int) -> float:
-    """pass^k: the chance that all of ``k`` samples are right, given ``c`` right ones of ``n``.
+    """Return pass^k, the chance that all ``k`` samples are right, given ``c`` right of ``n``.
 
-    Unbiased: the share of the k-subsets of the n samples that hold right ones only (tau-bench, Yao
-    et al. 2024, https://arxiv.org/pdf/2406.12045).
+    This is the unbiased share of k-subsets of the n samples with only right ones (tau-bench, Yao et
+    al. 2024, https://arxiv.org/pdf/2406.12045).
     """
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"pass^{k} of {c} right among {n} samples")

@@ -1,4 +1,4 @@
-"""Child processes of this Python: what they import from, how one is confined, and how they end."""
+"""Child Python processes: their commands, confinement and end."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _EVENTS = frozenset(
         *("sys._getframe", "sys.excepthook", "sys.unraisablehook"),
     )
 )
-"""What Python may do in a confined process, of what it tells audit hooks about. Whatever opens,
-connects, starts, imports or reaches into the interpreter is not among it. The hook and the kernel's
-limits are the bound: code that is not trusted may reach any object of the process."""
+"""Audit events that are allowed in a confined process. No event that opens, connects, starts or
+imports something is among them. The hook and the kernel's limits are the only bound: untrusted code
+may reach any object of the process."""
 
 _watchdogs: list[subprocess.Popen[bytes]] = []
-"""That of this process; it is waited for by nobody."""
+"""The watchdog of this process. Nothing waits for it."""
 
 _limiting = False
-"""Whether `set_limit` is running; only it sets limits in a confined process."""
+"""True while `set_limit` runs, which alone may set limits in a confined process."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs ``module`` as a program, in `module_environment`.
+    """Return the command that runs ``module`` as a program, in `module_environment`.
 
-    ``-m`` alone imports from the current folder first, which may be one that was downloaded.
+    ``-m`` without ``-P`` imports from the current folder first, which may be a downloaded one.
     """
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """``base``, with this package to be found wherever the child runs."""
+    """Return ``base`` with a PYTHONPATH that holds this package in any working directory."""
     named = [os.path.abspath(one) for one in base.get("PYTHONPATH", "").split(os.pathsep) if one]
     root = str(Path(ace_ray.__file__).parents[1])
-    # Site packages are found anyway, and belong behind the standard library.
+    # Site packages are on the path already, behind the standard library.
     if root not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *named}:
         named.append(root)
     environment = {key: value for key, value in base.items() if key != "PYTHONPATH"}
@@ -52,9 +52,9 @@ def module_environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def confine() -> None:
-    """From here on no file, socket or process is opened, and no core is dumped. For good.
+    """Forbid this process to open files, sockets and processes and to dump core. Irrevocable.
 
-    The kernel holds that; the audit hook, which cannot be taken back either, says it first."""
+    The kernel's limits enforce it. The audit hook raises a clearer error before them."""
     for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_NPROC):
         resource.setrlimit(kind, (0, 0))
 
@@ -66,7 +66,7 @@ def confine() -> None:
 
 
 def set_limit(kind: int, soft: int, hard: int) -> None:
-    """`resource.setrlimit`, also in a confined process."""
+    """Call `resource.setrlimit`, also in a confined process."""
     global _limiting
     _limiting = True
     try:
@@ -76,23 +76,23 @@ def set_limit(kind: int, soft: int, hard: int) -> None:
 
 
 def end_with_this_process() -> None:
-    """What this process starts from here on ends when it does, by SIGKILL too, and theirs with it.
+    """Make all processes that this one starts from now on end with it, also after SIGKILL.
 
-    It leads a process group from here on, which a `watchdog` ends. Once in a process, and not where
-    a terminal's Ctrl-C is to reach it.
+    This process becomes the leader of a process group, which a `watchdog` ends. Call it once, and
+    not in a process that a terminal's Ctrl-C must reach.
     """
-    if os.getpgrp() != os.getpid():  # a leader of a session may not ask, and need not
+    if os.getpgrp() != os.getpid():  # a session leader leads its group, and may not call setpgid
         os.setpgid(0, 0)
-    # The kernel closes it, as the last of this process: nothing here may do so before.
+    # Only the kernel may close the sink, when this process has ended.
     source, sink = os.pipe()
     held = [sink]
 
     def let_go() -> None:
-        # Once only: later the number may be another file's, in children of the child.
+        # Close it once: later its number may belong to another file in a grandchild.
         while held:
             os.close(held.pop())
 
-    os.register_at_fork(after_in_child=let_go)  # one that starts no other program would hold it
+    os.register_at_fork(after_in_child=let_go)  # a fork without exec would keep it open
     _watchdogs.append(
         subprocess.Popen(
             [sys.executable, "-I", "-S", watchdog.__file__],

@@ -1,4 +1,4 @@
-"""vLLM's own source, read without importing it: that costs 5-20 s of CPU."""
+"""Read vLLM's own source without importing it: an import takes 5-20 s of CPU."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def folder() -> Path | None:
-    """Where the installed vLLM is; None where there is none."""
+    """Return the folder of the installed vLLM, or None."""
     # find_spec does not import a top-level package.
     spec = importlib.util.find_spec("vllm")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
 def parsed(file: Path) -> ast.Module:
-    """Without content where there is none: a vLLM of another layout."""
+    """Return the parsed file, empty if it cannot be read: another vLLM may lack it."""
     try:
         return ast.parse(file.read_text(encoding="utf-8"))
     except (OSError, SyntaxError):
@@ -24,7 +24,7 @@ def parsed(file: Path) -> ast.Module:
 
 
 def engine_arguments() -> list[str]:
-    """Names of vLLM's engine arguments; [] where they cannot be read."""
+    """Return the names of vLLM's engine arguments; [] if they cannot be read."""
     vllm = folder()
     if vllm is None:
         return []
@@ -38,33 +38,21 @@ def engine_arguments() -> list[str]:
 
 
 def architectures() -> set[str]:
-    """Names of the architectures that vLLM has models of; empty where they cannot be read."""
+    """Return the architectures that vLLM has models of; empty if they cannot be read."""
     vllm = folder()
     if vllm is None:
         return set()
     names: set[str] = set()
     for node in parsed(vllm / "model_executor/models/registry.py").body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            # In tables of models that vLLM had once the values are texts, not tuples.
+            # Tables of models that vLLM has dropped hold texts, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)
             found = [key for key, value in pairs if isinstance(value, ast.Tuple)]
             names |= {str(key.value) for key in found if isinstance(key, ast.Constant)}
     return names
 
 
-def quantizations() -> set[str]:
-    """Names of the quantization methods that vLLM loads; empty where they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return set()
-    for node in parsed(vllm / "model_executor/layers/quantization/__init__.py").body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
-            leaves = ast.walk(node)
-            return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}
-    return set()
-
-
 def has_plugins() -> bool:
-    """Return whether other packages add models or quantization methods to vLLM."""
+    """Return whether other packages add models to vLLM."""
     found = entry_points(group="vllm.general_plugins")
     return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)

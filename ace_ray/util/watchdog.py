@@ -1,17 +1,18 @@
-"""Ends a process group once the process that it was started for has ended, however that was.
+"""End a process group when its leader has ended, for whatever reason.
 
     the process, leader of a group -> watchdog -> watchdog
                                    -> its children, and theirs
 
-Stdin is a pipe whose other end only that process holds. There are two, since Ray kills the children
-of a worker that exits, though not theirs; where it ends those too, it ends the whole group.
+Stdin is a pipe. Only the leader holds its other end. There are two watchdogs, since Ray kills the
+children of a worker that exits, and not the grandchildren. Where Ray kills grandchildren too, it
+kills the whole group.
 
-A watchdog belongs to the group that it ends: no other group can get the number while it lives, so
-it kills nothing else, and who kills it with its group has done its work. The group holds what has
-been forked a moment ago, too. What sets itself a title, as vLLM's processes do, writes over the
-environment that `/proc` shows of it; it could not be found by a mark there.
+A watchdog is a member of the group that it ends. So no other group can get the group's number while
+the watchdog runs. The group also holds processes that were forked a moment ago. A mark in the
+environment would not find all of them: vLLM's processes set their titles, which overwrites the
+environment that `/proc` shows.
 
-It runs without site packages, and imports next to nothing: it stays as long as an engine.
+The watchdog runs without site packages and imports little, since it lives as long as an engine.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import signal
 import time
 
 TRACKERS_S = 10.0
-"""For multiprocessing's resource trackers to remove the memory that ended processes shared."""
+"""Time for multiprocessing's resource trackers to remove shared memory of ended processes."""
 _TRACKER = b"multiprocessing.resource_tracker"
 _POLL_S = 0.02
 
 
 def wait() -> None:
-    """Return when stdin has ended. Only SIGKILL ends this process before."""
+    """Return at the end of stdin. Only SIGKILL ends this process earlier."""
     for asked in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(asked, signal.SIG_IGN)
     while os.read(0, 1):
@@ -35,8 +36,8 @@ def wait() -> None:
 
 
 def end_group() -> None:
-    """Kill all of this process's group, itself too; resource trackers last, for they end by
-    themselves when those are gone that they work for."""
+    """Kill this process's group and itself. Resource trackers come last: they end by themselves
+    when the processes that use them have ended."""
     try:
         until = time.monotonic() + TRACKERS_S
         while _end_others() and time.monotonic() < until:
@@ -46,10 +47,10 @@ def end_group() -> None:
 
 
 def _end_others() -> bool:
-    """Kill the others of the group, but trackers; whether there were any, or there are trackers."""
+    """Kill the others of the group except trackers. Return whether others or trackers ran."""
     mine, found = _command("self"), False
     for name in os.listdir("/proc"):
-        # That of one that has ended is empty. Its like is the other watchdog: it does the same.
+        # A zombie has an empty command. The other watchdog has the same one as this.
         if not name.isdigit() or (command := _command(name)) in (b"", mine):
             continue
         try:
@@ -57,8 +58,8 @@ def _end_others() -> bool:
         except ProcessLookupError:
             continue
         try:
-            # Asked of the process that is held, or of one that has its number since: then nothing
-            # is killed.
+            # The number may belong to a new process by now. The pidfd still means the old one, so
+            # nothing else is killed.
             if os.getpgid(int(name)) == os.getpgrp():
                 found = True
                 if _TRACKER not in command:

@@ -117,7 +117,6 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: 
 
 def refuse_what_cannot_be_compared(here: Any, folder: Path, reference: Path) -> None:
     for name, more, what in (
-        ("c", early(reference, rules=["strict"]), "none of early.rules (strict)"),
         ("d", early(reference, alpha=2), "early.alpha"),
         ("better", early(reference, alpha=0.2), "looked at with early.alpha = 0.05"),
     ):

@@ -187,8 +187,7 @@ def test_a_cluster_that_is_held_but_for_a_fraction_of_a_cpu(tmp_path: Path) -> N
             {"name": "acebench", "languages": ["en"], "categories": ["agent_multi_step"]}
         ],
         "engine": {"default": "finish conversation"},
-        "sandboxes": round((cpus - 0.9) / 0.1),
-        "worker_cpus": 0.4,
+        "worker_cpus": cpus - 0.6,
         "workers": 1,
         "limit": 2,
         "output": str(tmp_path / "runs"),

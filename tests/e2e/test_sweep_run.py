@@ -276,7 +276,7 @@ def test_a_sweep_that_is_killed_leaves_no_process(make_sweeps: Any) -> None:
 
 def test_watching_a_training(make_sweeps: Any) -> None:
     """It begins before the first checkpoint, and the stop file comes with the last."""
-    sweeps = make_sweeps(watch=True, settle_s=1.0, poll_s=0.5, stop_file="stop", sweep_id="sweep")
+    sweeps = make_sweeps(watch=True, settle_s=1.0, stop_file="stop", sweep_id="sweep")
     stop = sweeps.folder / "stop"
     process = sweeps.start("--set", f"stop_file={stop}")
     sweeps.until(lambda: "watching" in sweeps.said)

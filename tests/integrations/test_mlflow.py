@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ace_ray.integrations.trackers import MLflow, MLflowOptions, Point, Publication
+from ace_ray.integrations.trackers import MLflowOptions, Point, Publication, to_mlflow
 from tests.integrations.made import complete_run, sweep_of, whole
 
 HEADLINE = "acebench/official/headline"
@@ -20,9 +20,6 @@ class Client:
 
     runs: ClassVar[dict[str, SimpleNamespace]] = {}
     experiments: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, tracking_uri: str | None) -> None:
-        self.uri = tracking_uri
 
     def get_experiment_by_name(self, name: str) -> Any:
         found = self.experiments.get(name)
@@ -95,22 +92,21 @@ def server(monkeypatch: pytest.MonkeyPatch) -> type[Client]:
 def curve(*steps: int, **config: Any) -> Publication:
     points = [Point(step, {HEADLINE: step / 10, "rows/declared": 7.0}, 2.0) for step in steps]
     words = {"acebench/official/headline_is": "Overall"}
-    return Publication("key-1", "train", "sweep-1", config, words, points, ["s3://b/r/*"])
+    return Publication("key-1", "train", "sweep-1", config, words, points)
 
 
 def test_the_calls(server: type[Client]) -> None:
-    publisher = MLflow(MLflowOptions(experiment="x"))
+    options = MLflowOptions(experiment="x")
     first = curve(100, 200, **{f"k{n}": n for n in range(150)})
-    publisher.publish(first)
+    to_mlflow(options, first)
     second = curve(100, 200, 300, k1=2, new=3)
-    assert publisher.publish(second) == "experiment x, run run 0"
+    assert to_mlflow(options, second) == "experiment x, run run 0"
     (run,) = server.runs.values()
     assert run.info.name == "train"
     assert run.ended
     assert run.tags == {
         "ace_ray.key": "key-1",
         "ace_ray.group": "sweep-1",
-        "ace_ray.rows": "s3://b/r/*",
         "acebench/official/headline_is": "Overall",
     }
     assert [(m.step, m.value) for m in run.metrics if m.key == HEADLINE] == [
@@ -129,11 +125,12 @@ def test_a_server_that_holds_files(
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     uri = (tmp_path / "mlruns").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
     run = complete_run(tmp_path / "run")
 
     def publish(folder: Path) -> str:
-        ended = here("publish", folder, "--to", "mlflow", "--option", f"tracking_uri={uri}")
+        ended = here("publish", folder, "--to", "mlflow")
         assert ended.code == 0, ended.stderr
         return str(ended.stdout)
 

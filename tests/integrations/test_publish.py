@@ -108,10 +108,10 @@ def test_a_sweep_publishes_when_its_ledger_is_written(
     ("name", "options", "words"),
     [
         ("tensorbord", {}, "no tracker is called 'tensorbord'; one of mlflow,"),
-        ("tensorboard", {"folder": "s3://b/p"}, "is not a folder of this machine"),
+        ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'?"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
-        ("mlflow", {"tracking_uri": "https://me:pw12345678@host"}, "a user name or a password"),
+        ("mlflow", {"experiment": "https://me:pw12345678@host"}, "a user name or a password"),
         ("mlflow", {}, "pip install 'ace-ray[mlflow]'"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.integrations.trackers import Point, Publication, WandB, WandBOptions
+from ace_ray.integrations.trackers import Point, Publication, WandBOptions, to_wandb
 
 HEADLINE = "acebench/official/headline"
 
@@ -50,14 +50,13 @@ def test_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     module.Api = api  # type: ignore[attr-defined]
     module.Settings = lambda **settings: settings  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
-    publisher = WandB(WandBOptions(project="p", entity="e"))
     points = [Point(100, {HEADLINE: 1.0, "x/y": 3.0}), Point(50, {HEADLINE: 2.0})]
     curve = Publication("key-1", "train", "sweep-1", {"a.b": 1}, {"says": "so"}, points)
-    assert publisher.publish(curve) == "https://host/entity/project/runs/id"
+    assert to_wandb(WandBOptions(project="p"), curve) == "https://host/entity/project/runs/id"
     (run,) = runs
     asked = run.asked
     assert (asked["id"], asked["resume"], asked["group"]) == ("key-1", "allow", "sweep-1")
-    assert (asked["project"], asked["entity"], asked["config"]) == ("p", "e", {"a.b": 1})
+    assert (asked["project"], asked["config"]) == ("p", {"a.b": 1})
     assert run.logged == [{HEADLINE: 2.0, "train_step": 50}], "it holds the other"
     assert run.steps == {"train_step": None, HEADLINE: "train_step", "x/y": "train_step"}
     assert run.summary == {HEADLINE: 2.0, "says": "so"}

@@ -59,9 +59,6 @@ def test_no_request_goes_where_a_run_says(
     ended = here(command, uri, *more)
     assert heard == []
     assert ended.code == 0, ended.stderr
-    said = " ".join((ended.stdout + ended.stderr).split())
-    assert f"run.json names the store at {address}" in said
-    assert f"--endpoint-url {address}" in said
 
 
 @pytest.mark.nightly
@@ -74,7 +71,6 @@ def test_the_command_names_the_service(
     more = [str(make_run(tmp_path / "other" / "run"))] if command == "compare" else []
     ended = here(command, uri, *more, "--endpoint-url", s3.endpoint_url, "--region", "us-east-1")
     assert ended.code == 0, ended.stderr
-    assert "names the store" not in ended.stdout
 
 
 @pytest.mark.parametrize("url", ["http://me:pw-1234567@h", "http://h/?token=abc", "ftp://h", "h"])

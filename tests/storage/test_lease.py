@@ -19,9 +19,8 @@ import pytest
 
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.storage import lease as lease_module
-from ace_ray.storage.lease import LEASE, TTL_S, Lease, LeaseLost
+from ace_ray.storage.lease import LEASE, TTL_S, Lease, LeaseLost, this_process
 from ace_ray.storage.object_store import LocalStore, Store, open_store
-from ace_ray.util.processes import this_process
 
 
 @pytest.fixture(params=["local", "s3"])

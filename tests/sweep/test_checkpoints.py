@@ -250,7 +250,7 @@ class TestChosen:
         assert self.of(**{"from": 41, "to": 49}) == []
 
     def test_all_together(self) -> None:
-        assert self.of(**{"from": 20, "to": 80, "every": 2, "last": 3}) == [40, 60, 80]
+        assert self.of(**{"from": 20, "to": 80, "every": 2}) == [20, 40, 60, 80]
 
     def test_none_of_them(self, root: str, put: Put) -> None:
         put("step_100")

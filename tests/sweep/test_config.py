@@ -45,17 +45,12 @@ def test_everything_that_it_takes(write: Write) -> None:
         "checkpoints": "s3://bucket/run",
         "pattern": "step_*",
         "every": 2,
-        "last": 3,
         "from": 100,
         "to": 900,
         "swap": False,
         "watch": True,
         "settle_s": 5,
-        "poll_s": 2.5,
         "stop_file": "stop",
-        "watch_s": 60,
-        "until_step": 800,
-        "lane_attempts": 2,
         "price_per_hour": 2.5,
         "sweep_id": "mine",
     }
@@ -146,7 +141,7 @@ class TestRefused:
 
     @pytest.mark.parametrize(
         "key",
-        ["pattern", "every", "last", "from", "to", "stop_file", "watch_s", "until_step"],
+        ["pattern", "every", "from", "to", "stop_file"],
     )
     def test_what_is_about_checkpoints_needs_some(self, write: Write, key: str) -> None:
         value: Any = "x" if key in ("pattern", "stop_file") else 3

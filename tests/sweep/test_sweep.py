@@ -115,7 +115,6 @@ class Setup:
             "sweep_id": "sweep",
             "output": str(tmp_path / "out"),
             "settle_s": 0,
-            "poll_s": 0.01,
         }
 
     def make(self, name: str, *values: float) -> None:
@@ -195,6 +194,7 @@ def setup(
     tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Setup]:
     setup = Setup(tmp_path, make_checkpoint)
+    monkeypatch.setattr("ace_ray.sweep.watching.LEAST_POLL_S", 0.01)
 
     def made(lane: Lane, specs: list[Any], devices: Any, *, say: Any, room: Any) -> FakeLane:
         fake = FakeLane(setup, lane, specs, devices, say)
@@ -295,11 +295,11 @@ class TestToTheEnd:
     @pytest.mark.nightly
     def test_which_are_taken_may_change(self, setup: Setup) -> None:
         setup.save(1, 2, 3, 4)
-        assert setup.run(last=1) == 0
+        assert setup.run(**{"from": 4}) == 0
         assert setup.lanes == [["step 4"]]
-        assert setup.run(last=None, every=3) == 0
+        assert setup.run(**{"from": None}, every=3) == 0
         assert setup.lanes == [["step 1"]]
-        assert setup.run(every=1, to=2, price_per_hour=3, lane_attempts=1, swap=False) == 0
+        assert setup.run(every=1, to=2, price_per_hour=3, swap=False) == 0
         assert setup.lanes == [["step 2"]]
 
     def test_how_it_runs_may_change(self, setup: Setup) -> None:
@@ -619,12 +619,20 @@ class TestWhatFails:
         ids=["broken", "failed", "dies", "dies twice", "dies three times", "incomplete"],
     )
     def test_one_run(
-        self, setup: Setup, steps: list[int], bad: Any, attempts: int, note: str, lanes: Any
+        self,
+        setup: Setup,
+        monkeypatch: pytest.MonkeyPatch,
+        steps: list[int],
+        bad: Any,
+        attempts: int,
+        note: str,
+        lanes: Any,
     ) -> None:
         """It is reported, the others go on, and the next call tries it again."""
         setup.script = scripted(step_2=bad)
         setup.save(*steps)
-        assert setup.run(lane_attempts=attempts) == 1
+        monkeypatch.setattr(module, "LANE_ATTEMPTS", attempts)
+        assert setup.run() == 1
         assert setup.lanes == lanes
         complete = {f"step {step}": "complete" for step in steps}
         assert setup.states() == complete | {"step 2": "failed"}
@@ -678,11 +686,14 @@ class TestWhatFails:
         assert len(setup.lanes) == 3
 
     @pytest.mark.nightly
-    def test_one_that_kills_its_lane_takes_nobody_along(self, setup: Setup) -> None:
+    def test_one_that_kills_its_lane_takes_nobody_along(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Nobody else's attempts are used up by it, and nobody waits behind it for ever."""
+        monkeypatch.setattr(module, "LANE_ATTEMPTS", 2)
         setup.script = scripted(step_2=die)
         setup.save(*range(1, 7))
-        assert setup.run(lane_attempts=2) == 1
+        assert setup.run() == 1
         assert setup.states() == {
             f"step {n}": "failed" if n == 2 else "complete" for n in range(1, 7)
         }
@@ -776,9 +787,10 @@ class TestWhatFails:
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "LATER_S", 0.0)
+        monkeypatch.setattr(module, "LANE_ATTEMPTS", 2)
         setup.script = scripted(step_1=lambda lane, run: lane.tell(run, later="they do not fit"))
         setup.save(1, 2)
-        assert setup.run(swap=False, lane_attempts=2) == 75
+        assert setup.run(swap=False) == 75
         assert sorted(setup.lanes) == [["step 1"], ["step 1"], ["step 2"]]
         assert setup.states() == {"step 1": "pending", "step 2": "complete"}
         assert setup.ledger()["step 1"]["note"] == "they do not fit"
@@ -913,9 +925,16 @@ class TestStopping:
         ],
     )
     def test_lanes_are_told_and_none_begins(
-        self, setup: Setup, signals: list[signal.Signals], ends: Script, state: str, note: str
+        self,
+        setup: Setup,
+        monkeypatch: pytest.MonkeyPatch,
+        signals: list[signal.Signals],
+        ends: Script,
+        state: str,
+        note: str,
     ) -> None:
         """What ends whole all the same is whole, and no attempt is counted."""
+        monkeypatch.setattr(module, "LANE_ATTEMPTS", 1)
 
         def script(lane: FakeLane) -> None:
             for number in signals:
@@ -925,7 +944,7 @@ class TestStopping:
 
         setup.script = script
         setup.save(1, 2)
-        assert setup.run(swap=False, lane_attempts=1) == 75
+        assert setup.run(swap=False) == 75
         assert setup.lanes == [["step 1"]]
         assert setup.states() == {"step 1": state, "step 2": "pending"}
         assert setup.ledger()["step 1"]["note"] == note
@@ -963,7 +982,7 @@ class TestStopping:
             if line.startswith("watching") and setup.started:
                 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
 
-        assert Sweep(setup.config(watch=True, poll_s=600), say).run() == 75
+        assert Sweep(setup.config(watch=True, settle_s=0), say).run() == 75
         assert setup.states() == {"step 1": "complete"}
 
 

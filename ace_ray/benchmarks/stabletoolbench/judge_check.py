@@ -50,12 +50,6 @@ class JudgeOptions(Section):
     )
     upstream: str | None = Field(None, description="a checkout: its judge's prompts")
     votes: int = Field(1, ge=1, le=32, description="of the judge on each answer")
-    temperature: float = Field(
-        SAMPLING.temperature,
-        ge=0,
-        le=2,
-        description="of the judge, as in the runs it judges",
-    )
 
 
 class JudgeCheck(Benchmark):
@@ -82,7 +76,7 @@ class JudgeCheck(Benchmark):
                 **protocol(),
                 "votes": self._options.votes,
                 **self._prompts.identity(),
-                "temperature": self._options.temperature,
+                "temperature": SAMPLING.temperature,
             },
         }
 
@@ -116,10 +110,10 @@ class JudgeCheck(Benchmark):
         return episode
 
     def _sampling(self, given: Sampling) -> Sampling:
-        """Return the sampling of a run's judge, with the config's changes and the temperature."""
+        """Return the sampling of a run's judge with the config's changes."""
         default = asdict(Sampling())
         changed = {name: value for name, value in asdict(given).items() if value != default[name]}
-        return replace(SAMPLING, **{**changed, "temperature": self._options.temperature})
+        return replace(SAMPLING, **{**changed, "temperature": SAMPLING.temperature})
 
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         status = episode.output

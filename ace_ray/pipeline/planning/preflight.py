@@ -77,8 +77,8 @@ _DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "
 
 
 def _check_loadable(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when vLLM does not know the model's architecture or quantization, which an
-    engine would say after minutes."""
+    """Raise `UserError` when vLLM does not know the model's architecture, which an engine would
+    say after minutes."""
     if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
         return
     folder = tokenizer_folder(model)
@@ -102,7 +102,6 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 where=where,
                 fix="use a vLLM that has it, or another model",
             )
-    _check_quantization(tree, where)
 
 
 def _check_heads(config: RunConfig, model: ModelRef) -> None:
@@ -120,29 +119,6 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
             where="engine.tensor_parallel_size",
             fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
         )
-
-
-def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
-    """Raise `UserError` when vLLM loads no weights that are quantized as the model's configuration
-    ``tree`` says."""
-    # As vLLM reads it (transformers_utils/model_arch_config_convertor.py).
-    text = tree.get("text_config")
-    places = [tree, text] if isinstance(text, dict) else [tree]
-    keys = ("quantization_config", "compression_config")
-    listed = [place.get(key) for place in places for key in keys]
-    stored = next((one for one in listed if isinstance(one, dict)), {})
-    method = str(stored.get("quant_method") or "").lower().replace("_tensors", "-tensors")
-    methods = vllm_source.quantizations()
-    if method and methods and method not in methods | _OTHER_NAMES:
-        raise UserError(
-            f"vLLM does not load the quantization {method:.80}",
-            where=where,
-            fix="use the model without it, or quantized in another way",
-        )
-
-
-_OTHER_NAMES = {"auto-round"}
-"""Names of quantization methods in config.json that vLLM changes to one of its own (inc)."""
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:

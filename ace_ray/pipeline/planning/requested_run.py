@@ -20,7 +20,7 @@ from ace_ray.config.schema import (
     validated,
 )
 from ace_ray.config.suggestions import refuse_unknown
-from ace_ray.integrations.trackers import publisher_class
+from ace_ray.integrations.trackers import check_options
 from ace_ray.models.engine_args import refuse_unknown_args
 from ace_ray.models.fake import FakeScript
 
@@ -78,4 +78,4 @@ def _options(name: str, options: Mapping[str, Any]) -> None:
 
 
 def _tracker_options(to: str, options: Mapping[str, Any]) -> None:
-    validated(publisher_class(to, "").Options, options, where=to)
+    check_options(to, options, to)

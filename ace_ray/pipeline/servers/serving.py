@@ -24,6 +24,8 @@ from ace_ray.pipeline.servers.server_auth import KEY_ENV, RequireKey
 from ace_ray.util import log
 from ace_ray.util.subprocesses import module_command
 
+SERVER_CPUS = 1.0
+"""Logical CPUs of one server."""
 LOAD_S = 1800.0
 """Deadline of one start: fetching and loading the weights of a large model takes minutes."""
 RESTARTS = 2
@@ -43,7 +45,7 @@ class Starting:
 
 def demand(role: ServedRole, *, on_gpu: bool) -> tuple[float, int]:
     """(CPUs, GPUs) of one replica, on one node."""
-    return role.cpus, gpus_per_worker(role.engine) if on_gpu else 0
+    return SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0
 
 
 def start_server(
@@ -61,7 +63,7 @@ def start_server(
     import ray
 
     actor = ray.remote(EngineServer).options(
-        num_cpus=role.cpus,
+        num_cpus=SERVER_CPUS,
         num_gpus=gpus_per_worker(dict(engine)) if on_gpu else 0,
         max_restarts=0,
         # So that `stop` is heard while `start` waits for the server.

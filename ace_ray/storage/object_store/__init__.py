@@ -1,11 +1,11 @@
-"""Where results land: a local folder or an ``s3://bucket/prefix``, behind one small interface.
+"""Object stores: a local folder or ``s3://bucket/prefix`` behind one small interface.
 
-Nothing else speaks S3. A `put` is atomic on both kinds: a reader sees the old object, or
-the new one, never a part of it (local: temporary file, fsync, rename; S3: one PutObject). boto3
-takes credentials from the platform's own chain; pyarrow reads Parquet with column projection.
+Only this package uses S3. A `put` is atomic on both kinds: readers see the old object or the new
+one, never a part (local: temporary file, fsync, rename; S3: one PutObject). boto3 takes credentials
+from the platform's own chain. pyarrow reads Parquet with column projection.
 
-A `put_if` writes only over what its caller has seen (S3: If-None-Match and If-Match; local: under
-a lock on the folder), so that of two writers one fails.
+A `put_if` writes only over the content that its caller has seen (S3: If-None-Match and If-Match;
+local: under a lock on the folder). Of two writers one fails.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["LocalStore", "Object", "S3Store", "Store", "Unreachable", "is_relati
 
 
 def is_relative(uri: str) -> bool:
-    """Whether ``uri`` means another place in every working directory."""
+    """Return whether ``uri`` depends on the working directory."""
     return "://" not in uri and not uri.startswith(("/", "~"))
 
 
 def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None = None) -> Store:
-    """The store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
+    """Return the store at ``uri``: a local path or ``s3://bucket[/prefix]``. Raises `UserError`."""
     if uri.startswith("s3://"):
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:

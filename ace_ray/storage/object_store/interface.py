@@ -1,26 +1,25 @@
-"""What a store is."""
+"""The interface of a store."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from ace_ray.errors import UserError
 
 MOST_BYTES = 256 << 20
-"""Of an object that is read whole."""
+"""Maximum bytes of an object that is read whole."""
 LARGE = f"is larger than {MOST_BYTES >> 20} MiB"
 
 
 class Unreachable(UserError):
-    """The store does not answer now: that says nothing of what it holds."""
+    """The store does not answer now. Its content is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """One stored object. ``etag`` changes whenever the content does; ``broken`` says why it cannot
-    be read."""
+    """One stored object. ``etag`` changes with the content. ``broken`` is the reason why the object
+    cannot be read, or ""."""
 
     path: str
     size: int
@@ -29,49 +28,42 @@ class Object:
 
 
 class Store(Protocol):
-    """Objects under one root, addressed by paths relative to it. Picklable."""
+    """Objects under one root, with paths relative to it. Can be pickled."""
 
     @property
     def root(self) -> str: ...
 
-    @property
-    def endpoint(self) -> str:
-        """The address of the service that requests are signed for, "" for none."""
-
     def put(self, path: str, data: bytes) -> None: ...
 
-    def put_file(self, path: str, source: Path) -> None:
-        """As `put`, of what may not fit into memory: the content of a local file."""
-
     def get(self, path: str) -> bytes | None:
-        """The object's bytes, or None when there is no such object."""
+        """Return the object's bytes, or None if it does not exist."""
 
     def tagged(self, path: str) -> tuple[bytes, str] | None:
-        """The object's bytes and a tag for `put_if`, or None when there is no such object."""
+        """Return the object's bytes and a tag for `put_if`, or None if it does not exist."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
-        """Write unless the object has changed since it had ``tag`` (None: since it did not exist).
+        """Write if the object still has ``tag`` (None: if it still does not exist).
 
-        Returns the new tag, or None when another writer was first."""
+        Returns the new tag, or None if another writer was first."""
 
     def list(self, prefix: str = "") -> list[Object]:
-        """All objects whose path starts with ``prefix``, recursively, by path."""
+        """Return all objects whose path starts with ``prefix``, in order of paths."""
 
     def delete(self, path: str) -> None: ...
 
     def check_unlinked(self, path: str) -> None:
-        """Raise `UserError` when the folder ``path`` lies behind a symbolic link, or is one."""
+        """Raise `UserError` if the folder ``path`` is a symbolic link or lies behind one."""
 
     def open(self, path: str) -> Any:
-        """A seekable ``pyarrow.NativeFile`` for reading."""
+        """Open an object as a seekable ``pyarrow.NativeFile`` for reading."""
 
     def child(self, path: str) -> Store:
-        """The store one level down."""
+        """Return the store at ``path`` below this one."""
 
     def quick(self) -> Store:
-        """The same store, giving up on an outage within 20 s."""
+        """Return the same store, which gives up within 20 s during an outage."""
 
     def check_writable(self) -> None:
-        """Find out, without leaving anything behind, that objects can be written and listed.
+        """Check that objects can be written and listed, and leave nothing behind.
 
-        Raises `UserError`, within 20 s."""
+        Raises `UserError` within 20 s."""

@@ -1,4 +1,4 @@
-"""A local folder as a store: no symbolic link below it is followed, no pipe is waited for."""
+"""A local folder as a store. It follows no symbolic link below the folder and opens no pipe."""
 
 from __future__ import annotations
 
@@ -22,25 +22,17 @@ from ace_ray.errors import UserError
 from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object
 
 LOCK_S = 60.0
-"""A lock is held for a few milliseconds, unless its holder is stopped."""
+"""Timeout for a lock. A lock is held for a few milliseconds, unless its holder is stopped."""
 
 
 @dataclass(frozen=True)
 class LocalStore:
     root: str
     named: str = ""
-    """The folder that the user named, where that is one above ``root``."""
-
-    @property
-    def endpoint(self) -> str:
-        return ""
+    """The folder that the user named, if it lies above ``root``."""
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures(path):
-            _write(self._made(path), data)
-
-    def put_file(self, path: str, source: Path) -> None:
-        with self._failures(path), source.open("rb") as data:
             _write(self._made(path), data)
 
     def get(self, path: str) -> bytes | None:
@@ -62,7 +54,7 @@ class LocalStore:
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         with self._failures(path):
             place = self._made(path) if tag is None else self._unlinked(path)
-            # A folder that goes meanwhile is made again.
+            # A folder that is deleted meanwhile is created again.
             with suppress(FileNotFoundError, NotADirectoryError), locked(place.parent) as held:
                 if held:
                     stored = self.tagged(path)
@@ -91,8 +83,8 @@ class LocalStore:
                     except OSError as error:
                         if error.errno not in (errno.ENOENT, errno.ELOOP):
                             raise
-                        # A bad link is named and must not hide all other files; a file that
-                        # went while the folder was walked is not there.
+                        # A link to itself is reported and must not hide all other files. A file
+                        # that was deleted during the walk is left out.
                         about = file.lstat()
                         if error.errno == errno.ELOOP:
                             fault = "is a link that leads to itself"
@@ -105,11 +97,11 @@ class LocalStore:
             place = self._unlinked(path)
             with suppress(FileNotFoundError, NotADirectoryError):
                 place.unlink()
-        # An object store has no empty folders.
+        # Remove empty folders: object stores have no folders.
         with suppress(OSError):
             root = os.path.normpath(self.root)
             for folder in takewhile(lambda one: one.is_relative_to(root), place.parents):
-                with locked(folder, wait=False):  # not while a `put_if` looks at what is in it
+                with locked(folder, wait=False):  # not during a `put_if`
                     folder.rmdir()
 
     def check_unlinked(self, path: str) -> None:
@@ -120,7 +112,7 @@ class LocalStore:
         import pyarrow as pa
 
         with open_regular(Path(self.root, path)) as file:
-            # By its number, so that what was looked at is what is read.
+            # By file descriptor, so that the file that was checked is the one that is read.
             return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
     def child(self, path: str) -> LocalStore:
@@ -131,12 +123,12 @@ class LocalStore:
 
     @property
     def top(self) -> str:
-        """The folder that the user named: links on the way to it are the user's own."""
+        """The folder that the user named. Links above it are the user's own."""
         return self.named or self.root
 
     def _unlinked(self, path: str) -> Path:
-        """The place of ``path``. Raises `OSError` where a symbolic link below `top` leads there:
-        what is behind one is not ours to write or to remove."""
+        """Return the place of ``path``. Raises `OSError` if a symbolic link below `top` leads
+        there, since nothing is written or removed behind links."""
         place = Path(os.path.normpath(Path(self.root, path)))
         folder = Path(os.path.normpath(self.top))
         if not place.is_relative_to(folder):
@@ -150,14 +142,14 @@ class LocalStore:
         return place
 
     def _made(self, path: str) -> Path:
-        """As `_unlinked`, with its folder."""
+        """Return the place of ``path`` (`_unlinked`), and create its folder."""
         place = self._unlinked(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
 
     def check_writable(self) -> None:
         self.check_unlinked(".")
-        # Nothing may be left behind: a refused run must not create its folder.
+        # A refused run must not create its folder.
         with self._failures(""):
             folder = Path(self.root)
             while not folder.exists():
@@ -173,7 +165,7 @@ class LocalStore:
             )
 
     def _unless_gone(self, error: OSError) -> None:
-        """A folder that cannot be read is not an empty one."""
+        """Raise for a folder that cannot be read: it is not empty."""
         if not isinstance(error, FileNotFoundError):
             with self._failures(os.path.relpath(error.filename or self.root, self.root), "read"):
                 raise error
@@ -186,47 +178,26 @@ class LocalStore:
             raise UserError(
                 f"cannot {doing}: {error.strerror or error}",
                 where=os.path.normpath(Path(self.root, path)),
-                fix=_FIXES[doing].get(error.errno or 0, _OTHERWISE),
+                fix=_FIXES[doing],
             ) from error
 
 
-_ELSEWHERE = "choose another output folder that you may write"
-_SPACE = "free some space, or choose an output folder on another disk"
-_OTHERWISE = "check the disk or network share that holds it, then try again"
 _FIXES = {
-    "read": {
-        **dict.fromkeys((errno.EACCES, errno.EPERM), "check who may read it"),
-        **dict.fromkeys(
-            (errno.ENOTDIR, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ELOOP),
-            "name an intact run",
-        ),
-    },
-    "write": {
-        **dict.fromkeys(
-            (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
-            _ELSEWHERE,
-        ),
-        **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
-        errno.ELOOP: f"put a folder in the link's place, or {_ELSEWHERE}",
-        errno.EAGAIN: "wait until it is done, then try again",
-    },
+    "read": "check who may read it and the disk that holds it, or name an intact run",
+    "write": "check who may write there and the free space, or choose another output folder",
 }
-"""Operation -> error number -> advice."""
 
 
-def _write(place: Path, data: bytes | BinaryIO) -> None:
+def _write(place: Path, data: bytes) -> None:
     """Write the whole file, or nothing."""
     scratch = place.with_name(f".tmp-{secrets.token_hex(8)}")
     try:
         with scratch.open("xb") as file:
-            if isinstance(data, bytes):
-                file.write(data)
-            else:
-                shutil.copyfileobj(data, file)
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(place)
-        # A rename outlasts a power cut once its folder is on the disk.
+        # Only a synced folder keeps the rename after a power cut.
         with _opened(place.parent) as folder:
             os.fsync(folder)
     except BaseException:
@@ -244,8 +215,8 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open the file at ``path`` for reading. Raises `OSError`, for a pipe or a device at once: the
-    one would never end, and some of the other neither."""
+    """Open the file at ``path`` for reading. Raises `OSError`, also for a pipe or a device: reading
+    it may never end."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
@@ -258,9 +229,9 @@ def open_regular(path: Path) -> BinaryIO:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock of ``folder``; false when it was replaced while waiting for it.
+    """Hold the lock of ``folder``. Yield False if the folder was replaced meanwhile.
 
-    Raises `OSError`: it is locked, for `LOCK_S` if asked to wait."""
+    Raises `OSError`: another process holds the lock, after `LOCK_S` if ``wait``."""
     until = time.monotonic() + (LOCK_S if wait else 0.0)
     with _opened(folder) as handle:
         while True:
@@ -276,4 +247,4 @@ def locked(folder: Path, *, wait: bool = True) -> Iterator[bool]:
             same = os.path.samestat(os.fstat(handle), folder.stat())
         except FileNotFoundError:
             same = False
-        yield same  # the lock goes as the folder is closed
+        yield same  # closing the folder releases the lock

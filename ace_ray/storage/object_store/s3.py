@@ -22,7 +22,7 @@ class S3Store:
     endpoint_url: str | None = None
     region: str | None = None
     patient: bool = True
-    """Whether to sit out an outage of about a minute, as a running job should, or to give up
+    """Whether to retry for about a minute during an outage, as a running job should, or to give up
     within 20 s."""
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class S3Store:
                 config=Config(**limits),
             )
             address = client.meta.endpoint_url
-            # botocore's own handler, under "s3.*", turns some 200 into 500; "*.*" runs before it.
+            # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
             client.meta.events.register_first(
                 "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
             )
@@ -82,21 +82,11 @@ class S3Store:
             session = self.__dict__["_cached_session"] = boto3.Session()
         return session
 
-    @property
-    def endpoint(self) -> str:
-        with self._failures():
-            return str(self._client.meta.endpoint_url)
-
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
             self._client.put_object(
                 Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
             )
-
-    def put_file(self, path: str, source: Path) -> None:
-        kind = {"ContentType": _kind(path)}
-        with self._failures():
-            self._client.upload_file(str(source), self._bucket, self._key(path), ExtraArgs=kind)
 
     def get(self, path: str) -> bytes | None:
         stored = self.tagged(path)
@@ -113,7 +103,7 @@ class S3Store:
             return answer["Body"].read(), answer["ETag"]
 
     def check_unlinked(self, path: str) -> None:
-        """There are no links on S3."""
+        """Do nothing: S3 has no links."""
 
     def put_if(self, path: str, data: bytes, tag: str | None) -> str | None:
         from botocore.exceptions import ClientError
@@ -125,7 +115,7 @@ class S3Store:
                     Bucket=self._bucket, Key=self._key(path), Body=data, **condition
                 )
             except ClientError as error:
-                # 404: there is nothing left to match.
+                # 404: the object was deleted.
                 if error.response.get("Error", {}).get("Code") in _CONFLICTS:
                     return None
                 raise
@@ -171,7 +161,7 @@ class S3Store:
         with quick._failures():
             quick._client.list_objects_v2(Bucket=self._bucket, Prefix=self._key(""), MaxKeys=1)
         quick.put(PROBE, b"")
-        # A key that may write but not delete can still run; `list` does not show the probe.
+        # Credentials that may write but not delete are enough. `list` hides the probe.
         with suppress(UserError):
             quick.delete(PROBE)
 
@@ -179,7 +169,7 @@ class S3Store:
     def _filesystem(self) -> Any:
         import pyarrow.fs as pafs
 
-        # Where the client went to, whichever setting or variable said so.
+        # The client's endpoint, whichever setting or variable chose it.
         split = urlsplit(self._client.meta.endpoint_url)
         options: dict[str, Any] = {}
         if not split.netloc.endswith((".amazonaws.com", ".amazonaws.com.cn")):
@@ -187,7 +177,7 @@ class S3Store:
         region = self.region or self._session.region_name
         if region:
             options["region"] = region
-        # Same credential chain as the writes, profiles and SSO included.
+        # The same credential chain as for writes, profiles and SSO included.
         credentials = self._session.get_credentials()
         if credentials is not None:
             frozen = credentials.get_frozen_credentials()
@@ -207,14 +197,14 @@ class S3Store:
             yield
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            # A gateway's page of an outage has a status only.
+            # A gateway's error page has only a status.
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             what, fix = _S3_CAUSES.get(
                 code, (f"S3 answered {code or status or error}", "see the store's own logs")
             )
             kind = Unreachable if _is_passing(error) else UserError
             raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
-        # boto3 answers a malformed endpoint address with a ValueError.
+        # boto3 raises ValueError for a malformed endpoint address.
         except (BotoCoreError, Boto3Error, ValueError) as error:
             kind = UserError if isinstance(error, ValueError) else Unreachable
             fix = "check store.endpoint_url (or AWS_ENDPOINT_URL), region and credentials"
@@ -231,58 +221,32 @@ def _check_answer(
     operation_model: Any,
     **_: object,
 ) -> None:
-    """Raise `UserError` when ``address`` redirects, or something else than S3 answers there.
+    """Raise `UserError` if ``address`` redirects or is not an S3 service.
 
-    Runs on every answer before botocore reads it: botocore takes any redirect for one between
-    regions, and asks again without end. Nothing follows a redirect, so no signature leaves the
+    Runs on every answer before botocore reads it. botocore takes any redirect for one between
+    regions and repeats the request without end. No redirect is followed, so no signature leaves the
     host that the user named. Outages (status 408, 429, 5xx) are left to botocore's retries.
     """
     status, headers, body = (response_dict[key] for key in ("status_code", "headers", "body"))
     operation = operation_model.name
     page = headers.get("content-type", "").startswith("text/html")
     if 300 <= status < 400 and status != 304:
-        if "x-amz-bucket-region" not in headers:  # S3's own redirects name the bucket's region
-            raise _redirected(root, address, status, headers.get("location", ""))
+        is_s3 = "x-amz-bucket-region" in headers  # S3's own redirects name the bucket's region
     elif status < 300 and operation in _TAGGED:
-        # A web server may tag its pages; S3 has headers of its own beside the tag.
-        foreign = page and not any(name.lower().startswith("x-amz") for name in headers)
-        if "etag" not in headers or foreign:
-            raise _no_s3(root, address, status)
-    elif (
-        operation in _WITH_XML
-        and status < 500
-        and status not in _PASSED_ON
-        and (page or not any(mark in body for mark in _MARKS))
-    ):
-        raise _no_s3(root, address, status)
-
-
-def _redirected(root: str, address: str, status: int, location: str) -> UserError:
-    target = _origin(location)
-    return UserError(
-        f"{address} answers with a redirect ({status})" + f" to {target!r}" * bool(target),
-        where=root,
-        fix=_THE_ADDRESS,
-    )
-
-
-def _no_s3(root: str, address: str, status: int) -> UserError:
-    return UserError(
-        f"{address} is not an S3 service, by its answer with status {status}",
-        where=root,
-        fix=f"{_THE_ADDRESS}; a console, such as MinIO's, has another port",
-    )
-
-
-def _origin(url: str) -> str:
-    """Return scheme, host and port of ``url``, without secrets; "" if it has no host."""
-    try:
-        split = urlsplit(url)
-        port = f":{split.port}" if split.port else ""
-    except ValueError:
-        return ""
-    host = f"[{split.hostname}]" if ":" in (split.hostname or "") else split.hostname
-    return f"{split.scheme}://{host}{port}" if split.scheme and host else ""
+        # A web server may send an ETag with a page. S3 sends headers of its own beside it.
+        own = any(name.lower().startswith("x-amz") for name in headers)
+        is_s3 = "etag" in headers and (own or not page)
+    elif operation in _WITH_XML and status < 500 and status not in _PASSED_ON:
+        is_s3 = not page and any(mark in body for mark in _MARKS)
+    else:
+        is_s3 = True
+    if not is_s3:
+        raise UserError(
+            f"{address} is not an S3 service, by its answer with status {status}",
+            where=root,
+            fix="write the address of the store's S3 service as store.endpoint_url "
+            "(--endpoint-url, AWS_ENDPOINT_URL); a console, such as MinIO's, has another port",
+        )
 
 
 def _kind(path: str) -> str:
@@ -290,7 +254,7 @@ def _kind(path: str) -> str:
 
 
 def _is_passing(error: ClientError) -> bool:
-    """Whether the store would answer something else another time."""
+    """Return whether the error may pass."""
     code = error.response.get("Error", {}).get("Code", "")
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     return code in _PASSING or (code not in _S3_CAUSES and status >= 500)
@@ -298,16 +262,12 @@ def _is_passing(error: ClientError) -> bool:
 
 PROBE = ".ace-ray-probe"
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
-"""Operations whose success always comes with an ETag."""
+"""Operations that return an ETag when they succeed."""
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
-"""Operations whose failure comes with XML, as does a list."""
+"""Operations that return XML when they fail, or a list."""
 _MARKS = (b"<Error", b"<ListBucketResult")
 _PASSED_ON = (408, 412, 429)
-"""Status that botocore or `put_if` understands without XML."""
-_THE_ADDRESS = (
-    "write the address of the store's S3 service as store.endpoint_url (--endpoint-url, "
-    "AWS_ENDPOINT_URL)"
-)
+"""Status codes that botocore or `put_if` handles without XML."""
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -316,7 +276,7 @@ _CONTENT_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-"""What a browser shows instead of saving it; S3's own default for everything else."""
+"""Types of the files that a browser shows. All other files have S3's default type."""
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
 _PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
 _DENIED = "check the credentials and that they may list, read and write this prefix"

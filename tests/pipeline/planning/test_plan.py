@@ -64,7 +64,6 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
     "changes",
     [
         {"workers": 4},
-        {"checkers": 2},
         {"rows_per_block": 5},
         {"episode_timeout_s": 5.0},
         {"max_unscored": 0.5},

@@ -325,8 +325,8 @@ def test_the_key_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_demand_is_known_beforehand() -> None:
-    played = role(replicas=2, cpus=1.5, engine={"tensor_parallel_size": 4})
-    assert demand(played, on_gpu=True) == (1.5, 4)
-    assert demand(played, on_gpu=False) == (1.5, 0)
+    played = role(replicas=2, engine={"tensor_parallel_size": 4})
+    assert demand(played, on_gpu=True) == (1.0, 4)
+    assert demand(played, on_gpu=False) == (1.0, 0)
     piped = role(engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
     assert demand(piped, on_gpu=True) == (1.0, 6)

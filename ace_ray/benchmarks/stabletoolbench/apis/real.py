@@ -24,6 +24,8 @@ from ace_ray.models.urls import http_url
 
 MAX_BYTES = 1 << 20
 """Maximum bytes of an answer; a longer one is a failure."""
+TIMEOUT_S = 15.0
+"""Timeout of a real API's whole answer."""
 FAILED = "request invalid, data error"
 
 
@@ -34,7 +36,6 @@ class RealConfig(Section):
     key_env: str | None = Field(
         None, min_length=1, description="environment variable that holds the key"
     )
-    timeout_s: float = Field(15.0, gt=0, le=600, description="until the whole answer is here")
 
 
 class RealApis:
@@ -78,7 +79,7 @@ class RealApis:
             "toolbench_key": self._key,
         }
         config, body = self._config, json.dumps(tree).encode()
-        return HttpRequest("POST", config.service_url, headers, body, config.timeout_s, MAX_BYTES)
+        return HttpRequest("POST", config.service_url, headers, body, TIMEOUT_S, MAX_BYTES)
 
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""

@@ -43,7 +43,7 @@ class Recorded:
 
 
 def call(transport: Any, url: str = URL, key: str = KEY, **changes: Any) -> Answered:
-    real = RealApis(RealConfig(service_url=url, **changes), transport, key)
+    real = RealApis(RealConfig(service_url=url), transport, key)
     return asyncio.run(real.answer(API, {"player_id": "7"}))
 
 
@@ -138,7 +138,7 @@ def test_a_services_url_has_no_room_for_secrets(more: str, user: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
-def served(handler: Callable[[Any], Awaitable[Any]], **changes: Any) -> tuple[Answered, int]:
+def served(handler: Callable[[Any], Awaitable[Any]]) -> tuple[Answered, int]:
     """One call to a local server: the answer, and the requests it got."""
     hits = 0
 
@@ -156,7 +156,7 @@ def served(handler: Callable[[Any], Awaitable[Any]], **changes: Any) -> tuple[An
         url = f"http://127.0.0.1:{runner.addresses[0][1]}/rapidapi"
         transport = Http()
         try:
-            config = RealConfig(service_url=url, **changes)
+            config = RealConfig(service_url=url)
             return await RealApis(config, transport, KEY).answer(API, {"player_id": "7"})
         finally:
             await transport.close()
@@ -183,7 +183,7 @@ def test_a_redirect_is_not_followed() -> None:
     assert (answered.failure, hits) == ("real", 1)
 
 
-def test_a_slow_drip_ends_at_the_deadline() -> None:
+def test_a_slow_drip_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     async def handler(request: Any) -> Any:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -192,7 +192,8 @@ def test_a_slow_drip_ends_at_the_deadline() -> None:
             await asyncio.sleep(0.01)
         return response
 
-    answered, _ = served(handler, timeout_s=0.2)
+    monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.apis.real.TIMEOUT_S", 0.2)
+    answered, _ = served(handler)
     assert (answered.error, answered.failure) == ("Timeout error...", "real")
 
 
@@ -226,6 +227,6 @@ def test_a_run_is_scored_without_the_keys_of_its_episodes(monkeypatch: pytest.Mo
 
 
 def test_an_unknown_key_is_named_where_it_is() -> None:
-    options = {"data": "mini", "real": {"service_url": "https://a.test", "tiemout_s": 3}}
-    with pytest.raises(UserError, match=r"'real\.tiemout_s'; did you mean 'timeout_s'"):
+    options = {"data": "mini", "real": {"service_url": "https://a.test", "kye_env": "K"}}
+    with pytest.raises(UserError, match=r"'real\.kye_env'; did you mean 'key_env'"):
         make_benchmark("stabletoolbench", options)
