@@ -275,63 +275,6 @@ def test_a_model_whose_chat_template_shows_no_tools(
         assert "ignores tools" not in checked.stdout + checked.stderr
 
 
-@pytest.mark.nightly
-@needs_vllm
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"architectures": ["FancyForCausalLM"]}, "vLLM knows no architecture FancyForCausalLM"),
-        ({"architectures": None}, "names no 'architectures'"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization bitsandbytes"),
-    ],
-)
-def test_a_model_that_vllm_cannot_load(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    changes: dict[str, Any],
-    words: str,
-) -> None:
-    folder = model_folder()
-    path = config_file(backend="vllm", model={"source": str(folder)})
-    assert here("evaluate", path, "--plan").code == 0
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, **changes}))
-    both(here, path, f"{folder}/config.json", words)
-    refuses(here("evaluate", path, "--plan"), f"{folder}/config.json", words)
-
-
-@needs_vllm
-def test_attention_heads_that_engines_cannot_share_evenly(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
-) -> None:
-    folder = model_folder()
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, "num_attention_heads": 9}))
-    path = config_file(
-        backend="vllm", model={"source": str(folder)}, engine={"tensor_parallel_size": 2}
-    )
-    both(here, path, "engine.tensor_parallel_size: the model's 9 attention heads")
-    refuses(here("evaluate", path, "--plan"), "set a divisor of 9")
-
-
-@needs_vllm
-@pytest.mark.parametrize(
-    "quantization", [{"quant_method": "auto-round"}, {"quant_method": "compressed_tensors"}]
-)
-def test_a_quantization_that_vllm_knows_by_another_name(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    quantization: dict[str, Any],
-) -> None:
-    folder = model_folder()
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, "quantization_config": quantization}))
-    path = config_file(backend="vllm", model={"source": str(folder)})
-    assert here("evaluate", path, "--plan").code == 0
-
-
 @needs_vllm
 def test_weights_that_git_lfs_did_not_fetch(
     here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
@@ -450,20 +393,6 @@ def test_a_variable_that_the_chat_template_does_not_have(
         "sampling.reasoning_effort",
         "knows no reasoning_effort",
     )
-
-
-def test_doctor_reports_several_mistakes_at_once(cli: Any, config_file: Write) -> None:
-    path = config_file(
-        backend="vllm",
-        model={"source": "./nowhere"},
-        engine={"dtipe": "float16"},
-        benchmarks=[{"name": "acebench", "data": "/no/data"}],
-        output="/proc/nowhere",
-    )
-    ended = cli("doctor", path)
-    assert ended.code == 2
-    failed = [line.split()[1] for line in ended.stdout.splitlines() if line.startswith("FAIL")]
-    assert failed == ["engine", "model", "data", "output"]
 
 
 @pytest.mark.nightly

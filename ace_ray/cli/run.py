@@ -231,24 +231,24 @@ def doctor(
 
     CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
     """
-    from ace_ray.config.schema import load_config, read_tree
-    from ace_ray.pipeline.doctor import examine, tried
+    from ace_ray.config.schema import RunConfig, read_tree
+    from ace_ray.pipeline.doctor import examine
     from ace_ray.pipeline.planning.requested_run import asked_run
 
     _check_config(config, model, benchmarks)
-    tree, _ = tried(lambda: read_tree(config))
-    if {"models", "checkpoints"} & {*(tree or ())}:
-        raise UserError(
-            "is the config of a sweep",
-            where=str(config),
-            fix="ace-ray sweep CONFIG --plan checks each of its models",
-        )
-    asked, values = (*_of_model(model), *overrides), _given(output, limit, benchmarks, ids)
-    lines = examine(
-        lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
-    )
+
+    def load() -> RunConfig:
+        if {"models", "checkpoints"} & {*read_tree(config)}:
+            raise UserError(
+                "is the config of a sweep",
+                where=str(config),
+                fix="ace-ray sweep CONFIG --plan checks each of its models",
+            )
+        asked = (*_of_model(model), *overrides)
+        return asked_run(config, asked, _given(output, limit, benchmarks, ids))
+
     failed = 0
-    for line in lines:
+    for line in examine(load):
         failed += line.problem
         _found(line, "FAIL  " if line.problem else "ok    ")
     sys.exit(2 if failed else 0)

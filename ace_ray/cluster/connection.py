@@ -23,13 +23,8 @@ from ace_ray.util import log
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray's, of a driver that it starts as a job."""
 
-MOST_SAID = 600
-"""Characters of what Ray says when it cannot be joined."""
-
 LOCAL_STARTS = 3
 """Tries to start a Ray of our own."""
-
-NOT_NAMED = "no RAY_ADDRESS is set, and {} names this Ray: set RAY_ADDRESS=local to run without it"
 
 
 def set_environment() -> None:
@@ -47,11 +42,10 @@ def set_environment() -> None:
 
 
 _own = False
-"""Whether this process started the Ray that it is connected to."""
 
 
 def is_own() -> bool:
-    """Return whether the Ray that this process is connected to was started by it."""
+    """Return whether this process started the Ray that it is connected to."""
     return _own
 
 
@@ -83,25 +77,20 @@ def connecting() -> Iterator[None]:
     _connecting = future
     # A daemon, or an end at once would wait for a Ray that does not come.
     threading.Thread(target=work, name="connecting", daemon=True).start()
+    interrupted = False
     try:
         yield
     except KeyboardInterrupt:
-        raise  # at once: this process takes Ray with it
-    except BaseException:
-        _end_connection(future, over)
+        interrupted = True  # Ray goes with this process
         raise
-    else:
-        _end_connection(future, over)
     finally:
         _connecting = None
+        if not interrupted:
+            future.exception()  # waits for it
+            import ray
 
-
-def _end_connection(future: Future[None], over: threading.Event) -> None:
-    future.exception()  # waits for it
-    import ray
-
-    ray.shutdown()
-    over.set()
+            ray.shutdown()
+            over.set()
 
 
 def connect() -> None:
@@ -141,8 +130,10 @@ def _connect() -> None:
         # Ray finds a running cluster, and the token it made for it, only when it is left to look.
         ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
-        said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
-        fix = "check RAY_ADDRESS" if _named() else NOT_NAMED.format(_note())
+        said = " ".join(str(error).split())[:600] or type(error).__name__
+        fix = "check RAY_ADDRESS"
+        if not _named():
+            fix = f"it was found on this machine ({_note()}): set RAY_ADDRESS=local to run without"
         if not said.startswith("Version mismatch"):
             # Ray says no more than "failed to connect" when the token is missing.
             fix += (

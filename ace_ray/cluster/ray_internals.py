@@ -3,14 +3,10 @@
 Nothing else in the package imports ``ray._private`` or ``ray.data._internal``, or touches an
 underscored attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` names what breaks
 without each name.
-
-`PATCHES` can be left out one by one, to measure what each is worth: set ``ACE_RAY_PATCHES_OFF`` to
-their names, separated by commas.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,15 +31,6 @@ from ray.data._internal.execution.operators import actor_pool_map_operator as ac
 from ray.data._internal.stats import _StatsManager
 from ray.data.block import BlockAccessor
 
-PATCHES = {
-    "lean_node": "a local Ray has no dashboard server, autoscaler and log monitor",
-    "lean_data": "graphs on a local Ray have none of Ray Data's three helper actors",
-    "values": "actors are given their code as a value, and restart when the driver's node is gone",
-    "throttle": "Ray Data's executor pauses between two looks, and waits for a task",
-    "no_memory_poll": "Ray Data does not read the page tables of a task's process each second",
-}
-OFF = frozenset(os.environ.get("ACE_RAY_PATCHES_OFF", "").split(","))
-
 
 @contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
@@ -66,7 +53,6 @@ def lean_node(*, shows_output: bool) -> Any:
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
-    names *= "lean_node" not in OFF
     return replaced(Node, **dict.fromkeys(names, lambda self, **_: None))
 
 
@@ -130,7 +116,7 @@ def lean_data() -> Iterator[None]:
         ),
     ]
     with ExitStack() as stack:
-        for owner, attributes in owners if "lean_data" not in OFF else ():
+        for owner, attributes in owners:
             stack.enter_context(replaced(owner, **attributes))
         yield
 
@@ -147,9 +133,6 @@ def arguments_as_values() -> Iterator[None]:
     every start. As values they travel with the actor's description, which the GCS keeps. Handles
     of other actors among them have to be `without_reference_count`.
     """
-    if "values" in OFF:
-        yield
-        return
     start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
 
     def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:

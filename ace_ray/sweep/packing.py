@@ -1,11 +1,14 @@
-"""Which runs share an engine, and where and when each engine runs: longest first."""
+"""What a sweep runs on, and which runs share an engine. The longest lane comes first."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources, TooSmall, fit, largest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
@@ -32,6 +35,55 @@ class Machine:
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
     """Of a cluster, as they were counted: later there may be fewer for a while. Else this machine,
     none where nothing is held against it."""
+
+
+def find_machine(cpus: float) -> Machine:
+    """The GPUs of the cluster, or of this machine where there is none.
+
+    ``cpus`` is what one lane takes on a cluster without GPUs. Raises `UserError`: the cluster
+    cannot be joined.
+    """
+    if connection.running_cluster() == "local":
+        gpus = _local_gpus()
+        # Not those that this process may use: the Ray of a lane may count more, never above this.
+        node = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}
+        return Machine(gpus, nodes=(node,))  # without GPUs one engine takes all cores
+    connection.connect()
+    try:
+        import ray
+
+        nodes = resources.nodes()
+    finally:
+        ray.shutdown()
+    if gpus := int(sum(node.get("GPU", 0) for node in nodes)):
+        return Machine(gpus, shared=True, nodes=tuple(nodes))
+    slots = sum(int(node.get("CPU", 0) // cpus) for node in nodes)
+    return Machine(0, max(1, slots), shared=True, nodes=tuple(nodes))
+
+
+def device_names(devices: Sequence[int]) -> str:
+    """What ``CUDA_VISIBLE_DEVICES`` is to be for these of the GPUs that this process may see."""
+    visible = _visible()
+    return ",".join(str(device) if visible is None else visible[device] for device in devices)
+
+
+def _visible() -> list[str] | None:
+    """The GPUs that this process was given; None for all."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+
+
+def _local_gpus() -> int:
+    """Count the GPUs that this process may see."""
+    visible = _visible()
+    if visible is not None:
+        return 0 if visible[:1] == ["-1"] else len(visible)
+    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.strip().isdigit() for line in done.stdout.splitlines())
 
 
 @dataclass(frozen=True)
@@ -72,13 +124,6 @@ class Lane:
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
         size = run.parameters or GUESS
         return 2 * size * run.tokens / flops
-
-
-@dataclass(frozen=True)
-class Placed:
-    lane: Lane
-    begins: float
-    """Seconds after the sweep does."""
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
@@ -155,25 +200,3 @@ def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
             workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})
     return config.model_dump(mode="json")
-
-
-def schedule(lanes: Sequence[Lane], machine: Machine) -> list[Placed]:
-    """When each lane begins if all goes as estimated: the first that fits starts as room comes."""
-    free: float = machine.gpus or machine.slots
-    now, waiting = 0.0, list(lanes)
-    running: list[Placed] = []
-    placed: list[Placed] = []
-    while waiting:
-        for lane in list(waiting):
-            apart = all(other.lane.lock_keys.isdisjoint(lane.lock_keys) for other in running)
-            if apart and (lane.gpus or 1) <= free:
-                waiting.remove(lane)
-                free -= lane.gpus or 1
-                running.append(Placed(lane, now))
-                placed.append(running[-1])
-        if waiting:
-            running.sort(key=lambda one: one.begins + one.lane.seconds)
-            ended = running.pop(0)
-            now = ended.begins + ended.lane.seconds
-            free += ended.lane.gpus or 1
-    return placed

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster.resources import largest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.integrations.trackers import check_publishers
@@ -18,13 +18,12 @@ from ace_ray.pipeline.evaluate import check_config, check_lasting
 from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import Unreachable, open_store
-from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, Watching, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
+from ace_ray.sweep.lane import LaneProcess, signals_to
 from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
-from ace_ray.sweep.machine import find_machine
-from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
-from ace_ray.sweep.processes import LaneProcess, signals_to
+from ace_ray.sweep.packing import Lane, Machine, check_sizes, find_machine, lanes, resolved
 from ace_ray.sweep.runs import (
     SweepRun,
     check_distinct,
@@ -35,7 +34,6 @@ from ace_ray.sweep.runs import (
     run_of_model,
     unplanned,
 )
-from ace_ray.sweep.watching import Watching
 from ace_ray.util import log
 
 LOOK_S = 1.0
@@ -165,9 +163,6 @@ class Sweep:
         try:
             self._work_through()
             while self._watch():
-                self._work_through()
-            if not self._stop and (best := self._patiently(self._choose_best)):
-                self._say(f"completing the best: {', '.join(run.label for run in best)}")
                 self._work_through()
             for run in self._in_order():
                 if not self._stop:
@@ -326,9 +321,6 @@ class Sweep:
         watched = self._watching is not None
         self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
 
-    def _choose_best(self) -> list[SweepRun]:
-        return self.comparisons.choose_best(self._in_order(), self._failed)
-
     # How it runs
 
     def _work_through(self) -> None:
@@ -439,15 +431,15 @@ class Sweep:
         return tried and time.monotonic() < self._not_before
 
     def _room(self, lane: Lane) -> dict[str, Any]:
-        """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
+        """What the cluster is to hold while ``lane`` runs too (`lane`)."""
         lanes_now = [*(process.lane for process in self._running), lane]
         gpus: list[int] = []
         if not self.machine.shared:  # a lane has all that it will ever see
-            return {"nodes": [], "gpus": gpus}
-        most = cluster.largest(self.machine.nodes)
+            return {"shared": False, "gpus": gpus}
+        most = largest(self.machine.nodes)
         for count in (n for one in lanes_now for n in one.on_nodes):
             gpus += [count] if count <= most else [1] * count  # an engine on several nodes
-        return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
+        return {"shared": True, "gpus": gpus}
 
     def _wait(self) -> None:
         """For a lane to end, a little while."""

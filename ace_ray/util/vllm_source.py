@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-from importlib.metadata import entry_points
 from pathlib import Path
 
 
@@ -35,36 +34,3 @@ def engine_arguments() -> list[str]:
         for item in node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     ]
-
-
-def architectures() -> set[str]:
-    """Names of the architectures that vLLM has models of; empty where they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return set()
-    names: set[str] = set()
-    for node in parsed(vllm / "model_executor/models/registry.py").body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
-            # In tables of models that vLLM had once the values are texts, not tuples.
-            pairs = zip(node.value.keys, node.value.values, strict=True)
-            found = [key for key, value in pairs if isinstance(value, ast.Tuple)]
-            names |= {str(key.value) for key in found if isinstance(key, ast.Constant)}
-    return names
-
-
-def quantizations() -> set[str]:
-    """Names of the quantization methods that vLLM loads; empty where they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return set()
-    for node in parsed(vllm / "model_executor/layers/quantization/__init__.py").body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
-            leaves = ast.walk(node)
-            return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}
-    return set()
-
-
-def has_plugins() -> bool:
-    """Return whether other packages add models or quantization methods to vLLM."""
-    found = entry_points(group="vllm.general_plugins")
-    return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)

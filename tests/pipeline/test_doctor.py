@@ -32,13 +32,10 @@ def test_other_roles_are_checked_beside_an_endpoint(
     def refused(plan: object) -> None:
         raise UserError("a chat of system is what this role is sent", where="user", fix="no")
 
-    answer = {"model": "m", "usage": True, "text": "x", "calls": 1}
     monkeypatch.setattr("ace_ray.pipeline.planning.preflight.check_chat", refused)
-    monkeypatch.setattr(doctor, "ask_endpoint", lambda *_, **__: answer)
-    lines = {line.topic: line for line in doctor.examine(lambda: run_config(tree, where="x"))}
-    assert lines["roles"].problem
-    assert "what this role is sent" in lines["roles"].text
-    assert not lines["endpoint"].problem
+    *_, last = doctor.examine(lambda: run_config(tree, where="x"))
+    assert last.problem
+    assert "what this role is sent" in last.text
 
 
 def test_how_many_prompts_fit_is_told(

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
 from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_reasoning_parser, check_tool_parser
-from ace_ray.models.families import SWITCHES, family_facts, of_transformers
+from ace_ray.models.families import SWITCHES, family_facts
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sampling import check_sampling
 from ace_ray.models.sources import ModelRef, resolve, tokenizer_folder
@@ -27,7 +26,6 @@ from ace_ray.pipeline.planning.plan import REPORTS, Plan
 from ace_ray.storage.lease import LEASE
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import MANIFEST, read_manifest
-from ace_ray.util import vllm_source
 from ace_ray.util.safe_loading import json_tree
 
 if TYPE_CHECKING:
@@ -67,82 +65,7 @@ def resolve_model(config: RunConfig) -> ModelRef:
         )
     if config.backend == "vllm":
         adapters.check_engine(model, config.engine)
-    _check_loadable(config, model)
-    _check_heads(config, model)
     return model
-
-
-_DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
-"""Engine arguments by which vLLM may load another architecture than config.json names."""
-
-
-def _check_loadable(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when vLLM does not know the model's architecture or quantization, which an
-    engine would say after minutes."""
-    if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
-        return
-    folder = tokenizer_folder(model)
-    tree = _model_config(folder)
-    facts = family_facts(folder, str(config.engine.get("tokenizer_mode", "auto")))
-    if facts.tekken or vllm_source.has_plugins():
-        return
-    where = f"{model.location}/config.json"
-    known = vllm_source.architectures()
-    if known and "auto_map" not in tree and not any(map(config.engine.get, _DECIDE)):
-        named = facts.architectures
-        if not named:
-            raise UserError(
-                "names no 'architectures'",
-                where=where,
-                fix="add them as its makers wrote them, or to engine.hf_overrides",
-            )
-        if known.isdisjoint(named) and not of_transformers(named):
-            raise UserError(
-                f"vLLM knows no architecture {few(f'{name:.80}' for name in named)}",
-                where=where,
-                fix="use a vLLM that has it, or another model",
-            )
-    _check_quantization(tree, where)
-
-
-def _check_heads(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when the GPUs or processes of an engine cannot share the model's attention
-    heads evenly, which vLLM refuses."""
-    parts = config.engine.get("tensor_parallel_size", 1)
-    if config.backend != "vllm" or type(parts) is not int or parts < 2:
-        return
-    tree = _model_config(tokenizer_folder(model))
-    text = tree.get("text_config")
-    heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
-    if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
-        raise UserError(
-            f"the model's {heads} attention heads cannot be shared among {parts} evenly",
-            where="engine.tensor_parallel_size",
-            fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
-        )
-
-
-def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
-    """Raise `UserError` when vLLM loads no weights that are quantized as the model's configuration
-    ``tree`` says."""
-    # As vLLM reads it (transformers_utils/model_arch_config_convertor.py).
-    text = tree.get("text_config")
-    places = [tree, text] if isinstance(text, dict) else [tree]
-    keys = ("quantization_config", "compression_config")
-    listed = [place.get(key) for place in places for key in keys]
-    stored = next((one for one in listed if isinstance(one, dict)), {})
-    method = str(stored.get("quant_method") or "").lower().replace("_tensors", "-tensors")
-    methods = vllm_source.quantizations()
-    if method and methods and method not in methods | _OTHER_NAMES:
-        raise UserError(
-            f"vLLM does not load the quantization {method:.80}",
-            where=where,
-            fix="use the model without it, or quantized in another way",
-        )
-
-
-_OTHER_NAMES = {"auto-round"}
-"""Names of quantization methods in config.json that vLLM changes to one of its own (inc)."""
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
@@ -449,13 +372,6 @@ def check_services(plan: Plan) -> None:
     """Raise `UserError` when what a benchmark has one process own cannot be had."""
     for benchmark in plan.benchmarks.values():
         benchmark.service()
-
-
-def check_output(config: RunConfig) -> Store:
-    """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
-    store = _output(config)
-    store.check_writable()
-    return store
 
 
 def _output(config: RunConfig) -> Store:
