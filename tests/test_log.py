@@ -19,7 +19,7 @@ from rich.console import Console
 from ace_ray.cluster import connection
 from ace_ray.pipeline.monitoring import progress
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.submission import make_submission
+from ace_ray.pipeline.submit import make_submission
 from ace_ray.util import log
 from ace_ray.util.subprocesses import module_environment
 

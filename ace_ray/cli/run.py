@@ -305,17 +305,15 @@ def submit(
     follow: bool,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
-    from ace_ray.pipeline.submission import make_submission
+    from ace_ray.pipeline.submit import make_submission
     from ace_ray.pipeline.submit import submit as send
 
+    values = _given(output, limit, ids=ids)
     if job == "sweep":
         from ace_ray.sweep.config import load_sweep
 
-        # Refused here, not on the cluster.
-        load_sweep(config, overrides, _given(output, limit, ids=ids))
-    submission = make_submission(
-        job, config, overrides=overrides, output=output, limit=limit, ids=ids
-    )
+        load_sweep(config, overrides, values)  # refused here, not on the cluster
+    submission = make_submission(job, config, overrides=overrides, values=values)
     if dry_run:
         click.echo(submission.command(address))
         return

@@ -156,7 +156,7 @@ def _quiet() -> dict[str, Any]:
 
 def _logging() -> dict[str, Any] | None:
     """The runtime environment that has actors of a cluster log as this process does. A job's holds
-    that already (`ace_ray.pipeline.submission`), and Ray refuses to be told twice."""
+    that already (`ace_ray.pipeline.submit`), and Ray refuses to be told twice."""
     variables = log.environment()
     if not variables or _JOB in os.environ:
         return None

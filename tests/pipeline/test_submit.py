@@ -12,12 +12,9 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline import submit as module
-from ace_ray.pipeline.submission import Submission
-from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, submit
+from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, Submission, submit
 
-SUBMISSION = Submission(
-    "evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64, {"model": "m"}
-)
+SUBMISSION = Submission("evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64)
 NAME = SUBMISSION.name
 
 
@@ -105,7 +102,6 @@ def test_the_first_attempt_is_sent_and_followed(sent: Any) -> None:
             "entrypoint": SUBMISSION.entrypoint,
             "submission_id": f"{NAME}-1",
             "runtime_env": {"working_dir": "/x", "excludes": []},
-            "metadata": {"model": "m", "attempt": "1"},
         }
     ]
 
