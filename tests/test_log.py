@@ -177,7 +177,7 @@ def test_progress_is_lines_with_numbers(
     monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
     with progress.ProgressView(read, 4, Console(file=said, force_terminal=True)):
         assert shown.wait(60)
-    assert said.getvalue() == "", "no panel"
+    assert said.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
     assert line["event"] == "progress"

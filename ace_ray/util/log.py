@@ -90,11 +90,6 @@ def is_shown(level: int) -> bool:
     return level >= _level()
 
 
-def shows_panel(console: Console) -> bool:
-    """Whether progress is a panel, which lines go above."""
-    return console.is_terminal and not is_json() and is_shown(logging.INFO)
-
-
 def say_on(console: Console | None = None) -> Say:
     """What takes lines: text for ``console``, by default stdout."""
     _open()

@@ -1,4 +1,4 @@
-"""Live progress of a run: a panel on a terminal, plain log lines elsewhere."""
+"""Progress of a run as log lines."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
+from rich.console import Console
 
 from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.monitoring.counts import Tally
@@ -21,26 +18,21 @@ LOG_EVERY_S = 10.0
 
 
 class ProgressView:
-    """Polls ``read`` in a thread and shows the tally until the context ends.
+    """Polls ``read`` in a thread and prints a line each `LOG_EVERY_S` until the context ends.
 
     Args:
         read: returns the current tally; may raise while the cluster is going down.
         planned: rows this session will evaluate.
-        console: decides by ``is_terminal`` between panel and log lines.
+        console: where lines go.
     """
 
     def __init__(self, read: Callable[[], Tally], planned: int, console: Console) -> None:
-        self._read, self._planned, self._console = read, planned, console
+        self._read, self._planned = read, planned
+        self._say = log.say_on(console)
         self._start = time.time()
         self._started = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed}/{task.total}"),
-        )
-        self._task = self._bar.add_task("rows", total=planned)
 
     def __enter__(self) -> ProgressView:
         self._thread.start()
@@ -51,15 +43,7 @@ class ProgressView:
         self._thread.join(timeout=10)
 
     def _loop(self) -> None:
-        if log.shows_panel(self._console):
-            with Live(console=self._console, refresh_per_second=4, transient=True) as live:
-                while not self._stop.wait(POLL_S):
-                    tally = self._tally()
-                    if tally is not None:
-                        self._tell_start(tally)
-                        live.update(self._panel(tally))
-            return
-        say, shown, last = log.say_on(self._console), -1, 0.0
+        shown, last = -1, 0.0
         while not self._stop.wait(POLL_S):
             tally = self._tally()
             if tally is None:
@@ -69,13 +53,13 @@ class ProgressView:
                 continue
             if tally.done != shown or not tally.done or tally.notice:
                 shown, last = tally.done, time.time()
-                say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
+                self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
 
     def _tell_start(self, tally: Tally) -> None:
         """Once, what the start of the first engine took."""
         if not self._started and tally.workers:
             self._started = True
-            log.say_on(self._console)(start_line(tally.workers[0]))
+            self._say(start_line(tally.workers[0]))
 
     def _tally(self) -> Tally | None:
         try:
@@ -116,19 +100,6 @@ class ProgressView:
         # The longest rows come first: an early estimate would be far too long.
         far_enough = tally.done >= self._planned / 10
         return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if far_enough else ""]
-
-    def _panel(self, tally: Tally) -> Group:
-        self._bar.update(self._task, completed=tally.done)
-        table = Table("benchmark", "language", "category", box=None, pad_edge=False)
-        every = (rules for counts in tally.groups.values() for rules in counts.scores)
-        rule_sets = list(dict.fromkeys(every))
-        for column in ("scored", *rule_sets):
-            table.add_column(column, justify="right")
-        for key, counts in sorted(tally.groups.items()):
-            shares = counts.shares
-            cells = [f"{shares[rules]:.3f}" if rules in shares else "" for rules in rule_sets]
-            table.add_row(*key, str(counts.scored), *cells)
-        return Group(self.line(tally), self._bar, table)
 
 
 def start_line(worker: Mapping[str, Any]) -> log.Line:
