@@ -23,7 +23,7 @@ _GIVEN = {
         ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
     ),
     "UserError": "ace_ray.errors",
-    "RunFailed": "ace_ray.pipeline.health.interrupts",
+    "RunFailed": "ace_ray.pipeline.health.signals",
 }
 """Names that are imported when they are first used, so that a command starts at once."""
 

@@ -23,7 +23,7 @@ from ace_ray.cli.options import (
 )
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.pipeline.health.supervise import supervised
+from ace_ray.pipeline.health.signals import supervised
 from ace_ray.util import log
 
 
@@ -95,7 +95,7 @@ def run_evaluate(
     """``ace-ray evaluate`` as a function; returns the exit code.
 
     ``own_process``: this process is there for nothing else, so the driver may be its child
-    (`ace_ray.pipeline.health.supervise`).
+    (`ace_ray.pipeline.health.signals`).
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))

@@ -21,7 +21,6 @@ from ace_ray.pipeline.planning import preflight
 from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.plan import Plan, identity_of
 from ace_ray.pipeline.roles import demand
-from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import stored_rows
 from ace_ray.storage.stored import MANIFEST, read_manifest
 
@@ -70,8 +69,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
         counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
         listed = ", ".join(f"{category} {count}" for category, count in counts.items())
         yield Line("categories", f"{name}: {listed}")
-    place = config.store
-    store = open_store(plan.uri, endpoint_url=place.endpoint_url, region=place.region)
+    store = preflight.output_store(plan)
     rows = f"all {len(plan.rows)} are to be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = stored_rows(store, read_manifest(store))

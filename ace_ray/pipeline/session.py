@@ -25,10 +25,10 @@ from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.entries import entry_table
-from ace_ray.pipeline.health.interrupts import Interrupts
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
+from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics

@@ -155,7 +155,7 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
 class TestDeath:
-    CHILD = "from ace_ray.pipeline.health.supervise import die_with; die_with({}); print(1); "
+    CHILD = "from ace_ray.pipeline.health.signals import die_with; die_with({}); print(1); "
 
     def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
         child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"

@@ -12,8 +12,8 @@ import psutil
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
-from ace_ray.pipeline.health.interrupts import Interrupts
 from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
+from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log

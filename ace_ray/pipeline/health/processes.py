@@ -1,13 +1,31 @@
-"""The processes of a run that may die and are started again."""
+"""The processes of a run that may die and are started again, and the heartbeat of each.
+
+A heartbeat is a thread that works even when its owner hangs. It tells the coordinator that the
+process lives, learns when the run is to stop, and ends the process when work is pending in it and
+made no progress for too long. Ray then starts the process anew and repeats its tasks; only a dead
+process makes it do so, an exception would end the run.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
+
+from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line
+
+BEAT_S = 2.0
+
+LONGEST_WHY = 1000
 
 Kind = Literal["engine", "checker", "writer"]
 """Of a process of a run."""
@@ -54,3 +72,95 @@ def give_back_memory() -> None:
     that is still held: after reading a large run that is four times what is left of it."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
+
+
+class Heartbeat:
+    """The thread of one process.
+
+    Args:
+        coordinator: the run's `Coordinator`.
+        stall_s: seconds without a sign of work after which the process ends itself.
+        busy_since: when pending work last made progress (`time.monotonic`); None while none is
+            pending. Called from the thread.
+        rows_at_work: ids of the rows that are being worked on; None leaves it to what the
+            coordinator has noted.
+        outside: what from outside has brought the work to a halt; "": nothing shows that. Asked
+            when the process is about to end itself.
+        on_drain: told, once, how many seconds are left to end the work in. Called from the thread.
+    """
+
+    def __init__(
+        self,
+        coordinator: Any,
+        process: ProcessInfo,
+        *,
+        stall_s: float,
+        busy_since: Callable[[], float | None],
+        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
+        outside: Callable[[], str] = lambda: "",
+        on_drain: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._coordinator, self._process = coordinator, process
+        self._stall_s, self._busy_since, self._rows_at_work = stall_s, busy_since, rows_at_work
+        self._outside = outside
+        self._on_drain: Callable[[float], None] | None = on_drain
+        threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
+
+    def _loop(self) -> None:
+        import ray
+
+        while True:
+            time.sleep(min(BEAT_S, self._stall_s / 4))
+            since = self._busy_since()
+            silent = 0.0 if since is None else time.monotonic() - since
+            if silent > self._stall_s:
+                die(
+                    self._coordinator,
+                    self._process,
+                    f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})",
+                    self._rows_at_work(),
+                    self._outside(),
+                )
+            try:
+                left = ray.get(self._coordinator.beat.remote(self._process), timeout=30)
+            except Exception:  # noqa: BLE001 - without a coordinator the driver ends the graph
+                continue
+            if left is not None and self._on_drain is not None:
+                self._on_drain(left)
+                self._on_drain = None
+
+
+def die(
+    coordinator: Any,
+    process: ProcessInfo,
+    why: str,
+    rows_at_work: Sequence[str] | None,
+    outside: str = "",
+) -> None:
+    """Tell the coordinator and the log, and end this process with all its children, hung ones too.
+
+    ``outside``: the cause, where it lies outside of this process and its rows. os._exit, since
+    exit_actor counts as intended and is not retried.
+    """
+    why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
+    log.say(log.error(f"the {NAMES[process.kind]} {process.name} ends itself: {why}"))
+    import ray
+
+    try:
+        dying = coordinator.dying.remote(
+            process, why, rows_at_work and list(rows_at_work), bool(outside)
+        )
+        ray.get(dying, timeout=10)
+    except Exception:  # noqa: BLE001 - nothing may keep a broken process alive
+        log.say(log.error("the coordinator could not be told"))
+    end_children()
+    os._exit(1)
+
+
+def end_children() -> None:
+    """Kill the processes below this one: a stopped engine core would outlive its parent."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.send_signal(signal.SIGKILL)
+        except psutil.Error:
+            continue

@@ -17,7 +17,7 @@ from ace_ray.cluster.resources import Resources
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.health.signals import Interrupts
 
 LOOK_S = 5.0
 

@@ -405,8 +405,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             where=config.output,
             fix="name the folder above it; each run gets a folder of its own",
         )
-    raw = store.get(MANIFEST)
-    if raw is None:
+    if store.get(MANIFEST) is None:
         listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
         if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
@@ -415,18 +414,11 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
                 fix="choose another run_id or --output",
             )
         return store, None
+    manifest = read_manifest(store).tree  # what is not a run's is neither continued nor removed
     if fresh:
-        read_manifest(store)  # what is not a run's is not removed
         return store, None
-    try:
-        manifest: dict[str, Any] = json_tree(raw)
-        theirs = manifest["identity"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
-        ) from error
     mine = json_tree(json.dumps(plan.identity))
-    if paths := differences(theirs, mine):
+    if paths := differences(manifest["identity"], mine):
         raise UserError(
             f"the folder holds a different run (they differ in {', '.join(paths)})",
             where=plan.uri,
