@@ -107,11 +107,11 @@ def run_evaluate(
 
 
 def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
+    from ace_ray.config.schema import load_config
     from ace_ray.pipeline.doctor import planned
-    from ace_ray.pipeline.planning.requested_run import asked_run
 
     failed = 0
-    for line in planned(asked_run(config, overrides, values)):
+    for line in planned(load_config(config, overrides, values)):
         failed += line.problem
         _found(line, "")
     return 2 if failed else 0
@@ -131,13 +131,13 @@ def _evaluate(
     resume: bool,
     full: bool,
 ) -> int:
+    from ace_ray.config.schema import load_config
     from ace_ray.errors import RunFailed
     from ace_ray.pipeline.evaluate import evaluate
-    from ace_ray.pipeline.planning.requested_run import asked_run
     from ace_ray.reports.printed_summary import tell_results
 
     try:
-        loaded = asked_run(config, overrides, values)
+        loaded = load_config(config, overrides, values)
         code, summary = evaluate(loaded, fresh=not resume, console=Console())
     except RunFailed as error:
         again = ["the same command continues this run"] if error.resumable else []
@@ -231,9 +231,8 @@ def doctor(
 
     CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
     """
-    from ace_ray.config.schema import RunConfig, read_tree
+    from ace_ray.config.schema import RunConfig, load_config, read_tree
     from ace_ray.pipeline.doctor import examine
-    from ace_ray.pipeline.planning.requested_run import asked_run
 
     _check_config(config, model, benchmarks)
 
@@ -245,7 +244,7 @@ def doctor(
                 fix="ace-ray sweep CONFIG --plan checks each of its models",
             )
         asked = (*_of_model(model), *overrides)
-        return asked_run(config, asked, _given(output, limit, benchmarks, ids))
+        return load_config(config, asked, _given(output, limit, benchmarks, ids))
 
     failed = 0
     for line in examine(load):

@@ -27,9 +27,8 @@ import yaml
 import ace_ray
 from ace_ray.benchmarks.registry import check_source, is_local, local_parts
 from ace_ray.cluster.connection import running_cluster, set_environment
-from ace_ray.config.schema import RunConfig, config_text, read_tree
+from ace_ray.config.schema import RunConfig, config_text, read_tree, run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
-from ace_ray.pipeline.planning.requested_run import checked_run
 from ace_ray.storage.object_store import is_relative
 from ace_ray.util import log
 from ace_ray.util.secrets import masked
@@ -127,7 +126,7 @@ def make_submission(
     tree = read_tree(config, overrides, values)
     trees = [tree]
     if job == "evaluate":  # validated here: a typing error should not cost a cluster's start
-        trees.append(checked_run(tree, where=config).model_dump(mode="json"))
+        trees.append(run_config(tree, where=config).model_dump(mode="json"))
     # What a sweep leaves out is the default.
     _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
     for where in ("checkpoints", "stop_file"):

@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pydantic import Field
 
 import ace_ray
 from ace_ray.config.schema import (
-    CandidateEndpoint,
     RunConfig,
     Section,
     read_tree,
     run_config,
     validated,
 )
-from ace_ray.config.suggestions import instead, refuse_unknown, sections_of, unknown_keys
+from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.requested_run import checks, engine_checks
 from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import Store
 from ace_ray.types import digest
@@ -175,15 +172,10 @@ def load_sweep(
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
     own, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
-    refuse_unknown(
-        (
-            ("", partial(_refuse_unknown, [k for k in tree if k not in {*own, *run}], mine)),
-            ("", partial(validated, SweepOptions, own, where=path)),
-            *checks(run),
-            *_checks_of_models(own.get("models"), run.get("backend", "vllm")),
-        ),
-        where=path,
-    )
+    known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
+    unknown = [key for key in tree if key not in {*own, *run}]
+    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in unknown}:
+        raise unknown_keys(fixes, where=path)
     if tree.get("run_id") is not None:
         raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
     options = validated(SweepOptions, own, where=path)
@@ -201,25 +193,6 @@ def load_sweep(
             fix="write a number, or leave it out: lanes take all there is",
         )
     return sweep
-
-
-def _refuse_unknown(keys: Sequence[Any], mine: Iterable[str]) -> None:
-    """Raise `UnknownKeys` for the top-level ``keys``, if there are any."""
-    known, elsewhere = sorted({*mine, *RunConfig.model_fields}), sections_of(RunConfig)
-    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in keys}:
-        raise unknown_keys(fixes, where="")
-
-
-def _checks_of_models(models: Any, backend: Any) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Return the checks of the sections in each item of ``models`` (see `requested_run.checks`)."""
-    for number, model in enumerate(models if isinstance(models, list) else ()):
-        section = model if isinstance(model, Mapping) else {}
-        endpoint = section.get("endpoint")
-        if isinstance(endpoint, Mapping):
-            part = partial(validated, CandidateEndpoint, endpoint, where="")
-            yield f"models.{number}.endpoint", part
-        else:
-            yield from engine_checks(f"models.{number}.engine", section.get("engine"), backend)
 
 
 def _check_sense(options: SweepOptions, where: str) -> None:
