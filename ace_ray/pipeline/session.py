@@ -29,10 +29,9 @@ from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import ProgressView, Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
-from ace_ray.pipeline.monitoring.progress import ProgressView
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows

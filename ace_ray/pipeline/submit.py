@@ -54,12 +54,6 @@ RECONNECTS = 20
 
 RECONNECT_S = 3.0
 
-AGENT_S = 180.0
-"""Wait for the cluster's job agent, which starts after its dashboard."""
-
-NO_AGENT = "No available agent to submit job"
-"""Error text of Ray's job server while the agent is not there."""
-
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""
 
@@ -291,23 +285,18 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
         return submission.id(attempt), False
     attempt += 1
     name = submission.id(attempt)
-    deadline = time.monotonic() + AGENT_S
-    while True:
-        try:
-            client.submit_job(
-                entrypoint=submission.entrypoint,
-                submission_id=name,
-                runtime_env=submission.runtime_env,
-            )
-        except RuntimeError as error:
-            # Another submitter may have been first: ids are unique in a cluster.
-            if _latest(client, submission)[0] >= attempt:
-                return name, False
-            if NO_AGENT not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(RECONNECT_S)
-        else:
-            return name, True
+    try:
+        client.submit_job(
+            entrypoint=submission.entrypoint,
+            submission_id=name,
+            runtime_env=submission.runtime_env,
+        )
+    except RuntimeError:
+        # Another submitter may have been first: ids are unique in a cluster.
+        if _latest(client, submission)[0] >= attempt:
+            return name, False
+        raise
+    return name, True
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:

@@ -61,8 +61,12 @@ def choose_format(
     Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
     """
     asked = config.model
-    if facts.writes_by_code:
-        _refuse_template(config)
+    if facts.writes_by_code and asked.chat_template is not None:
+        raise UserError(
+            "vLLM writes this family's chats by code and reads no template",
+            where="model.chat_template",
+            fix="leave it out",
+        )
     template = None
     if asked.chat_template is not None:
         template = config_text(asked.chat_template)
@@ -118,16 +122,6 @@ def _day(asked: str | None) -> str:
             where="model.start_date" if asked else variable,
             fix="write it as 2025-08-05",
         ) from error
-
-
-def _refuse_template(config: RunConfig) -> None:
-    """Raise `UserError` for a template in place of a model's that has none."""
-    if config.model.chat_template is not None:
-        raise UserError(
-            "vLLM writes this family's chats by code and reads no template",
-            where="model.chat_template",
-            fix="leave it out",
-        )
 
 
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
