@@ -248,7 +248,7 @@ def opened(
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
-        if fit and fit.some_do_not and len(run.pending(again=False)):
+        if fit and fit.skipped and len(run.pending(again=False)):
             say(log.warning(str(fit)))
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)

@@ -12,9 +12,7 @@ from ace_ray.models.fake import count_words
 from ace_ray.pipeline import doctor
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning import preflight
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.types import Episode
 from tests.pipeline.made_run import CATEGORIES, written_run
 
@@ -38,9 +36,7 @@ def test_other_roles_are_checked_beside_an_endpoint(
     assert "what this role is sent" in last.text
 
 
-def test_how_many_prompts_fit_is_told(
-    monkeypatch: pytest.MonkeyPatch, here: Any, config_file: Any, tmp_path: Path
-) -> None:
+def test_how_many_prompts_fit_is_told(here: Any, config_file: Any) -> None:
     def plan(context: int) -> Plan:
         tree = json.loads(config_file(engine={"max_model_len": context}, limit=6).read_text())
         return plan_run(run_config(tree, where="x"))
@@ -53,19 +49,15 @@ def test_how_many_prompts_fit_is_told(
     )
     longest = lengths[-1]
     assert longest > lengths[-2]
-    told = f"5 of 6 prompts fit a context of {longest} tokens, the longest has {longest}"
+    told = f"the longest of 6 prompts has {longest} tokens, the context holds {longest}"
     shown = here("doctor", config_file(engine={"max_model_len": longest}, limit=6)).stdout
-    assert f"{told}; the rows of 1 of 6 prompts will be skipped (PromptTooLong)" in shown
+    assert f"{told}; the rows of 1 prompts will be skipped (PromptTooLong)" in shown
     said: list[object] = []
     with opened(plan(longest), fresh=False, say=said.append, began=0.0):
         assert any(told in str(line) for line in said)
     said.clear()
     with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
         assert not said
-    monkeypatch.setattr(preflight, "MOST_COUNTED", 2)  # the longest and the shortest
-    _, fit = check_chat(plan(longest))
-    assert "1 of 2 prompts fit" in str(fit)
-    assert "(a sample of all 6)" in str(fit)
 
 
 def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
-MOST_COUNTED = 500
-"""Maximum prompts whose tokens are counted before a run, some 4 ms each."""
+ENOUGH = 50
+"""Fitting prompts after which no shorter ones are counted, some 4 ms each."""
 COUNT_S = 10.0
 """Time limit of counting, for slow templates."""
 
@@ -264,73 +264,57 @@ def _check_taken(
 
 @dataclass(frozen=True)
 class PromptsFit:
-    """Number of prompts that fit the context, of the ``counted`` ones."""
+    """How the prompts of a run fit the context, counted from the longest one on."""
 
     prompts: int
-    counted: int
-    fitting: int
-    refused: int
+    skipped: int
+    """Number of prompts that are too long, or that the chat template refuses."""
     longest: int
     """Tokens of the longest counted prompt."""
     context: int | None
 
-    @property
-    def some_do_not(self) -> bool:
-        return self.fitting < self.counted
-
     def __str__(self) -> str:
         if self.context is None:
             return "the chat template takes them; only vLLM can tell the context"
-        told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
-        if self.counted < self.prompts:
-            told += f" (a sample of all {self.prompts})"
-        told += f", the longest has {self.longest}"
-        if self.refused:
-            told += f"; the chat template refuses {self.refused}"
-        if self.some_do_not:
-            rest = f"{self.counted - self.fitting} of {self.counted}"
-            told += f"; the rows of {rest} prompts will be skipped (PromptTooLong)"
+        told = f"the longest of {self.prompts} prompts has {self.longest} tokens, "
+        told += f"the context holds {self.context}"
+        if self.skipped:
+            told += f"; the rows of {self.skipped} prompts will be skipped (PromptTooLong)"
         return told
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
-    """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
-    shortest.
+    """Count the tokens of the prompts, from the longest on until `ENOUGH` have fit.
 
-    Raises `UserError` when the template refuses the shortest ones, or no prompt is below
+    Raises `UserError` when the template refuses the shortest one, or no prompt is below
     ``context`` tokens.
     """
-    entries = list(dict.fromkeys(plan.rows.entry.tolist()))
-    chosen = entries
-    if len(entries) > MOST_COUNTED:
-        last = len(entries) - 1
-        chosen = [entries[place * last // (MOST_COUNTED - 1)] for place in range(MOST_COUNTED)]
-    lengths: list[int] = []
-    fitting = refused = 0
+    entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
+    fitting = skipped = longest = 0
+    least: int | None = None
     end = time.monotonic() + COUNT_S
-    for number in (*chosen[-1:], *chosen[:-1]):  # the shortest first, then from the longest
-        entry = plan.entries[number]
-        benchmark = plan.benchmarks[entry.benchmark]
+    for number in (*entries[:1], *reversed(entries[1:])):
+        benchmark = plan.benchmarks[plan.entries[number].benchmark]
         try:
-            lengths.append(count(*json.loads(plan.openings[number])))
+            tokens = count(*json.loads(plan.openings[number]))
         except PromptRefused as error:
             if not fitting:
-                raise UserError(
-                    str(error), where=plan.model.source, fix=benchmark.refused_fix
-                ) from error
-            refused += 1
+                where, fix = plan.model.source, benchmark.refused_fix
+                raise UserError(str(error), where=where, fix=fix) from error
+            skipped += 1
             continue
-        fitting += context is None or lengths[-1] < context
-        if context is None or (fitting and time.monotonic() > end):
+        longest, least = max(longest, tokens), min(least or tokens, tokens)
+        fits = context is None or tokens < context
+        fitting, skipped = fitting + fits, skipped + (not fits)
+        if context is None or fitting == ENOUGH or (fitting and time.monotonic() > end):
             break
-    if chosen and not fitting:
+    if entries and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {min(lengths)} tokens, the context holds {context}",
+            f"no prompt fits: the shortest has {least} tokens, the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
-    longest = max(lengths, default=0)
-    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context)
+    return PromptsFit(len(entries), skipped, longest, context)
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
