@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ace_ray.cluster.resources import gpus_per_worker, worker_cpus
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import UserError
@@ -105,11 +107,9 @@ class SweepRun:
         answers take a quarter of what they may."""
         if self.plan is None:
             return 0
-        answer = self.plan.config.sampling.max_tokens / 4
-        calls = (8 if row.interactive else 1 for row in self.plan.rows)
-        return math.ceil(
-            sum(n * (row.size / 4 + answer) for n, row in zip(calls, self.plan.rows, strict=True))
-        )
+        rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4
+        calls = np.where(rows.interactive, 8, 1)
+        return math.ceil((calls * (rows.size / 4 + answer)).sum())
 
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ace_ray.cluster.resources import gpus_per_worker
@@ -22,6 +23,16 @@ ONE = Machine(1)
 EIGHT = Machine(8)
 
 
+class Rows:
+    """Rows of a plan, each with a prompt of 400 characters."""
+
+    def __init__(self, count: int, *, interactive: bool = False) -> None:
+        self.size, self.interactive = np.full(count, 400), np.full(count, interactive)
+
+    def __len__(self) -> int:
+        return len(self.size)
+
+
 def run(
     label: str,
     swap_group: str = "",
@@ -31,11 +42,10 @@ def run(
     parameters: int = 10**9,
     **more: Any,
 ) -> SweepRun:
-    row = SimpleNamespace(interactive=False, size=400)
     sampling = SimpleNamespace(max_tokens=400)
     plan: Any = SimpleNamespace(
         run_id=label,
-        rows=[row] * rows,
+        rows=Rows(rows),
         config=SimpleNamespace(sampling=sampling),
         benchmarks={},
     )
@@ -53,21 +63,12 @@ def on_nodes(
     one = run("big", gpus=gpus, servers=tuple(servers))
     one = replace(
         one,
-        plan=SimpleNamespace(config=config, rows=Rows()),  # type: ignore[arg-type]
+        plan=SimpleNamespace(config=config, rows=Rows(100, interactive=True)),  # type: ignore[arg-type]
         workers=config.workers if isinstance(config.workers, int) else None,
         server_gpus=sum(count for _, count in servers),
     )
     total = int(sum(node.get("GPU", 0) for node in nodes))
     return one, Machine(total, shared=True, nodes=tuple(nodes))
-
-
-class Rows:
-    """As a plan has them."""
-
-    interactive = SimpleNamespace(any=lambda: True)
-
-    def __len__(self) -> int:
-        return 100
 
 
 def checkpoints(count: int, swap_group: str = "alike", **more: Any) -> list[SweepRun]:
@@ -256,7 +257,6 @@ def test_episodes_count_for_more() -> None:
     plain = run("a", rows=10)
     episode = run("b", rows=10)
     assert plain.tokens == 10 * (100 + 100)
-    for row in episode.plan.rows:  # type: ignore[union-attr]
-        row.interactive = True  # type: ignore[misc]
+    episode.plan.rows.interactive[:] = True  # type: ignore[union-attr]
     assert episode.tokens == 8 * plain.tokens
     assert SweepRun("refused", 1, "x", refused="torn").tokens == 0

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -41,21 +41,8 @@ REPORTS = "report/"
 """Where a report on a run lies in the run's own folder; none of it is the run's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRow:
-    row_id: str
-    entry: int
-    sample: int
-    repeat: int
-    size: int
-    """Prompt length in characters: the estimate that puts the longest work first."""
-    interactive: bool
-    shares: int
-    """The number of the preparation that the row shares with others; -1 for none."""
-
-
 @dataclass(frozen=True, eq=False)
-class PlannedRows(Sequence[PlannedRow]):
+class PlannedRows:
     """Planned rows as columns, longest work first: 58 bytes a row, however many there are."""
 
     ids: np.ndarray
@@ -63,24 +50,15 @@ class PlannedRows(Sequence[PlannedRow]):
     sample: np.ndarray
     repeat: np.ndarray
     size: np.ndarray
+    """Prompt length in characters: the estimate that puts the longest work first."""
     interactive: np.ndarray
     shares: np.ndarray
+    """Number of the preparation that the row shares with others; -1 for none."""
     window: np.ndarray
-    """Rows of a window come before those of the next; 0 where nothing is decided early."""
+    """Rows of a window come before the rows of the next one; 0 without early stopping."""
 
     def __len__(self) -> int:
         return len(self.ids)
-
-    @overload
-    def __getitem__(self, index: int) -> PlannedRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> PlannedRows: ...
-    def __getitem__(self, index: int | slice) -> PlannedRow | PlannedRows:
-        columns = [column[index] for column in vars(self).values()]
-        if isinstance(index, slice):
-            return PlannedRows(*columns)
-        row_id, *rest, _ = (value.item() for value in columns)
-        return PlannedRow(row_id.decode(), *rest)
 
     def where(self, mask: np.ndarray) -> PlannedRows:
         """The rows at which ``mask`` is true: these themselves if it is everywhere."""
