@@ -200,7 +200,7 @@ def test_models_at_one_endpoint_and_at_others(tmp_path: Path) -> None:
         ("http://other/v1", "b", None),
     ]
     path.write_text(yaml.safe_dump({**tree, "models": [{"endpoint": {"modell": "a"}}]}))
-    with pytest.raises(UserError, match=r"models\.0\.endpoint\.modell"):
+    with pytest.raises(UserError, match=r"model\.endpoint\.modell"):
         load_sweep(str(path))
     checkpoints = {**tree, "models": [], "checkpoints": str(tmp_path)}
     path.write_text(yaml.safe_dump(checkpoints))
