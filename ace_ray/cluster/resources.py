@@ -1,4 +1,4 @@
-"""What a plan takes of the cluster, or of this machine: checked before anything waits for it."""
+"""Resources of a run: compute them, and check them against the nodes before anything starts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
 CLIENT_CPUS = 0.25
-"""Of a worker whose candidate is behind an endpoint. These are all small, so that a cluster of two
-CPUs has room beside one engine."""
+"""CPUs of a worker whose candidate is behind an endpoint. All four are small, so that a cluster of
+two CPUs has room beside one engine."""
 _ROUNDING = 1e-9
-"""Of sums of CPUs."""
+"""Tolerance of sums of CPUs."""
 
 GROW_S = 900.0
-"""For nodes that a cluster was asked for: a machine, and an image of many gigabytes."""
+"""Timeout of new nodes: a machine has to start and to pull an image of many gigabytes."""
 GROW_POLL_S = 5.0
 
 Nodes = Sequence[Mapping[str, float]]
 """The resources of each node."""
 Part = tuple[float, int]
-"""(CPUs, GPUs) that are held together, on one node."""
+"""(CPUs, GPUs) that an actor or a server holds on one node."""
 
 
 class TooSmall(UserError):
@@ -37,10 +37,10 @@ class TooSmall(UserError):
 
 @dataclass(frozen=True)
 class Resources:
-    """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+    """Resources that the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
 
     workers: int
-    """Those that start at once."""
+    """Workers that start at once."""
     worker_cpus: float
     worker_gpus: int
     checkers: int
@@ -48,22 +48,22 @@ class Resources:
     server_cpus: float = 0.0
     server_gpus: int = 0
     spread: bool = False
-    """Whether each engine lies on several nodes, in a placement group (`placement`)."""
+    """Each engine lies on several nodes, in a placement group (`placement`)."""
     endpoint: bool = False
-    """Whether workers ask an endpoint and hold no engine."""
+    """The candidate is behind an endpoint, and workers hold no engine."""
     fewest: int = 0
-    """Workers that are asked for, whatever there is, while nodes come and go; 0: all of them."""
+    """Minimum workers while nodes come and go; 0: all of them."""
     limit: int = 0
-    """Workers that there may be as nodes come; 0: those that start, and no others."""
+    """Maximum workers as nodes come; 0: `workers`."""
 
     @property
     def elastic(self) -> bool:
-        """Whether workers come and go with the nodes."""
+        """Return whether workers come and go with the nodes."""
         return self.limit > 0
 
     @property
     def most_workers(self) -> int:
-        """That there may be at a time."""
+        """Maximum workers at a time."""
         return self.limit or self.workers
 
     @property
@@ -82,46 +82,48 @@ class Resources:
 
 
 def gpus_per_worker(engine: dict[str, Any]) -> int:
-    """One engine spans tensor x pipeline parallel GPUs."""
+    """Return the GPUs of one engine: tensor x pipeline parallel size."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
 
 
 def worker_cpus(config: RunConfig) -> float:
-    """Logical CPUs of one engine worker."""
+    """Return the logical CPUs of one engine worker."""
     return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
 
 
 def takes_gpus(config: RunConfig) -> bool:
-    """Whether engines take GPUs where there are some. A fake takes those that it is told to."""
+    """Return whether engines use GPUs where the cluster has some. A fake engine does so only with a
+    tensor or pipeline parallel size."""
     fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
     return config.backend == "vllm" or fake
 
 
 def largest(cluster: Nodes) -> int:
-    """The GPUs of the node that has the most."""
+    """Return the maximum GPUs of a node."""
     return int(max((node.get("GPU", 0) for node in cluster), default=0))
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Whether an engine lies on several nodes: no node has its GPUs, or it is told to."""
+    """Return whether an engine lies on several nodes: the config says so, or no node has enough
+    GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)
 
 
 def nodes() -> list[dict[str, float]]:
-    """The resources of every node of the cluster that is alive."""
+    """Return the resources of every node of the cluster that is alive."""
     import ray
 
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Ask the cluster for nodes with ``gpus`` in all, each number of them on one node, and
-    wait until as many are there, but no longer than ``patience_s`` and `GROW_S`.
+    """Ask the autoscaler for nodes with ``gpus``, each number on one node. Wait for as many GPUs,
+    at most ``patience_s`` and `GROW_S`.
 
-    An autoscaler takes away what idles, and brings it back for actors that wait for it: but only
-    what fits the nodes that are there gets as far as that.
+    An autoscaler removes idle nodes. It brings them back for actors that wait, but a run that does
+    not fit the present nodes is refused before its actors can wait.
     """
     from ray.autoscaler.sdk import request_resources
 
@@ -134,11 +136,11 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
-            # Again and again: the last request counts, and other drivers make theirs.
+            # Repeat the request: the cluster keeps only the last one of all drivers.
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # It would outlive this driver, and keep the nodes.
+        # The request would outlive this driver, and keep the nodes.
         request_resources(bundles=[])
 
 
@@ -150,12 +152,14 @@ def fit(
     interactive: bool = False,
     servers: Sequence[tuple[float, int]] = (),
 ) -> Resources:
-    """How the run sits on a cluster of nodes with these resources.
+    """Fit the run onto nodes with these resources.
 
-    Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
-    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
-    model holds, (CPUs, GPUs), on one node. ``workers: auto`` is as many as the nodes hold beside
-    all else, but no more than ``rows``; so is a range, within its bounds.
+    A run that does not fit is refused: Ray Data would wait for ever. ``workers: auto`` is as many
+    as the nodes hold beside the other actors, at most ``rows``; a range too, within its bounds.
+
+    Args:
+        interactive: the run has episodes with sandboxes.
+        servers: (CPUs, GPUs) of each server of another model, on one node.
 
     Raises:
         TooSmall: the demand exceeds the cluster.
@@ -216,7 +220,7 @@ def fit(
     def most(limit: int) -> int:
         room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
         limit = min(limit, room)
-        # By halves: each look packs the whole cluster.
+        # Binary search, since each check packs the whole cluster.
         fits, limit = 0, max(0, limit)
         while fits < limit:
             middle = (fits + limit + 1) // 2
@@ -247,7 +251,7 @@ def fit(
             "cluster",
         )
     if config.checkers == "auto":
-        # One for each worker, as far as there are CPUs besides.
+        # One checker for each worker, as far as CPUs are left.
         counts = range(workers, 0, -1)
         need = next(more for n in counts if held(more := replace(need, checkers=n)))
     return need
@@ -266,7 +270,7 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
 def _check_engine_fits(
     engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
 ) -> None:
-    """Raise `TooSmall` for an engine of ``each`` GPUs that could not start if it were alone."""
+    """Raise `TooSmall` when the nodes cannot hold even one engine of ``each`` GPUs."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     if each <= (gpus if spread else largest(cluster)):
         return
@@ -287,8 +291,8 @@ def _check_engine_fits(
 
 
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
-    """All that Ray places by itself. An engine on several nodes asks for one GPU at a time, the
-    first beside its worker (`placement.bundles`)."""
+    """Return the parts that Ray places one by one. An engine on several nodes has a part for each
+    GPU, the first one with its worker (`placement.bundles`)."""
     engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
     if need.spread:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
@@ -297,11 +301,10 @@ def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
 
 
 def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Whether the nodes hold all ``parts``: the largest is placed first, each on the node that it
-    fills most. By GPUs, else by CPUs, for what is short may be either.
+    """Return whether the nodes hold all ``parts``: best fit, the largest part first.
 
-    With CPUs to spare, and sizes that divide one another, as 1, 2, 4 and 8 do, it finds room if
-    there is any.
+    Try the order by GPUs and then by CPUs: either may be scarce. The result is exact with CPUs to
+    spare and GPU counts that divide one another (1, 2, 4, 8).
     """
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
@@ -310,7 +313,7 @@ def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
 
 
 def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
-    """``free`` is what the nodes have left, and becomes less."""
+    """Place ``parts`` on the nodes; reduce ``free``, the resources that the nodes have left."""
     for first, second in sorted(parts, reverse=True):
         fitting = [
             (node, number)
@@ -330,7 +333,7 @@ def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
 
 
 def free_room(free: Mapping[str, float], need: Resources) -> int:
-    """How many workers of ``need`` fit what a node has ``free``."""
+    """Return how many workers of ``need`` fit the ``free`` resources of a node."""
     return _room(free, need.worker_cpus, need.worker_gpus)
 
 
@@ -339,7 +342,7 @@ def _installed(name: str) -> bool:
 
 
 def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
-    """Say so when other jobs hold what this run will wait for."""
+    """Print a line when other jobs hold resources that this run will wait for."""
     import ray
 
     free = ray.available_resources()
