@@ -25,7 +25,8 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``state`` changes whenever one of its files does; ``lacks`` says what is not there yet."""
+    """A checkpoint folder. ``state`` changes with any of its files; ``lacks`` names a missing part,
+    "" for none."""
 
     name: str
     step: int
@@ -41,15 +42,17 @@ def find_checkpoints(
     known: Collection[str] = (),
     invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
-    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
+    """Return the checkpoints that ``options`` choose, by step, whole or not.
 
-    ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
-    the last few must not change which ``every`` chooses. ``invalid`` takes folders without a step
-    of their own, source -> why, in place of an error; of two of one step the one whose source is
-    ``known`` goes on.
+    Args:
+        seen: steps of earlier looks; the steps of this look are added. ``every`` counts all of
+            them, so that a trainer may delete old checkpoints.
+        known: sources that go on when another folder has the same step.
+        invalid: receives folders without a step of their own, source -> why, in place of an error.
 
     Raises:
-        UserError: nothing matches, a name without a number, or two of the same step.
+        UserError: nothing matches (not while watching), a name without a number, or two folders of
+            one step.
     """
     assert options.checkpoints is not None  # only sweeps over checkpoints come here
     root = options.checkpoints.rstrip("/")
@@ -57,7 +60,7 @@ def find_checkpoints(
     files: dict[str, list[Object]] = {}
     for item in folder.list():
         name, slash, path = item.path.partition("/")
-        # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
+        # Deeper files, such as optimizer/shard-0, are not part of the model.
         if (
             (slash or item.broken)
             and "/" not in path
@@ -106,7 +109,7 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """``from`` and ``to``, then ``every`` n-th step ever seen, then ``last``."""
+    """Apply ``from`` and ``to``, then ``every`` to all steps ever seen, then ``last``."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
@@ -127,7 +130,7 @@ def _checkpoint(
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:
-    """What of a checkpoint is not there, "" for nothing."""
+    """Name a part that the checkpoint lacks; "" for none."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
@@ -145,14 +148,14 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
 
 
 class Settling:
-    """Which checkpoints have not changed for a while: a trainer may still be writing one."""
+    """Tells which checkpoints have not changed for ``settle_s``: a trainer may still write one."""
 
     def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._settle_s, self._now = settle_s, now
         self._seen: dict[str, tuple[str, float]] = {}
 
     def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Those that are whole and have settled, as far as looks so far can tell."""
+        """Return the whole checkpoints that have settled, by the looks so far."""
         now = self._now()
         for checkpoint in checkpoints:
             state, since = self._seen.get(checkpoint.source, ("", now))
@@ -161,14 +164,16 @@ class Settling:
         return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
 
     def has_settled(self, checkpoint: Checkpoint) -> bool:
-        """Whether it was like this for so long, whole or not."""
+        """Return whether the checkpoint has not changed for ``settle_s``, whole or not."""
         state, since = self._seen.get(checkpoint.source, ("", math.inf))
         return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 class Watching:
-    """Looks until a file, a time or a step ends it. What is there by then and still has to settle
-    is waited for: the last checkpoint and the stop file often come together."""
+    """Watches a folder until a file, a time or a step ends it.
+
+    Checkpoints that are there by then get time to settle: the last checkpoint and the stop file
+    often come together."""
 
     def __init__(
         self,
@@ -177,31 +182,30 @@ class Watching:
         now: Callable[[], float] = time.monotonic,
         seen: set[int] | None = None,
     ) -> None:
-        """``seen``: as of `find_checkpoints`."""
+        """Take ``seen`` as `find_checkpoints` does."""
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
         self._known: set[str] | None = None
-        """Sources of checkpoints, once one could look: what is invalid from then on is refused, and
-        before that the user has to fix it."""
+        """Sources of checkpoints; None before the first look, which raises for an invalid folder.
+        Later looks only note it in `invalid`."""
         self.invalid: dict[str, str] = {}
-        """Folders seen last that are no checkpoint of their own: source -> why."""
+        """Folders of the last look without a step of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
         self._began = now()
         self._until: float | None = None
-        """While it is ending: how long what there was then, or a look at it, is waited for."""
+        """Deadline of the last checkpoints to settle; None while the watch goes on."""
         self._last: set[str] | None = None
-        """What there was when it was time to end. Later ones are not waited for: there may be no
-        end to them."""
+        """Sources that were there when the watch had to end; later ones are ignored."""
         self._open: list[Checkpoint] = []
         self.failed = False
         """Whether the last look failed, so that it is unknown what there is."""
 
     def look(self) -> list[Checkpoint]:
-        """Checkpoints that have settled whole, and were not taken as they are now.
+        """Return the whole, settled checkpoints that were not taken in their present state.
 
-        Raises `UserError`: one cannot look now."""
+        Raises `UserError`: the folder cannot be read now."""
         invalid: dict[str, str] | None = None if self._known is None else {}
         sources = self._known or set()
         try:
@@ -230,12 +234,12 @@ class Watching:
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
-        """It is known, until it changes."""
+        """Note ``checkpoint`` as taken, until it changes."""
         self._taken[checkpoint.source] = checkpoint.state
 
     @property
     def wait_s(self) -> float:
-        """Until the next look; 0 when there should be none."""
+        """Seconds until the next look; 0 when the watch is over."""
         if self._until is None:
             return self._options.poll_s
         if not (self.failed or self.unfinished() or self.left()):
@@ -243,15 +247,15 @@ class Watching:
         return max(0.0, min(self._options.poll_s, self._until - self._now()))
 
     def unfinished(self) -> list[Checkpoint]:
-        """Those seen last that may still be written."""
+        """Return the checkpoints of the last look that may still be written."""
         return [c for c in self._open if not self._settling.has_settled(c)]
 
     def torn(self) -> list[Checkpoint]:
-        """Those seen last that lack something and are no longer written."""
+        """Return the checkpoints of the last look that lack a part and have settled."""
         return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
 
     def left(self) -> list[Checkpoint]:
-        """Those seen last that are whole and were not taken all the same."""
+        """Return the whole, settled checkpoints of the last look that were not taken."""
         whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
         return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
 
@@ -267,8 +271,7 @@ class Watching:
             self._until = self._now() + self._options.settle_s
 
     def _has_reached(self, checkpoints: Sequence[Checkpoint]) -> bool:
-        """Whether the last step is there, or a later one: whole or not, nobody writes it any
-        more."""
+        """Return whether the last step, or a later one, is there and has settled."""
         until = self._options.until_step
         return until is not None and any(
             checkpoint.step >= until and self._settling.has_settled(checkpoint)
@@ -276,7 +279,8 @@ class Watching:
         )
 
     def _is_time(self) -> bool:
-        """Raises `UserError`: the stop file cannot be looked for."""
+        """Return whether the time is over or the stop file is there. Raises `UserError`: the stop
+        file cannot be looked for."""
         seconds = self._options.watch_s
         if seconds is not None and self._now() - self._began > seconds:
             return True
@@ -284,7 +288,7 @@ class Watching:
 
 
 class _StopFile:
-    """On a disk or on S3. Raises `UserError`: a place that cannot be."""
+    """A stop file on a disk or on S3. Raises `UserError`: an impossible place."""
 
     def __init__(self, path: str, store: StoreConfig) -> None:
         self._path = Path(path)
@@ -292,7 +296,7 @@ class _StopFile:
         if "://" in path:
             folder, _, self._name = path.rpartition("/")
             self._store = open_store(
-                # Of a bucket alone "s3:/" is left, which would be a folder.
+                # For a file at the top of a bucket, "s3:/" is left, which would be a folder.
                 folder if "://" in folder else "s3://",
                 endpoint_url=store.endpoint_url,
                 region=store.region,

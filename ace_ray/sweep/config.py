@@ -1,6 +1,6 @@
-"""What can be asked of a sweep: a run's config without its model, and which models.
+"""Config of a sweep: a run's config without its model, and the models to evaluate.
 
-The folder of a sweep keeps what was asked in ``sweep.json``.
+The sweep's folder keeps the config in ``sweep.json``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ace_ray.util.safe_loading import json_tree
 
 
 class SweepModel(Section):
-    """One model of a sweep; what it leaves out is the sweep's."""
+    """One model of a sweep. The sweep's own keys are the defaults."""
 
     source: str | None = Field(
         None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
@@ -55,7 +55,7 @@ class SweepModel(Section):
 
     @property
     def named(self) -> str:
-        """The source, or the model's name at its endpoint."""
+        """The adapter, the source, or the model's name at its endpoint."""
         return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
@@ -95,14 +95,14 @@ SWEEP = "sweep.json"
 
 _WHICH = ("every", "last", "from", "to", "watch", "watch_s", "until_step", "stop_file", "poll_s")
 _HOW = ("settle_s", "price_per_hour", "lane_attempts", "swap")
-"""Options that may change between two calls of one sweep: which models, and how."""
+"""Options that may change between two calls of one sweep: its models, and how they run."""
 
 _RUN_HOW = (
     "workers", "worker_cpus", "checkers", "sandboxes", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "store", "output", "publish",
 )  # fmt: skip
-"""Those of its runs."""
+"""Keys of its runs that may change, too."""
 
 
 _OF_CHECKPOINTS = (
@@ -115,12 +115,12 @@ _OF_CHECKPOINTS = (
 class SweepConfig:
     options: SweepOptions
     run: Mapping[str, Any]
-    """The other keys: a `RunConfig` without ``model.source``, not validated by itself."""
+    """Keys of a `RunConfig` without ``model.source``, validated with a model only."""
     where: str
 
     @property
     def base(self) -> str | None:
-        """The model that all others are adapters on: ``model.source``."""
+        """``model.source``: the base of all adapters."""
         model = self.run.get("model")
         return model.get("source") if isinstance(model, Mapping) else None
 
@@ -130,7 +130,7 @@ class SweepConfig:
         return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
-        """The config of one model's run, which the sweep publishes. Raises `UserError`."""
+        """Return the config of one model's run; the sweep publishes it. Raises `UserError`."""
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
@@ -151,12 +151,12 @@ class SweepConfig:
 
     @property
     def any_run(self) -> RunConfig:
-        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        """The config of one run, for the keys that all runs share. Raises `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
-        # What is no mapping is for the run's config to refuse.
+        # The run's config refuses a section that is not a mapping.
         return {**section, **own} if isinstance(section, Mapping) else section
 
 
@@ -196,7 +196,7 @@ def load_sweep(
 
 
 def _check_sense(options: SweepOptions, where: str) -> None:
-    """Raise `UserError` for what would be without effect."""
+    """Raise `UserError` for options without effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
@@ -213,7 +213,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
+    """Raise `UserError` when a model has no source, or the sweep a base without adapters."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
@@ -242,7 +242,7 @@ def _check_base(sweep: SweepConfig) -> None:
 
 
 def sweep_id_of(config: SweepConfig) -> str:
-    """The id that the config asks for, or one from its content."""
+    """Return the config's own id, or one derived from its content."""
     options = config.options
     if options.sweep_id:
         return options.sweep_id
@@ -252,7 +252,7 @@ def sweep_id_of(config: SweepConfig) -> str:
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Make the folder this sweep's. Raises `UserError` when it holds another."""
+    """Claim the folder for this sweep. Raises `UserError`: it holds another sweep."""
     raw = store.get(SWEEP)
     mine = _identity(config)
     if raw is not None:
@@ -286,7 +286,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
-    """What makes a sweep this one: all but which of its models are taken, and how."""
+    """Return the keys that identify a sweep: all but `_WHICH`, `_HOW` and `_RUN_HOW`."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}

@@ -1,10 +1,13 @@
-"""``python -m ace_ray.sweep.lane SPEC``: the process that evaluates the runs of one lane.
+"""A lane: the process that evaluates runs on one set of engines, and the sweep's handle of it.
 
-A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
-driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
-``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
-with it), ``shared`` (whether it joins a cluster, which held its runs when the sweep began) and
-``gpus`` (those that this lane and the ones beside it take; each number of them on one node).
+``python -m ace_ray.sweep.lane SPEC`` is a process of its own, so that lanes run side by side, and
+the end of one (Ray ends a driver whose raylet is gone) does not end the sweep. SPEC is a JSON file:
+
+- ``runs``: ``run_id`` and resolved ``config`` of each run;
+- ``events``: the file that receives a JSON line for each run;
+- ``parent``: a process id; the lane dies with that process;
+- ``shared``: the lane joins a cluster, which was large enough when the sweep began;
+- ``gpus``: GPUs of this lane and of the running ones, each number on one node of the cluster.
 """
 
 from __future__ import annotations
@@ -67,13 +70,13 @@ def _passes(error: Exception, *, shared: bool) -> bool:
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
     """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
 
-    What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
-    had alone, or why its weights are ``broken``, or what ``failed`` the lane, or why it can only be
-    ``later``. Raises what `Session.run` raises.
+    Each run writes a JSON line to ``events``: ``run_id``, and the exit ``code`` of a run, or why
+    its weights are ``broken``, why the lane ``failed``, or why it has to run ``later``. Raises what
+    `Session.run` raises.
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # what it was told of
+        assert run.ended is not None  # `Session` calls this after the end
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
@@ -103,7 +106,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
         if gpus and any(pending):
             connection.connect()
-            interrupts.install()  # Ray has taken them
+            interrupts.install()  # Ray has replaced the handlers
             grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
@@ -123,8 +126,8 @@ def _tell(events: Path, run_id: str, **what: Any) -> None:
 
 
 class LaneProcess:
-    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster,
-    ``room`` is then what it should be large enough for."""
+    """A running lane. ``devices`` are the GPUs that it may see; None: the cluster assigns them,
+    and ``room`` has the rest of the spec."""
 
     def __init__(
         self,
@@ -135,11 +138,10 @@ class LaneProcess:
         say: Callable[[str], None] | None,
         room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """``runs`` and ``room``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's
-        lines, which else go to the terminal as they are."""
+        """Start the lane. ``say`` receives its lines; None: they go to the terminal."""
         self.lane, self.devices = lane, devices
         self.stopping = False
-        """Whether it was sent a signal."""
+        """The lane has received a signal."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
         spec = Path(self._folder.name, "spec.json")
@@ -155,7 +157,7 @@ class LaneProcess:
             stderr=subprocess.STDOUT if say else None,
             text=True,
             errors="replace",
-            # Ctrl-C comes from the sweep, once.
+            # The sweep passes Ctrl-C on, once.
             start_new_session=True,
         )
         self._listener: threading.Thread | None = None
@@ -169,7 +171,7 @@ class LaneProcess:
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:
-        """Until it ends, but no longer than ``seconds``."""
+        """Wait for the end of the lane, at most ``seconds``."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -181,7 +183,7 @@ class LaneProcess:
             self._process.send_signal(number)
 
     def events(self) -> list[dict[str, Any]]:
-        """What the lane has said of its runs so far."""
+        """Return the events of the lane so far."""
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
         except FileNotFoundError:
@@ -189,21 +191,21 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """The lane has ended; its files are removed and its last lines passed on."""
+        """Remove the files of a lane that has ended, and pass its last lines on."""
         if self._listener is not None:
-            # With an end: a process that it left behind may keep the pipe open.
+            # A timeout: a process that the lane left behind may keep the pipe open.
             self._listener.join(timeout=5)
         self._folder.cleanup()
 
     def _pass_on(self, say: Callable[[str], None]) -> None:
-        assert self._process.stdout is not None  # a pipe, since there is somebody to tell
+        assert self._process.stdout is not None  # a pipe, since `say` is given
         for line in self._process.stdout:
             say(line.rstrip("\n"))
 
 
 @contextmanager
 def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to ``ask``, from the main thread."""
+    """Send SIGINT and SIGTERM to ``ask`` in this context, from the main thread."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
