@@ -55,8 +55,8 @@ class Shares(BaseModel):
 
         Each share is a part of the alpha that is left, so that all add up to no more than the alpha
         in any order of calls and watches. The comparisons of a first call share 0.9 of the alpha
-        equally. The comparisons of the b-th call after it share 6 / (pi b)^2 of the rest. A sweep that
-        watches gives the k-th comparison 6 / (pi k)^2 of the alpha."""
+        equally. The comparisons of the b-th call after it share 6 / (pi b)^2 of the rest. A sweep
+        that watches gives the k-th comparison 6 / (pi k)^2 of the alpha."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
