@@ -1,9 +1,8 @@
 """The processes of a run that may die and are started again, and the heartbeat of each.
 
-A heartbeat is a thread that works even when its owner hangs. It tells the coordinator that the
-process lives, learns when the run is to stop, and ends the process when work is pending in it and
-made no progress for too long. Ray then starts the process anew and repeats its tasks; only a dead
-process makes it do so, an exception would end the run.
+A heartbeat is a thread that works even when its owner hangs. It reports to the coordinator, learns
+when the run is to stop, and ends the process when its pending work makes no progress for too long.
+Ray then restarts the process and repeats its tasks; an exception would end the run instead.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ BEAT_S = 2.0
 LONGEST_WHY = 1000
 
 Kind = Literal["engine", "checker", "writer"]
-"""Of a process of a run."""
+"""Kind of a process of a run."""
 KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
 
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
@@ -44,7 +43,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """When the process was created, as its machine has it: a pid may come back."""
+    """Creation time of the process by its machine's clock: a pid may be reused."""
 
     @property
     def name(self) -> str:
@@ -52,7 +51,7 @@ class ProcessInfo:
 
 
 def this_process(kind: Kind) -> ProcessInfo:
-    """This one, an actor of Ray's."""
+    """Return the info of this process, a Ray actor."""
     import ray
 
     context = ray.get_runtime_context()
@@ -68,25 +67,26 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Give what this process has freed back to the system. glibc keeps what lies below anything
-    that is still held: after reading a large run that is four times what is left of it."""
+    """Return freed memory to the system. glibc keeps free memory below anything that is in use:
+    after reading a large run, four times the memory that the run needs."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 class Heartbeat:
-    """The thread of one process.
+    """The heartbeat thread of one process.
 
     Args:
         coordinator: the run's `Coordinator`.
-        stall_s: seconds without a sign of work after which the process ends itself.
-        busy_since: when pending work last made progress (`time.monotonic`); None while none is
-            pending. Called from the thread.
-        rows_at_work: ids of the rows that are being worked on; None leaves it to what the
-            coordinator has noted.
-        outside: what from outside has brought the work to a halt; "": nothing shows that. Asked
-            when the process is about to end itself.
-        on_drain: told, once, how many seconds are left to end the work in. Called from the thread.
+        stall_s: seconds without progress after which the process ends itself.
+        busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
+            None without pending work. Called from the thread.
+        rows_at_work: returns the ids of the rows at work, or None for those that the coordinator
+            has noted.
+        outside: returns the cause outside that has stopped the work, or "". Called when the
+            process is about to end itself.
+        on_drain: receives, once, the seconds that are left to end the work. Called from the
+            thread.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Heartbeat:
                 )
             try:
                 left = ray.get(self._coordinator.beat.remote(self._process), timeout=30)
-            except Exception:  # noqa: BLE001 - without a coordinator the driver ends the graph
+            except Exception:  # noqa: BLE001 - the driver ends a graph without a coordinator
                 continue
             if left is not None and self._on_drain is not None:
                 self._on_drain(left)
@@ -137,10 +137,9 @@ def die(
     rows_at_work: Sequence[str] | None,
     outside: str = "",
 ) -> None:
-    """Tell the coordinator and the log, and end this process with all its children, hung ones too.
+    """Report to the coordinator and the log, and end this process with all its children.
 
-    ``outside``: the cause, where it lies outside of this process and its rows. os._exit, since
-    exit_actor counts as intended and is not retried.
+    ``outside`` is the cause when it lies outside of this process and its rows; else "".
     """
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
     log.say(log.error(f"the {NAMES[process.kind]} {process.name} ends itself: {why}"))
@@ -151,10 +150,10 @@ def die(
             process, why, rows_at_work and list(rows_at_work), bool(outside)
         )
         ray.get(dying, timeout=10)
-    except Exception:  # noqa: BLE001 - nothing may keep a broken process alive
+    except Exception:  # noqa: BLE001 - a broken process has to end in any case
         log.say(log.error("the coordinator could not be told"))
     end_children()
-    os._exit(1)
+    os._exit(1)  # Ray would take exit_actor as intended, and retry nothing
 
 
 def end_children() -> None:

@@ -1,10 +1,9 @@
 """Signals that stop a run, and the command's own process above the driver. Needs no Ray.
 
-The driver is a child in a session of its own. A signal to all processes of the command, as
-terminals, ``timeout`` and job managers send it, reaches the driver alone, and once: Ray's processes
-would take it as their end, and that of the rows in flight. And an end that the driver did not
-choose (Ray ends one whose raylet or GCS is gone from its own C++ code, with exit code 1; the kernel
-ends one for its memory) is told from a failure.
+The driver is a child in a session of its own. Terminals, ``timeout`` and job managers send a signal
+to all processes of the command. It reaches the driver alone and once: Ray's processes would end,
+and the rows in flight with them. The command's process also sees when something else ended the
+driver: the kernel, or Ray's C++ code, with exit code 1, when its raylet or GCS is gone.
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ _RAISED = "raised"
 
 REMIND_S = 30.0
 ONCE_S = 1.0
-"""Within which signals are one: sent to all processes that bear the command's name, it comes to the
-driver directly, and once more by way of the command."""
+"""Time within which signals count as one. A signal to every process of the command's name reaches
+the driver directly, and once more through the command's process."""
 
 
 class Interrupts:
-    """Turns the first SIGINT or SIGTERM into a wish to stop, and any further one into an end.
+    """Turns the first SIGINT or SIGTERM into a request to stop, and a further one into an end.
 
-    Works from the main thread only; elsewhere signals stay as they are.
+    Works in the main thread only; elsewhere it leaves the handlers as they are.
     """
 
     def __init__(self) -> None:
         self.asked = False
         self.drainable = False
-        """Whether rows are being evaluated, which can come to an orderly end."""
+        """Rows are being evaluated, which can be drained."""
         self._abort: BaseException | None = None
         self._woken_at = 0.0
         self._asked_at = 0.0
@@ -60,7 +59,7 @@ class Interrupts:
         self._before = {}
 
     def install(self) -> None:
-        """Take the signals; again after Ray has taken them at its start."""
+        """Install the handlers; call it again after the start of Ray, which replaces them."""
         if not self._main:
             return
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -68,30 +67,30 @@ class Interrupts:
             self._before.setdefault(number, handler)
 
     def abort(self, error: BaseException) -> None:
-        """Raise ``error`` in the main thread. Called from another one."""
+        """Raise ``error`` in the main thread. Call it from another thread."""
         if self._abort is None:
             self._abort = error
             self._wake()
 
     def remind(self) -> None:
-        """Raise it again if that was long ago: code in between may have caught it."""
+        """Raise the error again after `REMIND_S`: other code may have caught it."""
         if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
             self._wake()
 
     def settle(self) -> None:
-        """The end of what `abort` ends: raise what it was given where no signal could."""
+        """Raise the error of `abort` if no signal has. Call it when the aborted work has ended."""
         error, self._abort = self._abort, None
         if error is not None:
             raise error
 
     def forget(self) -> None:
-        """The end of what `abort` ends, by another error."""
+        """Forget the error of `abort`: the work has ended with another error."""
         self._abort = None
 
     def _wake(self) -> None:
         self._woken_at = time.monotonic()
         if self._main:
-            # A real signal: it also wakes a main thread that waits.
+            # A real signal also interrupts a main thread that waits.
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, signal.SIGINT)
@@ -107,11 +106,11 @@ class Interrupts:
 
 
 def supervised(work: Callable[[], int]) -> int:
-    """What ``work`` returns, an exit code, done in a child process.
+    """Run ``work`` in a child process, and return its exit code.
 
     In the child this returns and raises what ``work`` does. In the command's process it returns the
-    child's exit code, `INCOMPLETE` where the child was ended from outside. No other thread may
-    have been started. Off Linux, and off the main thread, ``work`` is done right here.
+    child's exit code, or `INCOMPLETE` when something else ended the child. Call it before any
+    thread starts. Without Linux or outside the main thread, ``work`` runs in this process.
     """
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return work()
@@ -119,7 +118,7 @@ def supervised(work: Callable[[], int]) -> int:
     sys.stderr.flush()
     parent = os.getpid()
     told, tell = os.pipe()
-    # None may come before there is a child to pass it on to.
+    # Block signals until there is a child to pass them on to.
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     child = os.fork()
     if child == 0:
@@ -133,7 +132,7 @@ def supervised(work: Callable[[], int]) -> int:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when ``parent`` is, however that ends. Linux only; elsewhere this outlives it."""
+    """Let the kernel kill this process when ``parent`` ends. Linux only."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -166,7 +165,7 @@ def _waited_for(child: int, told: int) -> int:
     with os.fdopen(told) as pipe:
         outcome = pipe.read()
     code = os.waitstatus_to_exitcode(status)
-    if outcome.isdigit():  # whatever became of it afterwards
+    if outcome.isdigit():  # valid even if the child was killed afterwards
         return int(outcome)
     if outcome == _RAISED and code >= 0:
         return code

@@ -1,4 +1,4 @@
-"""What can be known to fail before anything is started: used by ``evaluate`` and ``doctor``."""
+"""Checks before anything is started, for ``evaluate`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ COUNT_S = 10.0
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
-    """The model, pinned. Raises `UserError`."""
+    """Resolve the model to a revision. Raises `UserError`."""
     if config.backend == ENDPOINT:
         return endpoint_ref(config.model)
     source = config.model.source
@@ -69,7 +69,8 @@ def resolve_model(config: RunConfig) -> ModelRef:
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
-    """The benchmarks, configured; a local file that the config names is run. Raises `UserError`."""
+    """Make the benchmarks of the config, and run the local files that it names. Raises
+    `UserError`."""
     made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
     for benchmark in made:
         if benchmark.source:  # no other process can import it by its name
@@ -87,12 +88,12 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
 
 
 _NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
-"""Would make an engine take more GPUs than are planned for it."""
+"""Engine arguments by which an engine would take more GPUs than planned."""
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
 def check_engine(config: RunConfig) -> list[str]:
-    """The names of the engine arguments, all known. Raises `UserError`."""
+    """Check the engine arguments, and return their names. Raises `UserError`."""
     if config.backend == EXTERNAL:
         raise UserError(
             "the outputs of this run were made elsewhere",
@@ -110,11 +111,11 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_sampling(config.sampling, config.model, where="sampling")
-    if not config.model.plugins:  # only vLLM can tell what they register
+    if not config.model.plugins:  # plugins register parsers when vLLM loads them
         check_reasoning_parser(config.model.reasoning_parser)
         if config.model.tool_parser not in (None, "auto"):
             check_tool_parser(config.model.tool_parser)
-    # These steer the plan itself: no flag, no null, nothing below 1.
+    # The plan uses these: refuse booleans, null and numbers below 1.
     for name in _SIZES:
         value = config.engine.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -161,7 +162,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
             adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
-            _context(engine, folder)  # there is no template; each engine says what it refuses
+            _context(engine, folder)  # without a template only the engine can check the prompts
             return {"chat_template_sha256": ""}, None
         chat = Chat.load(
             folder,
@@ -194,7 +195,7 @@ def _interactive(plan: Plan) -> bool:
 
 
 def _check_variables(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` when the template would not even see a variable that is asked for."""
+    """Raise `UserError` when the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
     if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
         raise UserError(
@@ -203,7 +204,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
             fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
         )
     for name in plan.config.model.chat_template_kwargs:
-        # Parsers read switches of thinking that some templates do not have.
+        # Parsers also read switches of thinking that some templates do not use.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
         raise UserError(
@@ -226,9 +227,8 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
-    """Raise `UserError` when a model's template refuses the chats of a role that it plays, or shows
-    no tools to a role that has some; only its provider knows that of an endpoint (``candidate``
-    None)."""
+    """Raise `UserError` when a template refuses the chats of a role that its model plays, or drops
+    the role's tools. An endpoint's template is unknown (``candidate`` None)."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
@@ -253,7 +253,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
 def _check_taken(
     chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
 ) -> None:
-    """Raise `UserError` when the template refuses ``messages``, which ``who`` sends or is sent."""
+    """Raise `UserError` when the template refuses ``messages`` of ``who``."""
     try:
         chat.render(messages, tools)
     except PromptRefused as error:
@@ -318,7 +318,7 @@ def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the tokens that the context holds; None where only vLLM can tell."""
+    """Return the tokens of the context; None when only vLLM knows them."""
     tree = _model_config(folder)
     text = tree.get("text_config")
     length = engine.get("max_model_len")
@@ -345,15 +345,16 @@ def _model_config(folder: Path) -> dict[str, Any]:
 
 
 def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
-    """Facts for the manifest from asking a candidate behind an endpoint once, with tools where the
-    run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
+    """Ask a candidate behind an endpoint once, with tools if the run offers any (`ask_endpoint`).
+    Return facts for the manifest; {} for other candidates. Raises `UserError` and
+    `EndpointDown`."""
     if plan.config.backend != ENDPOINT:
         return {}
     return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def check_services(plan: Plan) -> None:
-    """Raise `UserError` when what a benchmark has one process own cannot be had."""
+    """Raise `UserError` when a benchmark's service cannot be made."""
     for benchmark in plan.benchmarks.values():
         benchmark.service()
 
@@ -364,14 +365,14 @@ def _output(config: RunConfig) -> Store:
 
 
 def output_store(plan: Plan) -> Store:
-    """The store of the run's own folder."""
+    """Return the store of the run's own folder."""
     return _output(plan.config).child(plan.run_id)
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
-    """The run's store, checked to be writable, and the manifest it already holds.
+    """Return the run's store, checked to be writable, and the manifest that it already holds.
 
-    With ``fresh`` any run may be there, which the caller is about to replace; it counts as none.
+    With ``fresh`` any run may be there, which the caller replaces; its manifest is not returned.
 
     Raises:
         UserError: it cannot be written, or holds a different run.
@@ -380,7 +381,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     parent = _output(config)
     store = parent.child(plan.run_id)
     store.check_writable()
-    # Before engines start: what lies behind a link is neither written nor removed.
+    # Before engines start: files behind a link are neither written nor removed.
     for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
         store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
@@ -398,7 +399,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
                 fix="choose another run_id or --output",
             )
         return store, None
-    manifest = read_manifest(store).tree  # what is not a run's is neither continued nor removed
+    manifest = read_manifest(store).tree  # refuses a folder that is not a run's, with --fresh too
     if fresh:
         return store, None
     mine = json_tree(json.dumps(plan.identity))
