@@ -1,4 +1,4 @@
-"""Looks that start nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
+"""Commands that start nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
@@ -178,8 +178,8 @@ def _gpu_count() -> int:
 
 
 def listed(kind: str) -> dict[str, Any]:
-    """What there is of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as JSON
-    values. Raises `UserError`: vLLM is not installed."""
+    """Return the names of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as
+    JSON values. Raises `UserError`: vLLM is not installed."""
     if kind == "configs":
         return {
             name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
@@ -208,12 +208,12 @@ def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
 
 
 def _purpose(text: str) -> str:
-    """The first line of a config's comment."""
+    """Return the first line of a config's comment."""
     return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
 
 
 def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
-    """Return what `listed` has found as lines for people."""
+    """Return the values of `listed` as lines."""
     if kind == "configs":
         return [f"{name:22} {purpose}" for name, purpose in found.items()]
     if kind == "parsers":

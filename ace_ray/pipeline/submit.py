@@ -93,7 +93,7 @@ class Submission:
         return {"working_dir": str(self.checkout), "excludes": list(self.excludes), **named}
 
     def command(self, address: str | None) -> str:
-        """The ``ray job submit`` call that sends the first attempt, for a POSIX shell."""
+        """Return the ``ray job submit`` call of the first attempt, for a POSIX shell."""
         words = ["ray", "job", "submit"]
         if address is not None:
             words += ["--address", address]
@@ -113,15 +113,15 @@ def make_submission(
     `read_tree`, and travel in the config's text.
 
     Raises:
-        UserError: a bad config, one that holds a secret, an output that a job's end would take
-            along, checkpoints that a job's folder does not hold, or a checkout that is none.
+        UserError: a bad config, a secret in it, a path relative to the job's temporary folder, or
+            an ace_ray without a checkout.
     """
     untracked = _check_checkout(job, checkout)
     tree = read_tree(config, overrides, values)
     trees = [tree]
     if job == "evaluate":  # validated here: a typing error should not cost a cluster's start
         trees.append(run_config(tree, where=config).model_dump(mode="json"))
-    # What a sweep leaves out is the default.
+    # A sweep's tree has no defaults.
     _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
     for where in ("checkpoints", "stop_file"):
         _check_lasting(tree.get(where), where)
