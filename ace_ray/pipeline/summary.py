@@ -121,7 +121,6 @@ class Failures:
     numbers, names and addresses are one reason."""
 
     MOST = 10
-    MOST_KINDS = 1_000
 
     def __init__(self) -> None:
         self._rows: Counter[tuple[str, str, str]] = Counter()
@@ -130,8 +129,6 @@ class Failures:
     def add(self, row: ResultRow) -> None:
         text = row.error or ""
         key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
-        if key not in self._first and len(self._first) >= self.MOST_KINDS:
-            key = (row.status, row.error_class or "", "")
         self._first.setdefault(key, text)
         self._rows[key] += 1
 

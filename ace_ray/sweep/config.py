@@ -53,11 +53,6 @@ class SweepModel(Section):
     tool_parser: str | None = Field(None, description="as of a run's model")
     chat_template: str | None = Field(None, description="as of a run's model")
 
-    @property
-    def named(self) -> str:
-        """The adapter, the source, or the model's name at its endpoint."""
-        return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
-
 
 class SweepOptions(Section):
     checkpoints: str | None = Field(
@@ -246,7 +241,10 @@ def sweep_id_of(config: SweepConfig) -> str:
     options = config.options
     if options.sweep_id:
         return options.sweep_id
-    source = options.checkpoints or options.models[0].named
+    source = options.checkpoints
+    if source is None:
+        first = options.models[0]
+        source = first.adapter or first.source or str((first.endpoint or {}).get("model", ""))
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ace_ray.cluster.resources import largest
-from ace_ray.config.schema import RunConfig
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.pipeline.evaluate import check_config, check_lasting
@@ -72,8 +71,8 @@ class Sweep:
         """
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
-        any_run = config.any_run
-        self._store_options, self._any_run = any_run.store, any_run
+        self.any_run = any_run = config.any_run
+        """The config of one run, for the keys that all runs share."""
         check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
@@ -86,7 +85,7 @@ class Sweep:
         ]
         self._before, self._steps = read_ledger(self.store)
         self._watching = (
-            Watching(self._options, self._store_options, seen=self._steps)
+            Watching(self._options, self.any_run.store, seen=self._steps)
             if self._options.watch
             else None
         )
@@ -124,11 +123,6 @@ class Sweep:
     def lanes(self) -> list[Lane]:
         """Return the lanes of the pending runs."""
         return self._lanes([run for run in self.runs if self._is_pending(run)])
-
-    @property
-    def any_run(self) -> RunConfig:
-        """The config of one run, for the keys that all runs share."""
-        return self._any_run
 
     @property
     def has_results(self) -> bool:
@@ -173,7 +167,7 @@ class Sweep:
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         """Return what ``ask`` returns; retry during an outage of the store. Raises `StoreAway`."""
-        until = time.monotonic() + self._any_run.store_patience_s
+        until = time.monotonic() + self.any_run.store_patience_s
         while True:
             try:
                 return ask()
@@ -188,7 +182,7 @@ class Sweep:
     def _take_first(self, *, preview: bool) -> None:
         """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
         when no checkpoint fits the config."""
-        there = find_checkpoints(self._options, self._store_options, self._steps)
+        there = find_checkpoints(self._options, self.any_run.store, self._steps)
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
@@ -355,9 +349,9 @@ class Sweep:
             self._gather()
 
     def _find_machine(self) -> Machine:
-        if self._any_run.backend == "fake":
+        if self.any_run.backend == "fake":
             return Machine(0)
-        cpus = [self._any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
+        cpus = [self.any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
         return find_machine(max(cpus))
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
@@ -513,7 +507,7 @@ class Sweep:
     def _ask_to_stop(self, number: int) -> None:
         """Pass a signal on to the lanes: the first one drains them, a second one ends them."""
         if not self._stop:
-            self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
+            self._stop_by = time.monotonic() + self.any_run.grace_s + END_S
         self._stop = True
         for process in self._running:
             process.signal(signal.Signals(number))

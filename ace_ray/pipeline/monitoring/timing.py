@@ -117,7 +117,6 @@ def timing(
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
         "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
-        "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
         "workers": [
             {key: fact for key, fact in worker.items() if key != "engine"} for worker in workers
