@@ -115,7 +115,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree["outputs"],
-        "notes": list(_notes(manifest, benchmark.name, block["scores"], total["skipped"])),
+        "notes": list(_notes(manifest, benchmark.name, total["skipped"])),
         **total,
         "uri": store.root,
         "ignored_files": ledger.ignored,
@@ -153,21 +153,10 @@ def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> boo
     return theirs is None or theirs == data_hash(entries)
 
 
-def _notes(
-    manifest: Manifest,
-    benchmark: str,
-    scores: Mapping[str, Sequence[Mapping[str, Any]]],
-    skipped: int,
-) -> Iterator[str]:
-    """Say what part of the entries is answered, with the headline, and which turns are absent."""
+def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
+    """Say what part of the entries is answered, and which turns are absent."""
     if words := manifest.restriction(benchmark).words:
-        firsts = {rules: found[0]["value"] for rules, found in scores.items()}
-        shares = {r: f"{round(100 * v, 1):g} %" for r, v in firsts.items() if v is not None}
-        told = [f"{rules} {share}" for rules, share in shares.items()]
-        if len(shares) == len(firsts) and len(set(shares.values())) == 1:
-            told = [*shares.values()][:1]
-        value = f": {', '.join(told)}" if told else ""
-        yield f"{words}{value}; a sample of the benchmark, not its score"
+        yield f"{words}; a sample of the benchmark, not its score"
     yield from manifest.outputs.notes
     least, most = manifest.outputs.samples
     if least < most:
