@@ -132,7 +132,6 @@ class TestLanes:
             ([run("x")], [8], [8]),
             # An engine that spans GPUs.
             (checkpoints(8, gpus=2), [2] * 4, [1] * 4),
-            (checkpoints(8, gpus=8), [8], [1]),
             ([run("x", gpus=3)], [6], [2]),
             # A user model that is served for the episodes holds a GPU of its own.
             ([run("x", server_gpus=1)], [8], [7]),
@@ -140,7 +139,6 @@ class TestLanes:
             ([run("x", gpus=2, server_gpus=3)], [7], [2]),
             # Workers that were asked for.
             ([run("x", workers=2)], [2], [2]),
-            (checkpoints(16, workers=4), [4, 4], [4, 4]),
         ],
     )
     @pytest.mark.parametrize("machine", [EIGHT, Machine(8, shared=True)])
