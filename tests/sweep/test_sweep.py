@@ -484,7 +484,7 @@ class TestEarly:
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
         assert setup.run(**self.early()) == 0
         assert setup.lanes == [["step 10", "step 20", "step 30"]]
-        assert setup.states() == {"step 10": "complete", "step 20": "decided", "step 30": "decided"}
+        assert set(setup.states().values()) == {"decided"}
         assert setup.run() == 0
         assert setup.lanes == []
         setup.started.clear()
