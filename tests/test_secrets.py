@@ -150,7 +150,7 @@ def test_an_address_with_a_secret_is_refused_everywhere(
         path = str(config_file(**tree))
         for load in (
             lambda path: load_config(path),
-            lambda path: make_submission("evaluate", path, values={"output": "s3://b/p"}),
+            lambda path: make_submission("evaluate", path),
         ):
             with pytest.raises(UserError) as caught:
                 load(path)

@@ -109,7 +109,7 @@ class SweepRun:
             return 0
         rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4
         calls = np.where(rows.interactive, 8, 1)
-        return math.ceil((calls * (rows.size / 4 + answer)).sum())
+        return math.ceil(float((calls * (rows.size / 4 + answer)).sum()))
 
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:

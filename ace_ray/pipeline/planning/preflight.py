@@ -409,7 +409,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             where=plan.uri,
             fix="choose another run_id or --output, or replace it with --fresh",
         )
-    return store, manifest
+    return store, dict(manifest)
 
 
 def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:
