@@ -90,9 +90,9 @@ class _NoTracker:
 def lean_data() -> Iterator[None]:
     """Run graphs in this context without Ray Data's own actors.
 
-    Each actor imports Ray Data, 1.5 s of CPU, while the engine starts. One gathers numbers for a
-    dashboard that a local Ray does not have, one shares a cluster among datasets, and one answers
-    each second where actors are. Without it, an actor counts as on its first node.
+    Each actor imports Ray Data, 1.5 s of CPU, while the engine starts. The first gathers numbers
+    for a dashboard, which a local Ray does not have. The second shares a cluster among datasets.
+    The third tells each second where actors are; without it, an actor counts as on its first node.
     """
     no_op = staticmethod(lambda *_, **__: None)
     owners: list[tuple[Any, dict[str, Any]]] = [

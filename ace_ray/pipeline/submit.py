@@ -159,8 +159,8 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
-    """Return the argument that writes the file at ``path`` into the job's folder, under a name of
-    its content, and name it there in the config."""
+    """Return the argument that writes the file at ``path`` into the job's folder. Its name there is
+    a hash of its content; put the name into the config."""
     text = _sendable(config_text(path), path)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"sent_{digest}{Path(path).suffix}"

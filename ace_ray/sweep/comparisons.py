@@ -53,8 +53,8 @@ class Shares(BaseModel):
         """Give a share to each of ``run_ids``, in the order of training, that has none. Return
         whether there were any.
 
-        Each share is a part of the alpha that is left, so that all add up to no more than the alpha
-        in any order of calls and watches. The comparisons of a first call share 0.9 of the alpha
+        Each share is a part of the alpha that is left. So all add up to no more than the alpha, in
+        any order of calls and watches. The comparisons of a first call share 0.9 of the alpha
         equally. The comparisons of the b-th call after it share 6 / (pi b)^2 of the rest. A sweep
         that watches gives the k-th comparison 6 / (pi k)^2 of the alpha."""
         new = [run_id for run_id in run_ids if run_id not in self.shares]
@@ -91,8 +91,8 @@ class Shares(BaseModel):
 
 
 def _of_the_rest(k: int) -> float:
-    """Return the k-th of the weights 6 / (pi j)^2, which add up to 1, divided by the sum of the
-    weights from the k-th on."""
+    """Return the k-th of the weights 6 / (pi j)^2 divided by the sum of the weights from the k-th
+    on. All weights add up to 1."""
     weights = [6 / (math.pi * j) ** 2 for j in range(1, k + 1)]
     return weights[-1] / (1 - sum(weights[:-1]))
 

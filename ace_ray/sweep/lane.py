@@ -1,7 +1,9 @@
 """A lane: the process that evaluates runs on one set of engines, and the sweep's handle of it.
 
-``python -m ace_ray.sweep.lane SPEC`` is a process of its own, so that lanes run side by side, and
-the end of one (Ray ends a driver whose raylet is gone) does not end the sweep. SPEC is a JSON file:
+``python -m ace_ray.sweep.lane SPEC`` is a process of its own: lanes run side by side, and the end
+of one does not end the sweep. Ray, for one, ends a driver whose raylet is gone.
+
+SPEC is a JSON file:
 
 - ``runs``: ``run_id`` and resolved ``config`` of each run;
 - ``events``: the file that receives a JSON line for each run;

@@ -10,8 +10,8 @@ is in another process, which must have done something else before (`EngineWorker
 failed ones the row is set aside until all others are done; then new processes try it once more. A
 row that fails then, too, is quarantined.
 
-A preparation, which an engine does once for several rows, counts as one row here (`shared_id`)
-while it is at work, and its rows do not: they go where it goes, and end as it ends.
+A preparation is work that an engine does once for several rows. While it is at work, it counts as
+one row here (`shared_id`) and its rows do not: they go where it goes, and end as it ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The processes of a run that may die and are started again, and the heartbeat of each.
 
-A heartbeat is a thread that works even when its owner hangs. It reports to the coordinator, learns
-when the run is to stop, and ends the process when its pending work makes no progress for too long.
-Ray then restarts the process and repeats its tasks; an exception would end the run instead.
+A heartbeat is a thread that works even when its owner hangs. It reports to the coordinator, and
+learns when the run is to stop. It ends the process when pending work makes no progress. Ray then
+restarts the process and repeats its tasks; an exception would end the run instead.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Placement groups of engines that lie on several nodes.
 
 Each engine has one group, with a bundle for each GPU. The engine worker is in the first bundle,
-beside the engine core, and holds no GPU. vLLM's Ray executor puts a worker into every bundle, in
-the order of nodes, so that tensor parallelism stays on a node when its size divides the node's.
+beside the engine core, and takes no GPU. vLLM's Ray executor puts a worker into every bundle, in
+the order of nodes. So tensor parallelism stays on a node when its size divides the node's.
 """
 
 from __future__ import annotations
