@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -254,14 +254,6 @@ def reasoning_parser(facts: FamilyFacts) -> str:
         if len(found) > 1 and common in found:
             found.remove(common)
     return found[0] if len(found) == 1 else "auto"
-
-
-def of_transformers(architectures: Iterable[str]) -> set[str]:
-    """Return those that transformers has; vLLM can run many of these by themselves."""
-    import transformers
-
-    # Not by getattr, which would import its module, and torch.
-    return set(dir(transformers)).intersection(architectures)
 
 
 def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") -> str:
