@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console
 
-from ace_ray.config.schema import RunConfig, read_tree
+from ace_ray.config.schema import RunConfig, read_tree, run_config
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.storage.object_store import Store, open_store
@@ -366,6 +366,4 @@ def _config(
     values = {name: value for name, value in given.items() if value is not None}
     overrides = [] if model is None else [f"model.source={json.dumps(model)}"]
     tree = read_tree(source, overrides, values)
-    from ace_ray.pipeline.planning.requested_run import checked_run
-
-    return checked_run(tree, where=source if isinstance(source, str) else "evaluate()")
+    return run_config(tree, where=source if isinstance(source, str) else "evaluate()")

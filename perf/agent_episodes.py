@@ -114,10 +114,10 @@ async def chains_of(run: Path, rows: Sequence[Mapping[str, Any]]) -> list[list[d
     plan = plan_run(load_config(str(run / "run.json")))
     stored = {row["row_id"]: row for row in rows}
     chains = []
-    for planned in plan.rows:
-        entry = plan.entries[planned.entry]
+    for row_id, number in zip(plan.rows.ids.tolist(), plan.rows.entry.tolist(), strict=True):
+        entry = plan.entries[number]
         benchmark = plan.benchmarks[entry.benchmark]
-        episode = episode_of(stored[planned.row_id])
+        episode = episode_of(stored[row_id.decode()])
         model = StoredAnswers(episode.state["steps"])
         bindings = plan.bindings[entry.benchmark]
         context = EpisodeContext(

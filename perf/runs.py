@@ -73,7 +73,7 @@ def summary_of(output: Path) -> dict[str, Any]:
 def planned_messages(config: Path) -> list[list[dict[str, str]]]:
     """The prompts of a run in the order in which the pipeline feeds them."""
     plan = plan_run(load_config(str(config)))
-    entries = [plan.entries[row.entry] for row in plan.rows]
+    entries = [plan.entries[number] for number in plan.rows.entry.tolist()]
     return [plan.benchmarks[entry.benchmark].prompt(entry) for entry in entries]
 
 

@@ -33,7 +33,7 @@ def test_doctor_finds_nothing_wrong(here: Any, config_file: Write, tmp_path: Pat
     assert ended.code == 0, ended.stdout
     topics = [line.split()[1] for line in ended.stdout.splitlines()]
     assert topics[:3] == ["machine", "installed", "config"]
-    assert {"engine", "model", "data", "plan", "prompts", "output"} <= set(topics)
+    assert {"model", "data", "plan", "cluster", "prompts", "output"} <= set(topics)
     assert not (tmp_path / "out").exists()
 
 

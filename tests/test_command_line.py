@@ -68,56 +68,6 @@ def test_options_come_from_the_environment(here: Any, monkeypatch: pytest.Monkey
     assert "acebench" in json.loads(here("list").stdout)
 
 
-UNKNOWN = {
-    "modle": "did you mean 'model'?",
-    "model.revison": "did you mean 'revision'?",
-    "engine.max_tokens": "belongs under 'sampling'",
-    "sampling.temprature": "did you mean 'temperature'?",
-    "benchmarks.1.langauges": "did you mean 'languages'?",
-    "publish.0.projekt": "did you mean 'project'?",
-    "store.endpoint": "belongs under 'model'",
-}
-OF_SWEEP = {
-    "checkpoint": "did you mean 'checkpoints'?",
-    "models.0.sourc": "did you mean 'source'?",
-    "models.1.engine.max_tokens": "belongs under 'sampling'",
-    "models.2.endpoint.modell": "did you mean 'model'?",
-}
-
-
-def written(tree: dict[str, Any], key: str) -> None:
-    """Puts ``key``, a dotted path, into ``tree``."""
-    *parents, last = key.split(".")
-    node: Any = tree
-    for part in parents:
-        node = node[int(part)] if part.isdigit() else node.setdefault(part, {})
-    node[last] = 1
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("command", ["evaluate", "doctor", "sweep"])
-def test_all_unknown_keys_are_told_at_once_before_missing_ones(
-    command: str, here: Any, tmp_path: Path
-) -> None:
-    pytest.importorskip("vllm")
-    asked = UNKNOWN | (OF_SWEEP if command == "sweep" else {})
-    tree: dict[str, Any] = {"benchmarks": ["bfcl", {"name": "acebench"}]}  # no model.source
-    tree["publish"] = [{"to": "wandb"}]
-    if command == "sweep":
-        tree["models"] = [{}, {"engine": {}}, {"endpoint": {}}]
-    for key in asked:
-        written(tree, key)
-    config = tmp_path / "c.yaml"
-    config.write_text(json.dumps(tree))
-    done = here(command, config)
-    (line,) = [line for line in (done.stdout + done.stderr).splitlines() if "unknown" in line]
-    assert done.code == 2
-    assert f"{len(asked)} unknown keys; " in line
-    for key, fix in asked.items():
-        assert f"{key!r}: {fix}" in line or f"{key!r} {fix}" in line
-    assert "missing" not in line
-
-
 @pytest.mark.nightly
 def test_what_can_be_named_is_listed(here: Any) -> None:
     benchmarks = json.loads(here("list", "--json").stdout)

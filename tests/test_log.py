@@ -17,9 +17,9 @@ import pytest
 from rich.console import Console
 
 from ace_ray.cluster import connection
-from ace_ray.pipeline.monitoring import progress
+from ace_ray.pipeline.monitoring import counts
 from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.submission import make_submission
+from ace_ray.pipeline.submit import make_submission
 from ace_ray.util import log
 from ace_ray.util.subprocesses import module_environment
 
@@ -159,7 +159,7 @@ def test_the_environment_is_asked_and_a_mistake_is_a_line(
 def test_progress_is_lines_with_numbers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(progress, "POLL_S", 0.01)
+    monkeypatch.setattr(counts, "POLL_S", 0.01)
     log.configure(form="json")
     tally = Tally()
     tally.workers.append({"load_s": 2.5, "start_s": {"weights": 2.0}})
@@ -174,10 +174,10 @@ def test_progress_is_lines_with_numbers(
         return tally
 
     said_once: list[bool] = []
-    monkeypatch.setattr(progress, "LOG_EVERY_S", 0.0)
-    with progress.ProgressView(read, 4, Console(file=said, force_terminal=True)):
+    monkeypatch.setattr(counts, "LOG_EVERY_S", 0.0)
+    with counts.ProgressView(read, 4, Console(file=said, force_terminal=True)):
         assert shown.wait(60)
-    assert said.getvalue() == "", "no panel"
+    assert said.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})
     assert line["event"] == "progress"

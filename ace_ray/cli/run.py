@@ -16,7 +16,7 @@ from ace_ray.cli.group import cli, is_own_process
 from ace_ray.cli.options import FULL, IDS, LIMIT, OUTPUT, OVERRIDES, asking
 from ace_ray.config.schema import COMMAND_LINE
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
-from ace_ray.pipeline.health.supervise import supervised
+from ace_ray.pipeline.health.signals import supervised
 from ace_ray.util import log
 
 
@@ -71,7 +71,7 @@ def run_evaluate(
     """Run ``ace-ray evaluate`` and return the exit code.
 
     ``own_process`` means that this process does nothing else, so that the driver may be its child
-    (`ace_ray.pipeline.health.supervise`).
+    (`ace_ray.pipeline.health.signals`).
     """
     _check_config(config, model, benchmarks)
     asked = (*_of_model(model), *overrides, *(["early.stop=false"] if complete else []))
@@ -83,11 +83,11 @@ def run_evaluate(
 
 
 def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str, Any]) -> int:
+    from ace_ray.config.schema import load_config
     from ace_ray.pipeline.doctor import planned
-    from ace_ray.pipeline.planning.requested_run import asked_run
 
     failed = 0
-    for line in planned(asked_run(config, overrides, values)):
+    for line in planned(load_config(config, overrides, values)):
         failed += line.problem
         _found(line, "")
     return 2 if failed else 0
@@ -107,13 +107,13 @@ def _evaluate(
     resume: bool,
     full: bool,
 ) -> int:
+    from ace_ray.config.schema import load_config
     from ace_ray.errors import RunFailed
     from ace_ray.pipeline.evaluate import evaluate
-    from ace_ray.pipeline.planning.requested_run import asked_run
     from ace_ray.reports.printed_summary import tell_results
 
     try:
-        loaded = asked_run(config, overrides, values)
+        loaded = load_config(config, overrides, values)
         code, summary = evaluate(loaded, fresh=not resume, console=Console())
     except RunFailed as error:
         again = ["the same command continues this run"] if error.resumable else []
@@ -196,25 +196,23 @@ def doctor(
 
     CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
     """
-    from ace_ray.config.schema import load_config, read_tree
-    from ace_ray.pipeline.doctor import examine, tried
-    from ace_ray.pipeline.planning.requested_run import asked_run
+    from ace_ray.config.schema import RunConfig, load_config, read_tree
+    from ace_ray.pipeline.doctor import examine
 
     _check_config(config, model, benchmarks)
-    tree, _ = tried(lambda: read_tree(config))
-    if {"models", "checkpoints"} & {*(tree or ())}:
-        raise UserError(
-            "is the config of a sweep",
-            where=str(config),
-            fix="ace-ray sweep CONFIG --plan checks each of its models",
-        )
-    asked = (*_of_model(model), *overrides)
-    values = _values({"benchmarks": benchmarks, **options})
-    lines = examine(
-        lambda: load_config(config, asked, values), lambda: asked_run(config, asked, values)
-    )
+
+    def load() -> RunConfig:
+        if {"models", "checkpoints"} & {*read_tree(config)}:
+            raise UserError(
+                "is the config of a sweep",
+                where=str(config),
+                fix="ace-ray sweep CONFIG --plan checks each of its models",
+            )
+        asked = (*_of_model(model), *overrides)
+        return load_config(config, asked, _values({"benchmarks": benchmarks, **options}))
+
     failed = 0
-    for line in lines:
+    for line in examine(load):
         failed += line.problem
         _found(line, "FAIL  " if line.problem else "ok    ")
     sys.exit(2 if failed else 0)
@@ -232,7 +230,7 @@ def list_kinds(kind: str, as_json: bool) -> None:
 
     sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
-    from ace_ray.pipeline.listing import lines, listed
+    from ace_ray.pipeline.doctor import listed, listed_lines
 
     if kind == "sql":
         click.echo(
@@ -240,7 +238,7 @@ def list_kinds(kind: str, as_json: bool) -> None:
         )
         return
     found = listed(kind)
-    for line in [json.dumps(found, indent=2)] if as_json else lines(kind, found):
+    for line in [json.dumps(found, indent=2)] if as_json else listed_lines(kind, found):
         click.echo(line)
 
 
@@ -270,7 +268,7 @@ def submit(
     **options: Any,
 ) -> None:
     """Send a config to a Ray cluster as a job, and follow it; ends with the job's exit code."""
-    from ace_ray.pipeline.submission import make_submission
+    from ace_ray.pipeline.submit import make_submission
     from ace_ray.pipeline.submit import submit as send
 
     if job == "sweep":
@@ -278,7 +276,7 @@ def submit(
 
         # Find mistakes here and not on the cluster.
         load_sweep(config, overrides, _values(options))
-    submission = make_submission(job, config, overrides=overrides, **options)
+    submission = make_submission(job, config, overrides=overrides, values=_values(options))
     if dry_run:
         click.echo(submission.command(address))
         return

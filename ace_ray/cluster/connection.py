@@ -1,7 +1,7 @@
 """Join a Ray cluster, or start a local Ray.
 
-A local Ray that a run starts is one node that ends with the run. An address is tried before it is
-joined: `ray.init` waits for minutes for an address without a server.
+A local Ray is one node and ends with the run. An address is tried before it is joined: `ray.init`
+waits for minutes where no server answers.
 """
 
 from __future__ import annotations
@@ -21,51 +21,45 @@ from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.util import log
 
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Ray's, of a driver that it starts as a job."""
-
-MOST_SAID = 600
-"""Characters of what Ray says when it cannot be joined."""
+"""Environment variable that Ray sets for the driver of a job."""
 
 LOCAL_STARTS = 3
-"""Tries to start a Ray of our own."""
-
-NOT_NAMED = "no RAY_ADDRESS is set, and {} names this Ray: set RAY_ADDRESS=local to run without it"
+"""Attempts to start a local Ray."""
 
 
 def set_environment() -> None:
-    """Settings that Ray reads when it is imported, and when it starts."""
+    """Set the variables that Ray reads when it is imported and when it starts."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray calls after the end would start a Ray, or join another driver's and hang with it.
+    # A call of Ray after the end would start a Ray, or join another driver's and hang with it.
     os.environ["RAY_ENABLE_AUTO_CONNECT"] = "0"
     # Ray runs workers at niceness 15; on a small machine an engine would yield to Ray's own
     # processes at every step. Takes effect in a Ray that is started here.
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # Ray Data's executor passes a block on when it sees it, and not at its next look, after a
-    # thread of its own has read the block's few bytes of metadata.
+    # The executor reads a block's few bytes of metadata itself and passes the block on at once; a
+    # thread would delay the block to the executor's next look.
     os.environ.setdefault("RAY_DATA_METADATA_PREFETCH_ON_THREAD", "0")
 
 
 _own = False
-"""Whether this process started the Ray that it is connected to."""
 
 
 def is_own() -> bool:
-    """Return whether the Ray that this process is connected to was started by it."""
+    """Return whether this process started the Ray that it is connected to."""
     return _own
 
 
 _connecting: Future[None] | None = None
-"""Result of the thread that connects."""
+"""Result of the thread that connects; None outside of `connecting`."""
 
 
 @contextmanager
 def connecting() -> Iterator[None]:
-    """Connect in a thread beside what the context does; `connect` waits for that, and raises what
-    it raised. The context's end is the end of the connection.
+    """Connect in a thread while the context works; disconnect when the context ends. `connect`
+    waits for the thread and raises its error.
 
-    A Ray of our own takes 2 to 8 s to start, in which this process has next to nothing to do.
-    Nothing of Ray may be imported meanwhile: two threads that import its circles fail.
+    A local Ray takes 2 to 8 s to start, which the caller uses for planning. Import Ray before or
+    after: its circular imports fail in two threads at once.
     """
     global _connecting
     future: Future[None] = Future()
@@ -77,31 +71,26 @@ def connecting() -> Iterator[None]:
             future.set_result(None)
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             future.set_exception(error)
-        # Linux ends the processes of a Ray of our own with the thread that started them.
+        # Linux ends the processes of a local Ray with the thread that started them.
         over.wait()
 
     _connecting = future
-    # A daemon, or an end at once would wait for a Ray that does not come.
+    # A daemon: this process may end while Ray still starts.
     threading.Thread(target=work, name="connecting", daemon=True).start()
+    interrupted = False
     try:
         yield
     except KeyboardInterrupt:
-        raise  # at once: this process takes Ray with it
-    except BaseException:
-        _end_connection(future, over)
+        interrupted = True  # Ray goes with this process
         raise
-    else:
-        _end_connection(future, over)
     finally:
         _connecting = None
+        if not interrupted:
+            future.exception()  # waits for it
+            import ray
 
-
-def _end_connection(future: Future[None], over: threading.Event) -> None:
-    future.exception()  # waits for it
-    import ray
-
-    ray.shutdown()
-    over.set()
+            ray.shutdown()
+            over.set()
 
 
 def connect() -> None:
@@ -109,7 +98,7 @@ def connect() -> None:
 
     Raises:
         UserError: Ray is not installed, or the cluster refuses the connection.
-        RunFailed: a Ray of our own does not start.
+        RunFailed: a local Ray does not start.
     """
     global _connecting
     future, _connecting = _connecting, None
@@ -138,11 +127,13 @@ def _connect() -> None:
         _start_local()
         return
     try:
-        # Ray finds a running cluster, and the token it made for it, only when it is left to look.
+        # Without an address Ray finds the running cluster, and the token that it made for it.
         ray.init(None, runtime_env=_logging(), **_quiet())
     except Exception as error:
-        said = " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
-        fix = "check RAY_ADDRESS" if _named() else NOT_NAMED.format(_note())
+        said = " ".join(str(error).split())[:600] or type(error).__name__
+        fix = "check RAY_ADDRESS"
+        if not _named():
+            fix = f"it was found on this machine ({_note()}): set RAY_ADDRESS=local to run without"
         if not said.startswith("Version mismatch"):
             # Ray says no more than "failed to connect" when the token is missing.
             fix += (
@@ -154,18 +145,20 @@ def _connect() -> None:
 
 def _quiet() -> dict[str, Any]:
     return {
-        # None for a Ray of our own: it doubles the start-up time.
+        # The dashboard would double the start-up time of a local Ray.
         "include_dashboard": False,
-        # At level debug what actors print, vLLM's lines too. Ray puts a name before each, which is
-        # no JSON.
+        # Level debug shows what actors print, vLLM's lines too. Ray puts a name before each line,
+        # so that it would not be JSON.
         "log_to_driver": log.is_shown(logging.DEBUG) and not log.is_json(),
         "logging_level": logging.ERROR,
     }
 
 
 def _logging() -> dict[str, Any] | None:
-    """The runtime environment that has actors of a cluster log as this process does. A job's holds
-    that already (`ace_ray.pipeline.submission`), and Ray refuses to be told twice."""
+    """Return the runtime environment in which actors log as this process does.
+
+    None for a job, whose environment has the variables (`ace_ray.pipeline.submit`): Ray refuses
+    the same variables twice."""
     variables = log.environment()
     if not variables or _JOB in os.environ:
         return None
@@ -178,8 +171,8 @@ def _start_local() -> None:
 
     from ace_ray.cluster.ray_internals import lean_node
 
-    # Nobody reads its metrics or the events of its tasks: its agent would gather the former all the
-    # time, and each process send the latter once a second, a quarter of its CPU while it waits.
+    # Metrics and task events of a local Ray have no reader. Gathering them takes a quarter of the
+    # CPU of a waiting process.
     os.environ.setdefault("RAY_enable_metrics_collection", "0")
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     for attempt in range(1, LOCAL_STARTS + 1):
@@ -194,16 +187,15 @@ def _start_local() -> None:
                 raise RunFailed(
                     f"a local Ray cannot be started: {first_line(error)}", resumable=True
                 ) from error
-        # Its processes may have met those of a Ray that is just going, or were too slow to come.
+        # Another Ray may be ending on this machine, or the processes started too slowly.
         time.sleep(5)
 
 
 def running_cluster() -> str:
-    """The address to join, or "local".
+    """Return the address to join, or "local".
 
-    Never Ray's own "auto": it would join another driver's private Ray and die with it. And never an
-    address without a server: Ray would wait for it for minutes, and a killed head leaves its
-    address behind.
+    It is never Ray's "auto", which would join another driver's local Ray and die with it, and never
+    an address without a server: a killed head leaves its address behind.
 
     Raises:
         UserError: ``RAY_ADDRESS`` does not answer.
@@ -220,7 +212,7 @@ def running_cluster() -> str:
         return "local"
     note = _note()
     try:
-        # One that another user started is joined only by its name: its sockets are not for us.
+        # A Ray of another user needs RAY_ADDRESS: this user may not open its sockets.
         own = note.stat().st_uid == os.geteuid()
         started = note.read_text(errors="replace").strip() if own else ""
     except OSError:
@@ -229,7 +221,7 @@ def running_cluster() -> str:
 
 
 def _named() -> str:
-    """The cluster's address that the user gave, "" for none."""
+    """Return the cluster's address that the user gave; "" for none."""
     named = os.environ.get("RAY_ADDRESS", "")
     return "" if named in ("auto", "local") else named
 

@@ -1,16 +1,12 @@
-"""All that reaches into Ray's private modules, and the patches of Ray that a run applies.
+"""Access to Ray's private modules, and the patches of Ray that a run applies.
 
 Nothing else in the package imports ``ray._private`` or ``ray.data._internal``, or touches an
 underscored attribute of Ray's objects. `tests/pipeline/test_ray_internals.py` names what breaks
 without each name.
-
-`PATCHES` can be left out one by one, to measure what each is worth: set ``ACE_RAY_PATCHES_OFF`` to
-their names, separated by commas.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -35,15 +31,6 @@ from ray.data._internal.execution.operators import actor_pool_map_operator as ac
 from ray.data._internal.stats import _StatsManager
 from ray.data.block import BlockAccessor
 
-PATCHES = {
-    "lean_node": "a local Ray has no dashboard server, autoscaler and log monitor",
-    "lean_data": "graphs on a local Ray have none of Ray Data's three helper actors",
-    "values": "actors are given their code as a value, and restart when the driver's node is gone",
-    "throttle": "Ray Data's executor pauses between two looks, and waits for a task",
-    "no_memory_poll": "Ray Data does not read the page tables of a task's process each second",
-}
-OFF = frozenset(os.environ.get("ACE_RAY_PATCHES_OFF", "").split(","))
-
 
 @contextmanager
 def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
@@ -59,14 +46,14 @@ def replaced(owner: Any, **attributes: Any) -> Iterator[None]:
 
 
 def lean_node(*, shows_output: bool) -> Any:
-    """Return a context in which a Ray starts without helper processes.
+    """Return a context in which a local Ray starts without three helper processes.
 
-    These are the dashboard's server, whose start `ray.init` waits for even when it is told to
-    include none, the autoscaler, and the log monitor, unless workers' output is shown."""
+    The processes are the dashboard's server, for which `ray.init` waits even with
+    ``include_dashboard=False``, the autoscaler, and, unless workers' output is shown, the log
+    monitor."""
     from ray._private.node import Node
 
     names = ["start_api_server", "start_monitor"] + ["start_log_monitor"] * (not shows_output)
-    names *= "lean_node" not in OFF
     return replaced(Node, **dict.fromkeys(names, lambda self, **_: None))
 
 
@@ -103,10 +90,9 @@ class _NoTracker:
 def lean_data() -> Iterator[None]:
     """Run graphs in this context without Ray Data's own actors.
 
-    Each is a process that imports Ray Data, 1.5 s of CPU, while the engine starts. One gathers
-    numbers for a dashboard that a local Ray does not have, one shares a cluster among datasets, one
-    is asked each second where actors are. Without that one they are taken to be where they first
-    were.
+    Each actor imports Ray Data, 1.5 s of CPU, while the engine starts. The first gathers numbers
+    for a dashboard, which a local Ray does not have. The second shares a cluster among datasets.
+    The third tells each second where actors are; without it, an actor counts as on its first node.
     """
     no_op = staticmethod(lambda *_, **__: None)
     owners: list[tuple[Any, dict[str, Any]]] = [
@@ -118,7 +104,7 @@ def lean_data() -> Iterator[None]:
                 "get_actor_locations": lambda actors: {},
             },
         ),
-        # All through which a graph reaches the actor that gathers numbers.
+        # The methods through which a graph reaches the actor that gathers numbers.
         (
             _StatsManager,
             {
@@ -130,26 +116,23 @@ def lean_data() -> Iterator[None]:
         ),
     ]
     with ExitStack() as stack:
-        for owner, attributes in owners if "lean_data" not in OFF else ():
+        for owner, attributes in owners:
             stack.enter_context(replaced(owner, **attributes))
         yield
 
 
 _AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "data_context"}
-"""Attribute of an operator that an actor is given by reference -> attribute with its value."""
+"""Operator attribute with the reference that an actor gets -> attribute with the value."""
 
 
 @contextmanager
 def arguments_as_values() -> Iterator[None]:
-    """Start actors of graphs in this context so that they restart when the driver's node is gone.
+    """Start actors of graphs in this context so that they can restart without the driver's node.
 
-    Ray Data hands them their code by a reference to this node's object store, of which Ray warns at
-    every start. As values they travel with the actor's description, which the GCS keeps. Handles
-    of other actors among them have to be `without_reference_count`.
+    Ray Data passes an actor's code as a reference to this node's object store, and Ray warns of it
+    at every start. As a value the code is part of the actor's description, which the GCS keeps.
+    Handles of other actors in the code need `without_reference_count`.
     """
-    if "values" in OFF:
-        yield
-        return
     start: Callable[..., Any] = actor_pools.ActorPoolMapOperator._start_actor
 
     def start_with_values(operator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -177,17 +160,17 @@ def arguments_as_values() -> Iterator[None]:
 
 
 def map_blocks(dataset: Dataset, worker: type, **options: Any) -> Dataset:
-    """``map_batches`` whose batches are the blocks, Arrow tables, also of workers that hold GPUs.
+    """Map blocks as Arrow tables, also with workers that hold GPUs.
 
-    The public method refuses that for these: it takes a batch for what a GPU computes at once, and
-    to be given a number of rows would make it wait for as many. vLLM makes its own batches.
+    ``map_batches`` asks GPU workers for a batch size and would wait for as many rows. vLLM makes
+    its own batches.
     """
     return dataset.map_batches_internal(worker, batch_size=None, batch_format="pyarrow", **options)
 
 
 def without_reference_count(actor: Any) -> Any:
-    """Return a handle of the same actor that does not keep it: the driver does. As an argument it
-    is a value, where Ray makes a reference of a handle that keeps its actor."""
+    """Return a handle of the same actor that does not keep the actor alive; the driver's does. Ray
+    passes such a handle as a value, a normal one as a reference."""
     if not isinstance(actor, ActorHandle):
         return actor
     state, _, _ = actor._serialization_helper()
@@ -195,9 +178,11 @@ def without_reference_count(actor: Any) -> Any:
 
 
 def wait_for_any(executor: Any, *, at_most_s: float, at_most_tasks: int) -> None:
-    """Wait until a task of the graph has ended or has something to pass on; not where there are
-    ``at_most_tasks``: one of them ends soon anyway, and a wait is handed each of them."""
-    # Were metadata read in a thread (`connection.set_environment`), no task would tell of them.
+    """Wait until a task of the graph has ended or has output.
+
+    Return at once with ``at_most_tasks`` or more: one of them ends soon, and the wait's cost grows
+    with their number."""
+    # A block whose metadata is still to be read is output, too.
     if any(getattr(executor._metadata_fetcher, "_fifos", {}).values()):
         return
     tasks = (task for operator in executor._topology for task in operator.get_active_tasks())
@@ -226,10 +211,10 @@ class Task:
 
 
 class TrackedPool:
-    """The actors of the class named ``name`` in a graph: Ray Data leaves their number alone, and
-    their tasks are known by actor.
+    """The actors of the class named ``name`` in a graph. Ray Data does not change their number,
+    and their tasks are known by actor.
 
-    Make it before the graph of ``executor`` starts. ``ended`` is called with each task that ends.
+    Make it before the graph of ``executor`` starts. ``ended`` receives each task that ends.
     """
 
     def __init__(self, executor: Any, name: str, ended: Callable[[Task], None]) -> None:
@@ -297,8 +282,8 @@ class TrackedPool:
         return int(self._pool._running_actors[actor].num_tasks_in_flight)
 
     def give_away(self, actor: Any) -> None:
-        """Take the blocks of a lost actor off the books, and queue those again of which nothing has
-        come back. One that is just coming back does so first."""
+        """Forget the blocks of a lost actor, and queue the blocks again that have returned nothing.
+        A block whose output is being read is left until later."""
         op = self._op
         for number in [number for number, task in self._tasks.items() if task.actor == actor]:
             if op._data_tasks[number].has_pending_emits():
@@ -325,7 +310,8 @@ class TrackedPool:
         self._pool._release_running_actor(actor)
 
     def withdraw(self, actor: Any) -> None:
-        """Give up an actor that has not started. Ray Data gives up the first of them."""
+        """Give up an actor that has not started."""
+        # Ray Data removes the first one of its pending actors.
         pending = self._pool._pending_actors
         first = {ready: one for ready, one in pending.items() if one == actor}
         others = {ready: one for ready, one in pending.items() if one != actor}

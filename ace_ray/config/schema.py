@@ -306,9 +306,6 @@ class EarlyConfig(Section):
         1.0, ge=0, le=100, description="points of difference that do not matter; 0: all matter"
     )
     min_rows: int = Field(200, ge=1, description="nothing is decided on fewer rows")
-    best: int = Field(
-        1, ge=0, description="so many of the best checkpoints of a sweep are completed at its end"
-    )
     stop: bool = Field(
         True, description="whether a decided run stops; off: all rows, and the decision is noted"
     )

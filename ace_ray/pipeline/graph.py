@@ -19,7 +19,6 @@ from ray.data import ActorPoolStrategy, DataContext
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ace_ray.cluster.ray_internals import (
-    OFF,
     ExecutionCallback,
     arguments_as_values,
     map_blocks,
@@ -212,8 +211,6 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
     def on_execution_step(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
             workers.look()
-        if "throttle" in OFF:
-            return
         time.sleep(type(self).pause())
         if not type(self).stopping():
             wait_for_any(executor, at_most_s=NOTHING_S, at_most_tasks=MANY_TASKS)
@@ -333,8 +330,7 @@ def _quiet() -> None:
     context.print_on_execution_start = False
     # Each task in flight would read its process's page tables once a second: an engine worker has
     # dozens of tasks and gigabytes.
-    if "no_memory_poll" not in OFF:
-        context.memory_usage_poll_interval_s = None
+    context.memory_usage_poll_interval_s = None
     # A guard of Ray Data's that ends a graph which passes nothing on for half an hour: an engine
     # may take longer to load, an episode to end. Our own deadlines hold each of the waits.
     context.execution_no_progress_timeout_s = -1

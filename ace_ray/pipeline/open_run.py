@@ -1,4 +1,4 @@
-"""One run's folder, leased to this driver: its stored and pending rows, and how it ends."""
+"""One run's folder under this driver's lease: its stored and pending rows, and its end."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ from ace_ray.util import log
 
 @dataclass
 class OpenRun:
-    """A run whose lease is held. Make it with `opened`."""
+    """A run whose lease this driver holds. Make it with `opened`."""
 
     plan: Plan
     store: Store
     lease: Lease
     facts: Mapping[str, Any]
-    """Of the manifest, besides the plan's."""
+    """Facts of the manifest besides the plan."""
     declared: bool
-    """Whether the folder holds this run: its manifest is there, and no rows but its own."""
+    """The folder holds the manifest of this run, and rows of this run only."""
     began: float
-    """When its command began, and ..."""
+    """Wall-clock start of the command."""
     planned: float
-    """... when its evaluation could; wall clock."""
+    """Wall-clock end of planning."""
     began_it: bool
-    """Whether the folder held no run before this session."""
+    """The folder was without a run before this session."""
     say: Callable[[str], None]
     ledger: Ledger = field(init=False)
     broken: str = ""
     """Why its weights cannot be evaluated."""
     _warned: bool = False
     _in_manifest: bool = False
-    """Whether the manifest holds this session."""
+    """The manifest lists this session."""
     looks: EarlyLooks | None = None
-    """Of a run whose comparison is to be decided early."""
+    """Early looks at the comparison; None without early stopping."""
     ended: tuple[int, dict[str, Any]] | None = None
-    """Exit code and summary, once it has been concluded."""
+    """Exit code and summary of a concluded run."""
 
     def read(self, say: Callable[[str], None] = lambda line: None) -> None:
         """Read which rows are stored; ``say`` gets a line for each ignored part."""
@@ -84,13 +84,12 @@ class OpenRun:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the stored rows."""
+        """Schema of the stored rows."""
         every = (rules for b in self.plan.benchmarks.values() for rules in b.rule_sets)
         return rows_schema(tuple(dict.fromkeys(every)))
 
     def check_declared(self) -> None:
-        """Raise `UserError` when the folder holds rows that the run does not declare: it is unknown
-        how they came there, or how many more there are."""
+        """Raise `UserError` when the folder holds rows that the run does not declare."""
         others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
         if len(others):
             raise UserError(
@@ -102,17 +101,17 @@ class OpenRun:
 
     @property
     def open(self) -> bool:
-        """Whether its rows may still be evaluated in this session."""
+        """Return whether its rows may still be evaluated in this session."""
         return not self.broken and self.ended is None and not self.stops
 
     @property
     def stops(self) -> bool:
-        """Whether its comparison is decided, and it is to evaluate no further rows."""
+        """Return whether the run is to stop because its comparison is decided."""
         return self.looks is not None and self.looks.stops
 
     def look(self, *, at_once: bool = False) -> None:
-        """See whether its comparison can be decided, and note it in the manifest. A store that is
-        away is asked again later; a run does not end for it. Raises `LeaseLost`."""
+        """Try to decide the comparison, and note the decision in the manifest. An outage of the
+        store is a warning; the next look tries again. Raises `LeaseLost`."""
         if self.looks is None or not self.declared:
             return
         try:
@@ -125,7 +124,7 @@ class OpenRun:
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
-        """The rows without a verdict; ``again``: those that another attempt may help."""
+        """Return the rows without a verdict; with ``again``, those that are worth a retry."""
         rows = self.plan.rows
         if not len(self.ledger.ids):
             return rows
@@ -134,8 +133,8 @@ class OpenRun:
         return rows.where(~((at >= 0) & settled))
 
     def set_aside(self) -> PlannedRows:
-        """The pending rows that engines or checkers died on alone, which are tried once more when
-        all others are done."""
+        """Return the pending rows that were alone when engines or checkers died; they are tried
+        once more after all others."""
         rows, ledger = self.plan.rows, self.ledger
         if not len(ledger.ids):
             return rows.where(np.zeros(len(rows), bool))
@@ -143,8 +142,8 @@ class OpenRun:
         return rows.where((at >= 0) & (ledger.set_aside[at] != b""))
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
-        """What is known of those `set_aside`, by what they killed. ``run``: the number of this
-        one."""
+        """Return the states of the rows `set_aside`, by the kind of process that died. ``run`` is
+        the number of this run in its job."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         rows = self.set_aside()
         places = self.ledger.find(rows.ids).tolist()
@@ -161,21 +160,21 @@ class OpenRun:
         return isolated
 
     def waiting_with_others(self) -> list[str]:
-        """Those `set_aside` since engines have died on what they share with others."""
+        """Return the rows `set_aside` because engines died on their preparation."""
         rows = self.set_aside()
         shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
-        """Of each of ``rows``, the one to come included."""
+        """Return the number of the next attempt at each of ``rows``."""
         if not len(self.ledger.ids):
             return np.ones(len(rows), np.int32)
         at = self.ledger.find(rows.ids)
         return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
-        """Make the folder this run's, and note the session in its manifest; the run is whole no
-        more. ``facts`` (`machine_facts` and others) are of the session, and of a new manifest."""
+        """Claim the folder for this run, note the session in its manifest, and take `_SUCCESS`
+        back. ``facts`` (`machine_facts` and others) are of the session, and of a new manifest."""
         session = session_record(facts)
         if not self.declared:
             self.lease.check()
@@ -194,7 +193,7 @@ class OpenRun:
         reopen(self.store)
 
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Write the summary of what is stored; (exit code, summary)."""
+        """Write the summary of the stored rows; return (exit code, summary)."""
         self.lease.check()
         ids = np.sort(self.plan.rows.ids)
         manifest = read_manifest(self.store)
@@ -220,7 +219,7 @@ class OpenRun:
         return self.ended
 
     def abandon(self) -> None:
-        """No row can come of this run: leave no trace of one that this session began."""
+        """Remove a run that this session began and that has stored no rows."""
         if self.began_it and self.declared and not part_names(self.store):
             self.lease.check()
             _remove_run(self.store, self.say)
@@ -230,9 +229,10 @@ class OpenRun:
 def opened(
     plan: Plan, *, fresh: bool, say: Callable[[str], None], began: float
 ) -> Iterator[OpenRun]:
-    """The run of ``plan``, held until the context ends. Writes nothing but the lease.
+    """Open the run of ``plan``, and hold its lease until the context ends. Write only the lease.
 
-    Raises `UserError`: the model or the output does not fit the plan, or another driver has it.
+    Raises `UserError`: the model or the output does not fit the plan, or another driver has the
+    run.
     """
     open_output(plan, fresh=fresh)
     facts, fit = check_chat(plan)
@@ -242,13 +242,13 @@ def opened(
     check_services(plan)
     lease = Lease.acquire(output_store(plan), say)
     try:
-        # Again: what was there before may have changed until the run was ours.
+        # Read again under the lease: the folder may have changed before.
         store, manifest = open_output(plan, fresh=fresh)
         declared = manifest is not None
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
-        if fit and fit.some_do_not and len(run.pending(again=False)):
+        if fit and fit.skipped and len(run.pending(again=False)):
             say(log.warning(str(fit)))
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
@@ -262,10 +262,10 @@ def opened(
 
 
 def _remove_run(store: Store, say: Callable[[str], None]) -> None:
-    """Remove the run in this folder, if there is one: only ``--fresh`` gets here with one.
+    """Remove the run in this folder, if there is one, for ``--fresh``.
 
-    What it removes is what a run of its manifest writes there. All else stays, and is named.
-    Raises `UserError`, and removes nothing: the manifest is none, or a folder is a link.
+    Remove only files that a run of this manifest writes; name the others. Raises `UserError` before
+    it removes anything: the manifest is damaged, or a folder is a link.
     """
     if store.get(MANIFEST) is None:
         return
@@ -284,7 +284,7 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
 
 
 def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:
-    """Whether a run of ``benchmarks`` writes a file of this path, besides its manifest's kind."""
+    """Return whether a run of ``benchmarks`` writes this path below its folders."""
     if path.startswith(FOLDER):
         return is_part_name(path)
     if path.startswith(RESULTS):

@@ -34,7 +34,7 @@ from ace_ray.types import Entry
 
 Say = Callable[[str], None]
 Opens = Callable[[str], Store]
-"""Opens a URI as the command or the environment says; what a run says of its store is not asked."""
+"""Opens a URI with the endpoint of the command or the environment, never the one in a run."""
 
 
 def rescore(
@@ -45,17 +45,17 @@ def rescore(
     data: str | None = None,
     named: Sequence[str] = (),
 ) -> tuple[int, dict[str, Any]]:
-    """Judge the stored episodes of a run anew, with this version's checkers, in place.
+    """Judge the stored episodes of a run again, with this version's checkers, in place.
 
-    The benchmarks' data is where the run says, unless ``data`` names it for the one benchmark in
-    ``named``, or for the run's only one. Code in data that only the run names is not run unless it
-    is known, and that in a local file only if ``named`` has it.
+    The run names the benchmarks' data, unless ``data`` is given for the benchmark in ``named``, or
+    for the run's only one. Code in data that only the run names is run if its hash is known; code
+    in a local file only if ``named`` has it.
 
-    Row ids stay. Rows whose checker failed are judged again; failed and quarantined rows stay as
-    they are. New parts are stored before old ones are deleted, so that a crash loses nothing.
+    Row ids stay. Rows whose checker failed are judged again; other failed and quarantined rows
+    stay. New parts are stored before old ones are deleted, so that a crash loses nothing.
 
-    Returns (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
-    benchmark's data is not what the run was made with.
+    Return (exit code, summary). Raises `UserError`: not a run, another driver writes it, or the
+    benchmark's data is not the data of the run.
     """
     with _leased(uri, say, opens) as (store, manifest, lease):
         config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
@@ -93,7 +93,7 @@ def rescore(
                 if row["status"] != "scored":
                     rows.append(row)
                     continue
-                episode_of(row)  # a row that holds none is a damaged run, and no failed check
+                episode_of(row)  # raises here for a damaged run, not as a failed check
                 if key not in entries:
                     raise UserError(
                         f"the run has a row of entry {key}, the data has not",
@@ -135,7 +135,7 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
 
 @contextmanager
 def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest, Lease]]:
-    """The store and manifest of a run, whose lease is held meanwhile."""
+    """Hold the lease of a run; yield its store, manifest and lease."""
     store = opens(uri)
     manifest = read_manifest(store)
     lease = Lease.acquire(store, say)
@@ -146,8 +146,8 @@ def _leased(uri: str, say: Say, opens: Opens) -> Iterator[tuple[Store, Manifest,
 
 
 def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> RunConfig:
-    """``config``, in which classes in local files are those that the user names: code that only a
-    stored run names is not run."""
+    """Return ``config`` with the local files that the user names. Code that only a stored run names
+    is not run."""
     files = {name.rpartition(":")[2]: name for name in named if is_local(name)}
     sections = []
     for section in config.benchmarks:
@@ -167,7 +167,7 @@ def _with_named_code(config: RunConfig, named: Sequence[str], store: Store) -> R
 def _with_data(
     config: RunConfig, data: str, named: Sequence[str], store: Store
 ) -> tuple[RunConfig, str]:
-    """``config`` with ``data`` for the benchmark that it is for, and that one's name."""
+    """Return ``config`` with ``data`` for its benchmark, and the benchmark's name."""
     have = [section.name for section in config.benchmarks]
     (name,) = named if len(named) == 1 else have if len(have) == 1 else ("",)
     if name not in have:

@@ -1,7 +1,7 @@
-"""``ace-ray score PATH --benchmark NAME``: outputs that were made elsewhere become a run.
+"""``ace-ray score PATH --benchmark NAME``: turn outputs that were made elsewhere into a run.
 
-Besides the run's own files, ``verdicts.jsonl`` has a line for each output, in the order in which
-they came (docs/results.md).
+Besides the run's own files, ``verdicts.jsonl`` has a line for each output, in input order
+(docs/results.md).
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ _REASONS = 5
 """Maximum outputs without a verdict that the summary names."""
 Say = Callable[[str], None]
 _MOST_SAMPLE = 1 << 30
-"""Samples of a larger number, or with a name, are numbered down from twice as much, as they come;
-absent ones up from here."""
+"""First number of absent turns. Samples with a name or a larger number get numbers from twice as
+much downwards, in input order."""
 
 
 def score_outputs(
     path: Path, *, benchmark: str, data: str | None, model: str | None, store: Store, say: Say
 ) -> dict[str, Any]:
-    """Judge the outputs at ``path`` and store them as a run in ``store``; returns its summary.
+    """Judge the outputs at ``path`` and store them as a run in ``store``; return its summary.
 
-    The run declares the rows that the outputs answer. Outputs of a part of the entries make a
-    limited run, as ``evaluate --limit`` does. A turn that a dialogue lacks is a skipped row.
-    Nothing is written before all outputs have been read. ``model`` names who made the outputs; by
-    default the path does.
+    The run declares the rows that the outputs answer. Outputs of some of the entries make a limited
+    run, as ``evaluate --limit`` does. A turn that a dialogue lacks is a skipped row. All outputs
+    are read before anything is written. ``model`` names the model of the outputs; by default the
+    path does.
 
-    Raises `UserError`: an output is none of the benchmark's, or the folder holds something else.
+    Raises `UserError`: an output does not belong to the benchmark, or the folder holds another run.
     """
     made = make_benchmark(benchmark, {} if data is None else {"data": data})
     with own_code(type(made), "ready"):
@@ -114,7 +114,7 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     summary = {
         "benchmark": benchmark.name,
         "source": manifest.tree["outputs"],
-        "notes": list(_notes(manifest, benchmark.name, block["scores"], total["skipped"])),
+        "notes": list(_notes(manifest, benchmark.name, total["skipped"])),
         **total,
         "uri": store.root,
         "ignored_files": ledger.ignored,
@@ -152,21 +152,10 @@ def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> boo
     return theirs is None or theirs == data_hash(entries)
 
 
-def _notes(
-    manifest: Manifest,
-    benchmark: str,
-    scores: Mapping[str, Sequence[Mapping[str, Any]]],
-    skipped: int,
-) -> Iterator[str]:
-    """Say what part of the entries is answered, with the headline, and which turns are absent."""
+def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
+    """Say what part of the entries is answered, and which turns are absent."""
     if words := manifest.restriction(benchmark).words:
-        firsts = {rules: found[0]["value"] for rules, found in scores.items()}
-        shares = {r: f"{round(100 * v, 1):g} %" for r, v in firsts.items() if v is not None}
-        told = [f"{rules} {share}" for rules, share in shares.items()]
-        if len(shares) == len(firsts) and len(set(shares.values())) == 1:
-            told = [*shares.values()][:1]
-        value = f": {', '.join(told)}" if told else ""
-        yield f"{words}{value}; a sample of the benchmark, not its score"
+        yield f"{words}; a sample of the benchmark, not its score"
     yield from manifest.outputs.notes
     least, most = manifest.outputs.samples
     if least < most:
@@ -179,7 +168,7 @@ def _notes(
 
 
 class _Rows:
-    """The rows of a run, written to ``scratch`` as they come; few are held at a time."""
+    """The rows of a run. They are written to ``scratch`` in batches."""
 
     def __init__(
         self, benchmark: Benchmark, entries: Entries, scratch: Store, run_id: str, model: str
@@ -187,21 +176,21 @@ class _Rows:
         self.entries = entries
         self.lines = self.declared = self.unscored = self.absent_turns = 0
         self.content = hashlib.sha256()
-        """Of all rows' ids and outputs, in order."""
+        """Hash of all row ids and outputs, in order."""
         self._benchmark, self._scratch = benchmark, scratch
         self._run_id, self._model = run_id, model
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
         self.came: dict[tuple[str, str], Counter[str]] = {}
-        """Language and category -> how many outputs each answered entry has."""
+        """Language and category -> number of outputs of each answered entry."""
         self.declared_entries: dict[tuple[str, str, str], Entry] = {}
         self._reasons: list[str] = []
         """Why the first outputs got no verdict."""
         self._samples: dict[str, int] = {}
 
     def add(self, output: Output | Unscored) -> dict[str, Any]:
-        """Add an output's row; returns the line of ``verdicts.jsonl``."""
+        """Add an output's row; return its line of ``verdicts.jsonl``."""
         if isinstance(output, Unscored):
             return self._leave_out(output)
         entry, episode = output.entry, output.episode
@@ -244,7 +233,7 @@ class _Rows:
         }
 
     def notes(self) -> list[str]:
-        """Return what readers remarked, and a line about the outputs without a verdict."""
+        """Return the readers' remarks, and a line about the outputs without a verdict."""
         notes = [f"{what}: {count:,}" for what, count in self.entries.remarks.items()]
         if not self.unscored:
             return notes
@@ -301,7 +290,7 @@ class _Rows:
             "attempts": 1,
             "duration_s": 0.0,
             **episode_columns(episode),
-            # No format that is read says what the answers took.
+            # The formats do not contain token counts.
             **dict.fromkeys(TOKENS),
             **verdict_columns(verdicts, self._benchmark.rule_sets),
             "second_reading": second_reading,
@@ -330,7 +319,7 @@ def _manifest(
     if len(counts) < len(every):
         asked["limit"] = len(counts)
     if rows.absent_turns:
-        # No later command can bring them: the other rows have their headline without them.
+        # Absent turns cannot come later, so the other rows have their headline without them.
         asked["max_unscored"] = 1.0
     config = RunConfig.model_validate({**asked, "backend": EXTERNAL})
     content = rows.content.hexdigest()
@@ -348,7 +337,7 @@ def _manifest(
             "model": content,
             "backend": EXTERNAL,
             "benchmarks": {name: {"data_sha256": data_hash(every)}},
-            # Nothing is known of how the outputs were drawn.
+            # The sampling of the outputs is unknown.
             "sampling": [{}],
             "rows": content,
         },
@@ -366,8 +355,8 @@ def _manifest(
 
 
 def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
-    """Make the folder of ``store`` the run that lies in ``scratch``."""
-    for name in (SUCCESS, SUMMARY):  # a summary never stands beside rows of another run
+    """Replace the run in ``store`` with the one in ``scratch``."""
+    for name in (SUCCESS, SUMMARY):  # a summary must not stand beside rows of another run
         if store.get(name) is not None:
             store.delete(name)
     old = set(part_names(store))

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from ace_ray.cluster import connection
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources
 from ace_ray.config.schema import ENDPOINT, EarlyConfig, RunConfig
 from ace_ray.errors import RunFailed, UserError, first_line
@@ -26,14 +25,13 @@ from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
 from ace_ray.pipeline.entries import entry_table
-from ace_ray.pipeline.health.interrupts import Interrupts
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.health.signals import Interrupts
+from ace_ray.pipeline.monitoring.counts import ProgressView, Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
-from ace_ray.pipeline.monitoring.progress import ProgressView
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows
@@ -139,8 +137,6 @@ class Session:
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
-        if pending and (slow := cluster.slow_dtype(self._config)):
-            self._say(log.warning(slow))
         while pending and not self._interrupts.asked:
             if aside:
                 line = f"{_count(pending)} rows that processes died on are tried once more"
@@ -231,19 +227,19 @@ class Session:
         try:
             interactive = any(rows.interactive.any() for rows in pending.values())
             bindings = plan.bindings if interactive else {}
-            nodes = cluster.nodes()
+            nodes = resources.nodes()
             has_gpus = any(node.get("GPU", 0) for node in nodes)
             # Behind an endpoint the candidate takes none; models that are served beside it do.
-            on_gpu = has_gpus and (cluster.takes_gpus(config) or config.backend == ENDPOINT)
+            on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
-                cluster.fit,
+                resources.fit,
                 config,
                 len(most),
                 interactive=interactive,
                 servers=roles.demand(bindings, on_gpu=on_gpu),
             )
             self._resources = fit(nodes)
-            cluster.note_if_busy(self._resources, self._say)
+            resources.note_if_busy(self._resources, self._say)
             models = [run.plan.model for run in self._runs]
             spread = self._resources.spread
             engine = engine_args(config, models, bindings, on_gpu=on_gpu, spread=spread)
@@ -278,7 +274,7 @@ class Session:
                 placement.reserved(self._resources, config, self._interrupts, self._say) as places,
             ):
                 sandboxes = start_actors(
-                    Scenarios(name), self._resources.sandboxes, cpus=cluster.SANDBOX_CPUS
+                    Scenarios(name), self._resources.sandboxes, cpus=resources.SANDBOX_CPUS
                 )
                 # This frame keeps the coordinator, sandboxes and services.
                 job = Job(
@@ -326,7 +322,7 @@ class Session:
                         workers=ElasticWorkers(
                             coordinator,
                             self._resources,
-                            partial(cluster.holds, self._resources, fit),
+                            partial(resources.holds, self._resources, fit),
                             config.grace_s,
                             lambda: self._interrupts.asked,
                             self._say,

@@ -1,21 +1,50 @@
-"""``ace-ray submit``: send a job to a Ray cluster, follow its log, end with its exit code.
+"""``ace-ray submit``: send a config to a Ray cluster as a job, follow it, end with its exit code.
 
-The job does not depend on its follower. The same command follows a running job again, after Ctrl-C
-or a lost connection.
+A job is one call of ``jobs/*.py`` in a copy of the checkout. It does not depend on its follower:
+the same command follows a running job again, after Ctrl-C or a lost connection. The job's id is a
+hash of the resolved config and the number of the attempt. The cluster's dashboard shows the command
+to everyone, so a config that holds a secret is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import os
+import re
+import shlex
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
+
+import ace_ray
+from ace_ray.benchmarks.registry import check_source, is_local, local_parts
 from ace_ray.cluster.connection import running_cluster, set_environment
+from ace_ray.config.schema import RunConfig, config_text, read_tree, run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
-from ace_ray.pipeline.submission import Submission
+from ace_ray.storage.object_store import is_relative
+from ace_ray.util import log
+from ace_ray.util.secrets import masked
+
+CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
+
+TEXT_BYTES = 100_000
+"""An entrypoint is one argument of a shell, which takes 128 KiB."""
+
+LEFT_OUT = (
+    "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".docker", ".env*", "*.env", ".kube",
+    ".netrc", ".npmrc", ".pypirc", ".ssh", "*.key", "*.p12", "*.pem", "credentials",
+    "credentials.json", "id_ed25519*", "id_rsa*", "secrets", "service-account*.json",
+)  # fmt: skip
+"""Patterns, as in a .gitignore, of files that a job does not need and of files that hold keys by
+their names. Ray leaves out what the checkout's ``.gitignore`` names."""
 
 INTERRUPTED = 130
 """Exit code of a follower that was stopped with Ctrl-C, as in a shell."""
@@ -25,16 +54,166 @@ RECONNECTS = 20
 
 RECONNECT_S = 3.0
 
-AGENT_S = 180.0
-"""Wait for the cluster's job agent, which starts after its dashboard."""
-
-NO_AGENT = "No available agent to submit job"
-"""Error text of Ray's job server while the agent is not there."""
-
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
 """Ray's name for a job whose node went away: its run can be continued."""
 
 _ADDRESS = "RAY_API_SERVER_ADDRESS"
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A job that may be sent many times, one attempt after another."""
+
+    job: str
+    """``evaluate`` or ``sweep``: the file in ``jobs/``."""
+    arguments: tuple[str, ...]
+    checkout: Path
+    excludes: tuple[str, ...]
+    digest: str
+    """SHA-256 (hex) of the job and its resolved config."""
+
+    @property
+    def name(self) -> str:
+        """Common prefix of the ids of all attempts."""
+        return f"ace-ray-{self.job}-{self.digest[:12]}"
+
+    def id(self, attempt: int) -> str:
+        return f"{self.name}-{attempt}"
+
+    @property
+    def entrypoint(self) -> str:
+        """Shell command, run in a copy of the checkout."""
+        return shlex.join(("python", f"jobs/{self.job}.py", *self.arguments))
+
+    @property
+    def runtime_env(self) -> dict[str, Any]:
+        # The driver and the actors use the log settings of this command.
+        variables = log.environment()
+        named = {"env_vars": variables} if variables else {}
+        return {"working_dir": str(self.checkout), "excludes": list(self.excludes), **named}
+
+    def command(self, address: str | None) -> str:
+        """Return the ``ray job submit`` call of the first attempt, for a POSIX shell."""
+        words = ["ray", "job", "submit"]
+        if address is not None:
+            words += ["--address", address]
+        words += ["--submission-id", self.id(1), "--runtime-env-json", json.dumps(self.runtime_env)]
+        return f"{shlex.join(words)} -- {self.entrypoint}"
+
+
+def make_submission(
+    job: str,
+    config: str,
+    *,
+    overrides: Sequence[str] = (),
+    values: Mapping[str, Any] | None = None,
+    checkout: Path = CHECKOUT,
+) -> Submission:
+    """Return the submission of ``config`` to ``jobs/{job}.py``; overrides and ``values`` are as of
+    `read_tree`, and travel in the config's text.
+
+    Raises:
+        UserError: a bad config, a secret in it, a path relative to the job's temporary folder, or
+            an ace_ray without a checkout.
+    """
+    untracked = _check_checkout(job, checkout)
+    tree = read_tree(config, overrides, values)
+    trees = [tree]
+    if job == "evaluate":  # validated here: a typing error should not cost a cluster's start
+        trees.append(run_config(tree, where=config).model_dump(mode="json"))
+    # A sweep's tree has no defaults.
+    _check_lasting(tree.get("output", RunConfig.model_fields["output"].default), "output")
+    for where in ("checkpoints", "stop_file"):
+        _check_lasting(tree.get(where), where)
+    for one in trees:
+        files = list(_local_files(one))
+    text = _sendable(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True), config)
+    content = yaml.safe_dump({"job": job, "config": trees[-1]}, sort_keys=True)
+    left = [re.sub(r"([\\*?\[\]!# ])", r"\\\1", f"/{path}") for path in untracked]
+    return Submission(
+        job=job,
+        # One word each: a first character may be a dash.
+        arguments=(f"--config-text={text}", *files),
+        checkout=checkout,
+        excludes=(*LEFT_OUT, *left),
+        digest=hashlib.sha256(content.encode()).hexdigest(),
+    )
+
+
+def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the arguments that carry the local files that ``tree`` names, and name them in it as
+    the job has them. Raises `UserError`."""
+    for section in tree.get("benchmarks") or ():
+        if isinstance(section, dict) and is_local(name := str(section.get("name"))):
+            path, attribute = local_parts(name)
+            check_source(name, config_text(str(path)))
+            yield _travelling(section, "name", str(path), f":{attribute}")
+    for model in (tree.get("model"), *(tree.get("models") or ())):
+        if not isinstance(model, dict):
+            continue
+        if isinstance(template := model.get("chat_template"), str):
+            yield _travelling(model, "chat_template", template)
+        plugins = model.get("plugins") or []
+        for number, plugin in enumerate(plugins):
+            yield _travelling(plugins, number, str(plugin))
+
+
+def _travelling(node: Any, key: Any, path: str, attribute: str = "") -> str:
+    """Return the argument that writes the file at ``path`` into the job's folder. Its name there is
+    a hash of its content; put the name into the config."""
+    text = _sendable(config_text(path), path)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    there = f"sent_{digest}{Path(path).suffix}"
+    node[key] = f"./{there}{attribute}"
+    return f"--file={there}:{text}"
+
+
+def _sendable(text: str, where: str) -> str:
+    """Return ``text``, which travels in a job's command. Raises `UserError`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if masked(line) != line:
+            raise UserError(
+                f"line {number} holds what looks like a secret, and a job's command is for all to "
+                "see",
+                where=where,
+                fix="take it out, comments too: a key belongs in the environment",
+            )
+    if len(text.encode()) > TEXT_BYTES:
+        raise UserError(
+            f"holds {len(text.encode())} bytes, a file that travels as text holds {TEXT_BYTES}",
+            where=where,
+            fix="shorten it, or put it into the image or the model's folder",
+        )
+    return text
+
+
+def _check_checkout(job: str, checkout: Path) -> list[str]:
+    """Return the untracked paths of ``checkout``, none without git. Raises `UserError`: it is not a
+    checkout."""
+    if not (checkout / "jobs" / f"{job}.py").is_file():
+        raise UserError(
+            f"there is no jobs/{job}.py: this ace_ray was not installed from a checkout",
+            where=str(checkout),
+            fix="submit from a checkout (pip install --editable .), or with ray job submit",
+        )
+    if not (checkout / ".git").exists():
+        return []
+    options = ("--others", "--exclude-standard", "--directory", "-z")
+    command = ["git", "-C", str(checkout), "ls-files", *options]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # a machine without git
+        return []
+    return [path for path in done.stdout.split("\0") if path]
+
+
+def _check_lasting(value: Any, where: str) -> None:
+    if isinstance(value, str) and is_relative(value):
+        raise UserError(
+            f"{value!r} is relative, and a job's folder is temporary",
+            where=where,
+            fix="name an absolute path or an s3:// URI",
+        )
 
 
 def submit(
@@ -106,24 +285,18 @@ def _send(client: Any, submission: Submission) -> tuple[str, bool]:
         return submission.id(attempt), False
     attempt += 1
     name = submission.id(attempt)
-    deadline = time.monotonic() + AGENT_S
-    while True:
-        try:
-            client.submit_job(
-                entrypoint=submission.entrypoint,
-                submission_id=name,
-                runtime_env=submission.runtime_env,
-                metadata=submission.metadata(attempt),
-            )
-        except RuntimeError as error:
-            # Another submitter may have been first: ids are unique in a cluster.
-            if _latest(client, submission)[0] >= attempt:
-                return name, False
-            if NO_AGENT not in str(error) or time.monotonic() > deadline:
-                raise
-            time.sleep(RECONNECT_S)
-        else:
-            return name, True
+    try:
+        client.submit_job(
+            entrypoint=submission.entrypoint,
+            submission_id=name,
+            runtime_env=submission.runtime_env,
+        )
+    except RuntimeError:
+        # Another submitter may have been first: ids are unique in a cluster.
+        if _latest(client, submission)[0] >= attempt:
+            return name, False
+        raise
+    return name, True
 
 
 def _latest(client: Any, submission: Submission) -> tuple[int, bool]:

@@ -28,18 +28,18 @@ RESULTS = "results/tools/"
 
 
 def reopen(store: Store) -> None:
-    """Rows are pending: take back that the run is whole."""
-    # Looked for first: some keys may write and not delete.
+    """Remove `_SUCCESS`, since rows are pending."""
+    # Look first: some S3 keys may write and not delete.
     if store.get(SUCCESS) is not None:
         store.delete(SUCCESS)
 
 
 def conclude(store: Store, summary: dict[str, Any]) -> int:
-    """Write ``summary``, and whether the run is whole. Returns the exit code."""
+    """Write ``summary``, and `_SUCCESS` for a complete run. Return the exit code."""
     store.put(SUMMARY, as_json(summary))
     if not summary["complete"]:
         reopen(store)
-        # What was asked for is there: the comparison.
+        # A stopped run has what was asked for: its comparison.
         return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE
@@ -53,12 +53,11 @@ def summarize(
     *,
     why: str = "",
 ) -> dict[str, Any]:
-    """The summary of a run from its stored rows, which are read once per benchmark and never held.
-    ``why``: it has no headline, whatever its rows are.
+    """Return the summary of a run. Its stored rows are read once per benchmark, and not kept.
 
-    declared = scored + infra_error + quarantined + skipped + missing; ``complete`` when nothing is
-    missing or pending again; ``headline`` false when more than ``max_unscored`` of the rows have no
-    verdict, and then ``why`` says so.
+    declared = scored + infra_error + quarantined + skipped + missing. ``complete``: the run is
+    without missing and retryable rows. ``headline`` is false when more than ``max_unscored`` of the
+    rows lack a verdict, or with a ``why``, which gives the reason.
     """
     declared = int(manifest["declared"])
     totals = _Totals()
@@ -69,7 +68,7 @@ def summarize(
         first = (row for row in own if not row.repeat)
         with own_code(type(benchmark), "summarize"):
             blocks[name] = benchmark.summarize(first, float(manifest["config"]["max_unscored"]))
-        deque(own, maxlen=0)  # what the benchmark has not read counts too
+        deque(own, maxlen=0)  # count the rows that the benchmark has not read
         if findings := diagnosis.findings():
             blocks[name] = {**blocks[name], "diagnosis": findings}
     if not benchmarks:
@@ -118,11 +117,10 @@ def summarize(
 
 
 class Failures:
-    """Why rows have no verdict: each reason once, with one of its texts. Texts that differ in
-    numbers, names and addresses alone say the same."""
+    """Counts rows without a verdict by reason, with one text each. Texts that differ only in
+    numbers, names and addresses are one reason."""
 
     MOST = 10
-    MOST_KINDS = 1_000
 
     def __init__(self) -> None:
         self._rows: Counter[tuple[str, str, str]] = Counter()
@@ -131,14 +129,12 @@ class Failures:
     def add(self, row: ResultRow) -> None:
         text = row.error or ""
         key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
-        if key not in self._first and len(self._first) >= self.MOST_KINDS:
-            key = (row.status, row.error_class or "", "")
         self._first.setdefault(key, text)
         self._rows[key] += 1
 
     def first(self) -> list[dict[str, Any]]:
-        """At most `MOST`, most frequent first: ``{status, error_class, error, rows}``, and as the
-        last one how many rows have other reasons."""
+        """Return at most `MOST` reasons, most frequent first: ``{status, error_class, error,
+        rows}``. A last one counts the rows of all other reasons."""
         ordered = self._rows.most_common()
         told = [
             {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
@@ -166,7 +162,7 @@ class _Totals:
         self.reasoning_truncated = self.cut_by_length = 0
 
     def counted(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
-        """``rows``, each counted as it passes."""
+        """Yield ``rows``, and count each one."""
         for row in rows:
             self.statuses[row.status] += 1
             if row.error_class:
@@ -193,7 +189,7 @@ def write_files(
     tables: Callable[[], Iterable[pa.Table]],
     summary: Mapping[str, Any],
 ) -> None:
-    """The benchmarks' own files, from ``tables`` of stored rows with all their columns."""
+    """Write the benchmarks' own files, from ``tables`` of stored rows with all columns."""
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
         for table in tables():
@@ -207,8 +203,8 @@ def write_files(
 
 
 def as_json(value: Any) -> bytes:
-    """``value`` as a file for people."""
+    """Return ``value`` as indented JSON."""
     try:
         return json.dumps(value, indent=2, ensure_ascii=False).encode()
-    except UnicodeEncodeError:  # a lone surrogate survives as an escape only
+    except UnicodeEncodeError:  # only an escape can hold a lone surrogate
         return json.dumps(value, indent=2).encode()

@@ -1,12 +1,16 @@
-"""Checkpoints in a folder or under an S3 prefix: which there are, and which are whole."""
+"""Checkpoints in a folder or under an S3 prefix: which there are, which are whole, and which come
+while a sweep watches."""
 
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
@@ -21,7 +25,8 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``state`` changes whenever one of its files does; ``lacks`` says what is not there yet."""
+    """A checkpoint folder. ``state`` changes with any of its files; ``lacks`` names a missing part,
+    "" for none."""
 
     name: str
     step: int
@@ -37,15 +42,17 @@ def find_checkpoints(
     known: Collection[str] = (),
     invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
-    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
+    """Return the checkpoints that ``options`` choose, by step, whole or not.
 
-    ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
-    the last few must not change which ``every`` chooses. ``invalid`` takes folders without a step
-    of their own, source -> why, in place of an error; of two of one step the one whose source is
-    ``known`` goes on.
+    Args:
+        seen: steps of earlier looks; the steps of this look are added. ``every`` counts all of
+            them, so that a trainer may delete old checkpoints.
+        known: sources that go on when another folder has the same step.
+        invalid: receives folders without a step of their own, source -> why, in place of an error.
 
     Raises:
-        UserError: nothing matches, a name without a number, or two of the same step.
+        UserError: nothing matches (not while watching), a name without a number, or two folders of
+            one step.
     """
     assert options.checkpoints is not None  # only sweeps over checkpoints come here
     root = options.checkpoints.rstrip("/")
@@ -53,7 +60,7 @@ def find_checkpoints(
     files: dict[str, list[Object]] = {}
     for item in folder.list():
         name, slash, path = item.path.partition("/")
-        # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
+        # Deeper files, such as optimizer/shard-0, are not part of the model.
         if (
             (slash or item.broken)
             and "/" not in path
@@ -102,7 +109,7 @@ def find_checkpoints(
 def chosen(
     checkpoints: Sequence[Checkpoint], options: SweepOptions, seen: Collection[int] = ()
 ) -> list[Checkpoint]:
-    """``from`` and ``to``, then ``every`` n-th step ever seen."""
+    """Apply ``from`` and ``to``, then ``every`` to all steps ever seen."""
     low = options.from_step if options.from_step is not None else 0
     high = options.to_step if options.to_step is not None else float("inf")
     all_steps = {*seen, *(checkpoint.step for checkpoint in checkpoints)}
@@ -123,7 +130,7 @@ def _checkpoint(
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:
-    """What of a checkpoint is not there, "" for nothing."""
+    """Name a part that the checkpoint lacks; "" for none."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
@@ -138,3 +145,151 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
         return f"{INDEX} cannot be read"
     missing = sorted(shards - names)
     return f"{missing[0]} is missing" if missing else ""
+
+
+LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
+
+
+class Settling:
+    """Tells which checkpoints have not changed for ``settle_s``: a trainer may still write one."""
+
+    def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._settle_s, self._now = settle_s, now
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+        """Return the whole checkpoints that have settled, by the looks so far."""
+        now = self._now()
+        for checkpoint in checkpoints:
+            state, since = self._seen.get(checkpoint.source, ("", now))
+            unchanged = state == checkpoint.state
+            self._seen[checkpoint.source] = (checkpoint.state, since if unchanged else now)
+        return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
+
+    def has_settled(self, checkpoint: Checkpoint) -> bool:
+        """Return whether the checkpoint has not changed for ``settle_s``, whole or not."""
+        state, since = self._seen.get(checkpoint.source, ("", math.inf))
+        return state == checkpoint.state and self._now() - since >= self._settle_s
+
+
+class Watching:
+    """Watches a folder until the stop file is there.
+
+    Checkpoints that are there by then get time to settle: the last checkpoint and the stop file
+    often come together."""
+
+    def __init__(
+        self,
+        options: SweepOptions,
+        store: StoreConfig,
+        now: Callable[[], float] = time.monotonic,
+        seen: set[int] | None = None,
+    ) -> None:
+        """Take ``seen`` as `find_checkpoints` does."""
+        self._options, self._store, self._now = options, store, now
+        self._seen = set() if seen is None else seen
+        self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
+        self._known: set[str] | None = None
+        """Sources of checkpoints; None before the first look, which raises for an invalid folder.
+        Later looks only note it in `invalid`."""
+        self.invalid: dict[str, str] = {}
+        """Folders of the last look without a step of their own: source -> why."""
+        self._settling = Settling(options.settle_s, now)
+        self._taken: dict[str, str] = {}
+        self._until: float | None = None
+        """Deadline of the last checkpoints to settle; None while the watch goes on."""
+        self._last: set[str] | None = None
+        """Sources that were there when the watch had to end; later ones are ignored."""
+        self._open: list[Checkpoint] = []
+        self.failed = False
+        """Whether the last look failed, so that it is unknown what there is."""
+
+    def look(self) -> list[Checkpoint]:
+        """Return the whole, settled checkpoints that were not taken in their present state.
+
+        Raises `UserError`: the folder cannot be read now."""
+        invalid: dict[str, str] | None = None if self._known is None else {}
+        sources = self._known or set()
+        try:
+            if self._is_time():
+                self._end()
+            checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
+        except UserError:
+            self.failed = True
+            raise
+        self.failed, self.invalid = False, invalid or {}
+        self._known = sources | {checkpoint.source for checkpoint in checkpoints}
+        settled = self._settling.look(checkpoints)
+        if self._until is not None:
+            if self._last is None:
+                self._last = {checkpoint.source for checkpoint in checkpoints}
+                self._until = self._now() + self._options.settle_s
+            checkpoints = [
+                checkpoint for checkpoint in checkpoints if checkpoint.source in self._last
+            ]
+            settled = [checkpoint for checkpoint in settled if checkpoint.source in self._last]
+        self._open = [checkpoint for checkpoint in checkpoints if not self._is_taken(checkpoint)]
+        return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
+
+    def take(self, checkpoint: Checkpoint) -> None:
+        """Note ``checkpoint`` as taken, until it changes."""
+        self._taken[checkpoint.source] = checkpoint.state
+
+    @property
+    def poll_s(self) -> float:
+        """Seconds between two looks: half of the time to settle, within bounds."""
+        return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the next look; 0 when the watch is over."""
+        if self._until is None:
+            return self.poll_s
+        if not (self.failed or self.unfinished() or self.left()):
+            return 0.0
+        return max(0.0, min(self.poll_s, self._until - self._now()))
+
+    def unfinished(self) -> list[Checkpoint]:
+        """Return the checkpoints of the last look that may still be written."""
+        return [c for c in self._open if not self._settling.has_settled(c)]
+
+    def torn(self) -> list[Checkpoint]:
+        """Return the checkpoints of the last look that lack a part and have settled."""
+        return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
+
+    def left(self) -> list[Checkpoint]:
+        """Return the whole, settled checkpoints of the last look that were not taken."""
+        whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
+        return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
+
+    def _is_taken(self, checkpoint: Checkpoint) -> bool:
+        return self._taken.get(checkpoint.source) == checkpoint.state
+
+    def _end(self) -> None:
+        if self._until is None:
+            self._until = self._now() + self._options.settle_s
+
+    def _is_time(self) -> bool:
+        """Return whether the stop file is there. Raises `UserError`: it cannot be looked for."""
+        return self._until is None and self._stop_file is not None and self._stop_file.exists()
+
+
+class _StopFile:
+    """A stop file on a disk or on S3. Raises `UserError`: an impossible place."""
+
+    def __init__(self, path: str, store: StoreConfig) -> None:
+        self._path = Path(path)
+        self._store: Store | None = None
+        if "://" in path:
+            folder, _, self._name = path.rpartition("/")
+            self._store = open_store(
+                # For a file at the top of a bucket, "s3:/" is left, which would be a folder.
+                folder if "://" in folder else "s3://",
+                endpoint_url=store.endpoint_url,
+                region=store.region,
+            ).quick()
+
+    def exists(self) -> bool:
+        if self._store is None:
+            return self._path.exists()
+        return self._store.get(self._name) is not None

@@ -1,32 +1,29 @@
-"""What can be asked of a sweep: a run's config without its model, and which models.
+"""Config of a sweep: a run's config without its model, and the models to evaluate.
 
-The folder of a sweep keeps what was asked in ``sweep.json``.
+The sweep's folder keeps the config in ``sweep.json``.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pydantic import Field
 
 import ace_ray
 from ace_ray.config.schema import (
-    CandidateEndpoint,
     RunConfig,
     Section,
     read_tree,
     run_config,
     validated,
 )
-from ace_ray.config.suggestions import instead, refuse_unknown, sections_of, unknown_keys
+from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.requested_run import checks, engine_checks
 from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import Store
 from ace_ray.types import digest
@@ -34,7 +31,7 @@ from ace_ray.util.safe_loading import json_tree
 
 
 class SweepModel(Section):
-    """One model of a sweep; what it leaves out is the sweep's."""
+    """One model of a sweep. The sweep's own keys are the defaults."""
 
     source: str | None = Field(
         None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
@@ -55,11 +52,6 @@ class SweepModel(Section):
     reasoning_parser: str | None = Field(None, description="as of a run's model")
     tool_parser: str | None = Field(None, description="as of a run's model")
     chat_template: str | None = Field(None, description="as of a run's model")
-
-    @property
-    def named(self) -> str:
-        """The source, or the model's name at its endpoint."""
-        return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
 class SweepOptions(Section):
@@ -91,14 +83,14 @@ SWEEP = "sweep.json"
 
 _WHICH = ("every", "from", "to", "watch", "stop_file")
 _HOW = ("settle_s", "price_per_hour", "swap")
-"""Options that may change between two calls of one sweep: which models, and how."""
+"""Options that may change between two calls of one sweep: its models, and how they run."""
 
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "store", "output", "publish",
 )  # fmt: skip
-"""Those of its runs."""
+"""Keys of its runs that may change, too."""
 
 
 _OF_CHECKPOINTS = (
@@ -110,12 +102,12 @@ _OF_CHECKPOINTS = (
 class SweepConfig:
     options: SweepOptions
     run: Mapping[str, Any]
-    """The other keys: a `RunConfig` without ``model.source``, not validated by itself."""
+    """Keys of a `RunConfig` without ``model.source``, validated with a model only."""
     where: str
 
     @property
     def base(self) -> str | None:
-        """The model that all others are adapters on: ``model.source``."""
+        """``model.source``: the base of all adapters."""
         model = self.run.get("model")
         return model.get("source") if isinstance(model, Mapping) else None
 
@@ -125,7 +117,7 @@ class SweepConfig:
         return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
-        """The config of one model's run, which the sweep publishes. Raises `UserError`."""
+        """Return the config of one model's run; the sweep publishes it. Raises `UserError`."""
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
@@ -146,12 +138,12 @@ class SweepConfig:
 
     @property
     def any_run(self) -> RunConfig:
-        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        """The config of one run, for the keys that all runs share. Raises `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
-        # What is no mapping is for the run's config to refuse.
+        # The run's config refuses a section that is not a mapping.
         return {**section, **own} if isinstance(section, Mapping) else section
 
 
@@ -167,15 +159,10 @@ def load_sweep(
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)
     own, run = ({k: v for k, v in tree.items() if k in part} for part in (mine, theirs))
-    refuse_unknown(
-        (
-            ("", partial(_refuse_unknown, [k for k in tree if k not in {*own, *run}], mine)),
-            ("", partial(validated, SweepOptions, own, where=path)),
-            *checks(run),
-            *_checks_of_models(own.get("models"), run.get("backend", "vllm")),
-        ),
-        where=path,
-    )
+    known, elsewhere = sorted({*mine, *theirs}), sections_of(RunConfig)
+    unknown = [key for key in tree if key not in {*own, *run}]
+    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in unknown}:
+        raise unknown_keys(fixes, where=path)
     if tree.get("run_id") is not None:
         raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
     options = validated(SweepOptions, own, where=path)
@@ -195,27 +182,8 @@ def load_sweep(
     return sweep
 
 
-def _refuse_unknown(keys: Sequence[Any], mine: Iterable[str]) -> None:
-    """Raise `UnknownKeys` for the top-level ``keys``, if there are any."""
-    known, elsewhere = sorted({*mine, *RunConfig.model_fields}), sections_of(RunConfig)
-    if fixes := {key: instead(str(key), known, elsewhere, but="") for key in keys}:
-        raise unknown_keys(fixes, where="")
-
-
-def _checks_of_models(models: Any, backend: Any) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Return the checks of the sections in each item of ``models`` (see `requested_run.checks`)."""
-    for number, model in enumerate(models if isinstance(models, list) else ()):
-        section = model if isinstance(model, Mapping) else {}
-        endpoint = section.get("endpoint")
-        if isinstance(endpoint, Mapping):
-            part = partial(validated, CandidateEndpoint, endpoint, where="")
-            yield f"models.{number}.endpoint", part
-        else:
-            yield from engine_checks(f"models.{number}.engine", section.get("engine"), backend)
-
-
 def _check_sense(options: SweepOptions, where: str) -> None:
-    """Raise `UserError` for what would be without effect."""
+    """Raise `UserError` for options without effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
@@ -232,7 +200,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
+    """Raise `UserError` when a model has no source, or the sweep a base without adapters."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
@@ -261,17 +229,20 @@ def _check_base(sweep: SweepConfig) -> None:
 
 
 def sweep_id_of(config: SweepConfig) -> str:
-    """The id that the config asks for, or one from its content."""
+    """Return the config's own id, or one derived from its content."""
     options = config.options
     if options.sweep_id:
         return options.sweep_id
-    source = options.checkpoints or options.models[0].named
+    source = options.checkpoints
+    if source is None:
+        first = options.models[0]
+        source = first.adapter or first.source or str((first.endpoint or {}).get("model", ""))
     stem = re.sub(r"[^a-z0-9._-]+", "-", source.rstrip("/").rsplit("/", 1)[-1].lower())
     return f"sweep-{stem[:60].strip('-.')}-{digest(_identity(config))[:10]}"
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Make the folder this sweep's. Raises `UserError` when it holds another."""
+    """Claim the folder for this sweep. Raises `UserError`: it holds another sweep."""
     raw = store.get(SWEEP)
     mine = _identity(config)
     if raw is not None:
@@ -305,11 +276,11 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
-    """What makes a sweep this one: all but which of its models are taken, and how."""
+    """Return the keys that identify a sweep: all but `_WHICH`, `_HOW` and `_RUN_HOW`."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}
     if isinstance(run.get("early"), Mapping):
-        run["early"] = {k: v for k, v in run["early"].items() if k not in ("stop", "best")}
+        run["early"] = {k: v for k, v in run["early"].items() if k != "stop"}
     tree: dict[str, Any] = json_tree(json.dumps({**run, **own}))
     return tree

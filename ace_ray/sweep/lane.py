@@ -1,35 +1,47 @@
-"""``python -m ace_ray.sweep.lane SPEC``: the process that evaluates the runs of one lane.
+"""A lane: the process that evaluates runs on one set of engines, and the sweep's handle of it.
 
-A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
-driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
-``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
-with it); in a cluster ``nodes`` (the resources of each, when the sweep began), and ``gpus`` (those
-that this lane and the ones beside it take; each number of them on one node).
+``python -m ace_ray.sweep.lane SPEC`` is a process of its own: lanes run side by side, and the end
+of one does not end the sweep. Ray, for one, ends a driver whose raylet is gone.
+
+SPEC is a JSON file:
+
+- ``runs``: ``run_id`` and resolved ``config`` of each run;
+- ``events``: the file that receives a JSON line for each run;
+- ``parent``: a process id; the lane dies with that process;
+- ``shared``: the lane joins a cluster, which was large enough when the sweep began;
+- ``gpus``: GPUs of this lane and of the running ones, each number on one node of the cluster.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
 
 from ace_ray.cluster import connection
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster.resources import TooSmall, grow
 from ace_ray.config.schema import run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, RunFailed, UserError
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.health.interrupts import Interrupts
-from ace_ray.pipeline.health.supervise import die_with
+from ace_ray.pipeline.health.signals import Interrupts, die_with
 from ace_ray.pipeline.open_run import OpenRun, opened
 from ace_ray.pipeline.session import Session, prepare
 from ace_ray.storage.object_store import Unreachable
+from ace_ray.sweep.packing import Lane, device_names
 from ace_ray.util import log
+from ace_ray.util.subprocesses import module_command, module_environment
 
 
 def main() -> int:
@@ -40,7 +52,7 @@ def main() -> int:
         return run_lane(spec["runs"], events, spec.get("gpus", []))
     except (RunFailed, UserError) as error:
         log.fail(str(error))
-        later = _passes(error, spec.get("nodes", []))
+        later = _passes(error, shared=spec.get("shared", False))
         if isinstance(error, RunFailed) and error.resumable and not later:
             return INCOMPLETE
         for run in spec["runs"]:
@@ -50,27 +62,23 @@ def main() -> int:
         return INCOMPLETE
 
 
-def _passes(error: Exception, nodes: cluster.Nodes) -> bool:
-    """Whether what ended the lane is no fault of its runs: the store is away, or the cluster is
-    smaller than it was with ``nodes``, which held them."""
-    causes = (error, error.__cause__)
-    return any(
-        isinstance(cause, Unreachable)
-        or (isinstance(cause, cluster.TooSmall) and cause.fits(nodes))
-        for cause in causes
-    )
+def _passes(error: Exception, *, shared: bool) -> bool:
+    """Return whether what ended the lane is not a fault of its runs: the store is away, or the
+    cluster, which is ``shared``, has become too small since the sweep checked the sizes."""
+    passing = (Unreachable, TooSmall) if shared else Unreachable
+    return isinstance(error, passing) or isinstance(error.__cause__, passing)
 
 
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
     """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
 
-    What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
-    had alone, or why its weights are ``broken``, or what ``failed`` the lane, or why it can only be
-    ``later``. Raises what `Session.run` raises.
+    Each run writes a JSON line to ``events``: ``run_id``, and the exit ``code`` of a run, or why
+    its weights are ``broken``, why the lane ``failed``, or why it has to run ``later``. Raises what
+    `Session.run` raises.
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # what it was told of
+        assert run.ended is not None  # `Session` calls this after the end
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
@@ -100,8 +108,8 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
         if gpus and any(pending):
             connection.connect()
-            interrupts.install()  # Ray has taken them
-            cluster.grow(gpus, plans[0].config.start_timeout_s, say)
+            interrupts.install()  # Ray has replaced the handlers
+            grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
             Session(runs, interrupts, console, examine=True, concluded=concluded).run()
@@ -117,6 +125,98 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
 def _tell(events: Path, run_id: str, **what: Any) -> None:
     with events.open("a", encoding="utf-8") as file:
         file.write(json.dumps({"run_id": run_id, **what}) + "\n")
+
+
+class LaneProcess:
+    """A running lane. ``devices`` are the GPUs that it may see; None: the cluster assigns them,
+    and ``room`` has the rest of the spec."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        runs: list[dict[str, Any]],
+        devices: list[int] | None,
+        *,
+        say: Callable[[str], None] | None,
+        room: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Start the lane. ``say`` receives its lines; None: they go to the terminal."""
+        self.lane, self.devices = lane, devices
+        self.stopping = False
+        """The lane has received a signal."""
+        self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
+        self._events = Path(self._folder.name, "events.jsonl")
+        spec = Path(self._folder.name, "spec.json")
+        parts = {"runs": runs, "events": str(self._events), "parent": os.getpid(), **room}
+        spec.write_text(json.dumps(parts), encoding="utf-8")
+        env = module_environment()
+        if devices is not None:
+            env["CUDA_VISIBLE_DEVICES"] = device_names(devices)
+        self._process = subprocess.Popen(
+            module_command("ace_ray.sweep.lane", str(spec)),
+            env=env,
+            stdout=subprocess.PIPE if say else None,
+            stderr=subprocess.STDOUT if say else None,
+            text=True,
+            errors="replace",
+            # The sweep passes Ctrl-C on, once.
+            start_new_session=True,
+        )
+        self._listener: threading.Thread | None = None
+        if say:
+            self._listener = threading.Thread(target=self._pass_on, args=(say,), daemon=True)
+            self._listener.start()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of the lane, at most ``seconds``."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+
+    def signal(self, number: signal.Signals) -> None:
+        self.stopping = True
+        if self.code is None:
+            self._process.send_signal(number)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events of the lane so far."""
+        try:
+            lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def close(self) -> None:
+        """Remove the files of a lane that has ended, and pass its last lines on."""
+        if self._listener is not None:
+            # A timeout: a process that the lane left behind may keep the pipe open.
+            self._listener.join(timeout=5)
+        self._folder.cleanup()
+
+    def _pass_on(self, say: Callable[[str], None]) -> None:
+        assert self._process.stdout is not None  # a pipe, since `say` is given
+        for line in self._process.stdout:
+            say(line.rstrip("\n"))
+
+
+@contextmanager
+def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
+    """Send SIGINT and SIGTERM to ``ask`` in this context, from the main thread."""
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda n, frame: ask(n))
+    try:
+        yield
+    finally:
+        for taken, handler in before.items():
+            signal.signal(taken, handler)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""Which runs share an engine, and where and when each engine runs: longest first."""
+"""Find the machine or cluster of a sweep, and pack its runs into lanes, the longest first."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources, TooSmall, fit, largest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
@@ -14,43 +17,92 @@ from ace_ray.sweep.runs import SweepRun
 START_S = 90.0
 SWAP_S = 5.0
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
-"""What one GPU, or the cores of one CPU engine, sustain in batched generation: for estimates."""
+"""FLOPS of one GPU and of the cores of one CPU engine in batched generation, for estimates."""
 
 
 GUESS = 1_000_000_000
-"""Parameters of a model of which nothing is known; `--plan` says where."""
+"""Assumed parameters of a model of unknown size; `--plan` names these models."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a sweep may use. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
+    """Resources of a sweep. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
 
     gpus: int
     slots: int = 1
     shared: bool = False
-    """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
+    """The GPUs are a cluster's, and Ray assigns them."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Of a cluster, as they were counted: later there may be fewer for a while. Else this machine,
-    none where nothing is held against it."""
+    """Nodes of the cluster when the sweep began, or this machine; empty: sizes are not checked."""
+
+
+def find_machine(cpus: float) -> Machine:
+    """Count the GPUs of the cluster, or of this machine without one.
+
+    ``cpus`` are the CPUs of one lane on a cluster without GPUs. Raises `UserError`: the cluster
+    cannot be joined.
+    """
+    if connection.running_cluster() == "local":
+        gpus = _local_gpus()
+        # All CPUs: a lane's Ray may count more than this process may use, never more than these.
+        node = {"CPU": float(os.cpu_count() or 1), "GPU": float(gpus)}
+        return Machine(gpus, nodes=(node,))  # without GPUs one engine takes all cores
+    connection.connect()
+    try:
+        import ray
+
+        nodes = resources.nodes()
+    finally:
+        ray.shutdown()
+    if gpus := int(sum(node.get("GPU", 0) for node in nodes)):
+        return Machine(gpus, shared=True, nodes=tuple(nodes))
+    slots = sum(int(node.get("CPU", 0) // cpus) for node in nodes)
+    return Machine(0, max(1, slots), shared=True, nodes=tuple(nodes))
+
+
+def device_names(devices: Sequence[int]) -> str:
+    """Return ``CUDA_VISIBLE_DEVICES`` for some of the GPUs that this process may see."""
+    visible = _visible()
+    return ",".join(str(device) if visible is None else visible[device] for device in devices)
+
+
+def _visible() -> list[str] | None:
+    """Return the GPUs of ``CUDA_VISIBLE_DEVICES``; None for all."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+
+
+def _local_gpus() -> int:
+    """Count the GPUs that this process may see."""
+    visible = _visible()
+    if visible is not None:
+        return 0 if visible[:1] == ["-1"] else len(visible)
+    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.strip().isdigit() for line in done.stdout.splitlines())
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Runs that one set of engines holds one after another, and how many GPUs it takes: those of
-    the engines, and of what is served beside them."""
+    """Runs that one set of engines holds one after another. ``gpus`` counts the GPUs of the engines
+    and of the served models beside them."""
 
     runs: tuple[SweepRun, ...]
     gpus: int
 
     @property
     def engines(self) -> int:
-        """How many fit its GPUs; 1 where there are none."""
+        """Number of engines that fit its GPUs; 1 without GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
     def on_nodes(self) -> list[int]:
-        """Its GPUs as they have to lie on one node each; of the servers that is not known here."""
+        """GPUs that have to lie on one node, one number for each engine. Servers count as single
+        GPUs, since their sizes are not known here."""
         first = self.runs[0]
         if not self.gpus:
             return []
@@ -58,27 +110,20 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """Estimated duration."""
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """What no other lane may have meanwhile."""
+        """Locks of its runs; lanes with a common lock run one after another."""
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
         if not run.gpus:
-            return 0.0  # it takes none of this machine's
+            return 0.0  # an endpoint generates
         flops = GPU_FLOPS * self.engines * run.gpus if self.gpus else CPU_FLOPS
         size = run.parameters or GUESS
         return 2 * size * run.tokens / flops
-
-
-@dataclass(frozen=True)
-class Placed:
-    lane: Lane
-    begins: float
-    """Seconds after the sweep does."""
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
@@ -101,8 +146,7 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:
-    """How ``run`` sits on the nodes with nothing beside it; None where they are not known. Raises
-    `TooSmall`."""
+    """Fit ``run`` alone onto the nodes; None when they are not known. Raises `TooSmall`."""
     if run.plan is None or not machine.nodes:
         return None
     return fit(
@@ -115,13 +159,13 @@ def _alone(run: SweepRun, machine: Machine) -> Resources | None:
 
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
-    """Runs in lanes: those of a swap group share an engine unless ``swap`` is off; as many lanes of
-    them side by side as the machine holds. The longest come first."""
+    """Pack runs into lanes, the longest first. Runs of a swap group share an engine unless ``swap``
+    is off; a group gets as many lanes side by side as the machine holds."""
     groups: dict[str, list[SweepRun]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)
         groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
-    # What a lane takes of its kind of machine: a tensor parallel size says nothing on CPUs.
+    # GPUs of a lane; a tensor parallel size means nothing on CPUs.
     each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
     work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
@@ -131,49 +175,27 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
         room = machine.gpus // gpus if gpus else machine.slots
         wide = max(1, min(len(group), round(room * share)))
         if gpus and group[0].gpus and group[0].workers is None:
-            # Few models on many GPUs: each gets more than one engine.
+            # With few models on many GPUs a lane gets more than one engine.
             more = round(machine.gpus * share) // wide - gpus
             gpus += max(0, more) // group[0].gpus * group[0].gpus
         for part in range(wide):
-            # Neighbours in training stay together.
+            # Keep neighbours in training together.
             low, high = part * len(group) // wide, (part + 1) * len(group) // wide
             packed.append(Lane(tuple(group[low:high]), gpus))
     return sorted(packed, key=lambda lane: -lane.seconds)
 
 
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
-    """The config that the lane's process reads.
+    """Return the config that the lane's process reads.
 
-    A lane that sees no GPUs but its own, or has all of them, finds out by itself how many engines
-    they hold; of a cluster's it must leave some to other lanes."""
+    On a cluster a lane gets its number of workers, so that it leaves GPUs to other lanes. Elsewhere
+    it sees only its own GPUs and counts them itself."""
     assert run.plan is not None  # only planned runs are in lanes
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
         workers = min(lane.engines, len(run.plan.rows))
         if alone := _alone(run, machine):
-            # Its GPUs may lie so that no node has enough of them for the last engines.
+            # The free GPUs may be spread so that the last engines fit no node.
             workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})
     return config.model_dump(mode="json")
-
-
-def schedule(lanes: Sequence[Lane], machine: Machine) -> list[Placed]:
-    """When each lane begins if all goes as estimated: the first that fits starts as room comes."""
-    free: float = machine.gpus or machine.slots
-    now, waiting = 0.0, list(lanes)
-    running: list[Placed] = []
-    placed: list[Placed] = []
-    while waiting:
-        for lane in list(waiting):
-            apart = all(other.lane.lock_keys.isdisjoint(lane.lock_keys) for other in running)
-            if apart and (lane.gpus or 1) <= free:
-                waiting.remove(lane)
-                free -= lane.gpus or 1
-                running.append(Placed(lane, now))
-                placed.append(running[-1])
-        if waiting:
-            running.sort(key=lambda one: one.begins + one.lane.seconds)
-            ended = running.pop(0)
-            now = ended.begins + ended.lane.seconds
-            free += ended.lane.gpus or 1
-    return placed

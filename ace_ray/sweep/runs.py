@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ace_ray.cluster.resources import gpus_per_worker, worker_cpus
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.errors import UserError
@@ -44,13 +46,13 @@ _TOKENIZER = (
     "generation_config.json",
 )
 _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
-"""Keys of config.json that say nothing of the architecture."""
+"""Keys of config.json that do not describe the architecture."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """``plan`` is None where ``refused`` says why the model cannot be evaluated, or ``awaited`` why
-    not yet."""
+    """A run of a sweep. Without a ``plan``, ``refused`` says why the model cannot be evaluated, or
+    ``awaited`` why it cannot yet."""
 
     label: str
     step: int | None
@@ -59,16 +61,16 @@ class SweepRun:
     refused: str = ""
     awaited: str = ""
     swap_group: str = ""
-    """Equal for models that a live engine can hold one after another; "" for none."""
+    """Equal for models between which a live engine can swap weights; "" for none."""
     gpus: int = 1
-    """Of one engine, where there are GPUs; 0 of a model behind an endpoint."""
+    """GPUs of one engine on a machine with GPUs; 0 for a model behind an endpoint."""
     workers: int | None = None
-    """How many engines were asked for; None: as many as there is room for."""
+    """Number of engines by the config; None: as many as fit."""
     server_gpus: int = 0
     server_cpus: float = 0.0
-    """What other models that are served beside the engines hold."""
+    """CPUs of all served models beside the engines."""
     servers: tuple[tuple[float, int], ...] = ()
-    """The same (CPUs, GPUs) of each."""
+    """(CPUs, GPUs) of each served model."""
     parameters: int | None = None
     endpoint: str = ""
     """Host of the endpoint that the model is behind."""
@@ -79,43 +81,42 @@ class SweepRun:
 
     @property
     def least_gpus(self) -> int:
-        """Without which it cannot run, where there are GPUs."""
+        """Minimum GPUs on a machine with GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """What no other run may have meanwhile: an endpoint, whose limits are those of one run."""
+        """Locks; runs with a common lock run one after another. An endpoint has the rate limits of
+        one run."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
     def cpus(self) -> float:
-        """Without which it cannot run on CPUs: checkers, writer and sandboxes take one."""
+        """Minimum CPUs on a machine without GPUs: checkers, writer and sandboxes take one."""
         if self.plan is None:
             return 0.0
         return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
 
     @property
     def tokens(self) -> int:
-        """About how many tokens pass through the engine: four characters of a prompt make one,
-        answers take a quarter of what they may."""
+        """Estimated tokens through the engine: four characters of a prompt make one, and an answer
+        takes a quarter of ``max_tokens``."""
         if self.plan is None:
             return 0
-        answer = self.plan.config.sampling.max_tokens / 4
-        calls = (8 if row.interactive else 1 for row in self.plan.rows)
-        return math.ceil(
-            sum(n * (row.size / 4 + answer) for n, row in zip(calls, self.plan.rows, strict=True))
-        )
+        rows, answer = self.plan.rows, self.plan.config.sampling.max_tokens / 4
+        calls = np.where(rows.interactive, 8, 1)
+        return math.ceil(float((calls * (rows.size / 4 + answer)).sum()))
 
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
-    """The run of one listed model. Raises `UserError`."""
+    """Plan the run of one listed model. Raises `UserError`."""
     plan = plan_run(sweep.run_of(model, output))
     source = model.adapter or plan.model.source
     return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
-    """A checkpoint that cannot be evaluated, or not yet."""
+    """Return a run without a plan: the checkpoint cannot be evaluated, or not yet."""
     label = f"step {checkpoint.step}"
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
@@ -129,8 +130,8 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
-    can tell now."""
+    """Plan the run of one checkpoint; a refused run when the checkpoint is not whole. Raises
+    `UserError`: the store is away."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
     try:
@@ -143,7 +144,7 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
 
 
 def check_distinct(runs: Sequence[SweepRun]) -> None:
-    """Raise `UserError` when two models are one run: a copy, or one listed twice."""
+    """Raise `UserError` when two models have the same run id: a copy, or one listed twice."""
     seen: dict[str, SweepRun] = {}
     for run in runs:
         if run.plan is None:
@@ -158,13 +159,13 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
 
 
 def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
-    """In that of training; what is of no step comes first, in the order in which it is listed."""
+    """Sort runs by step; runs without a step come first, in the order of the config."""
     return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
 
 def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
-    """Whether the sweep's folder holds this run, whole, or, unless it is to be ``whole``, decided.
-    ``store`` is the sweep's."""
+    """Return whether the sweep's ``store`` holds this run complete. A decided run counts, too,
+    unless it is to be ``whole``."""
     folder = store.child(plan.run_id)
     early = plan.config.early
     decided = early is not None and early.stop and not whole and is_decided(folder)
@@ -198,8 +199,8 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _swap_group(plan: Plan) -> str:
-    """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
-    the engine was told. Adapters are swapped on one base."""
+    """Hash what has to be equal to swap weights: architecture, tokenizer, tensor layout and engine
+    arguments; for adapters, the base. "" when weights cannot be swapped."""
     if plan.model.adapter is not None:
         told = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}
@@ -225,8 +226,8 @@ def _text(path: Path) -> str | None:
 
 
 def _layout(model: ModelRef) -> Mapping[str, Any] | None:
-    """Of weights on this machine, {} where it cannot be told; None for those on S3, which are
-    compared where they are loaded."""
+    """Return type and shape of each tensor; {} when they cannot be read. None for weights on S3:
+    the engine compares them when it loads them."""
     if model.kind != "folder":
         return None
     tensors = tensors_of(Path(model.location))

@@ -8,36 +8,33 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ace_ray.sweep.packing import GUESS, schedule
+from ace_ray.sweep.packing import GUESS
 from ace_ray.sweep.sweep import Sweep
 from ace_ray.util import log
 from ace_ray.util.sanitizing import print_line, printed
 
 
 def print_plan(sweep: Sweep, console: Console) -> None:
-    """Print placement, estimated device hours, and the object prefix."""
-    placements = schedule(sweep.lanes(), sweep.machine)
+    """Print lanes, estimated device hours, and the object prefix."""
+    lanes = sweep.lanes()
     table = Table("lane", "models", title=sweep.sweep_id)
-    for column in ("GPUs", "begins", "takes", "device hours"):
+    for column in ("GPUs", "takes", "device hours"):
         table.add_column(column, justify="right")
     total = 0.0
-    for number, placed in enumerate(placements, start=1):
-        lane = placed.lane
+    for number, lane in enumerate(lanes, start=1):
         hours = lane.seconds * (lane.gpus or (lane.runs[0].gpus and 1)) / 3600
         total += hours
         table.add_row(
             str(number),
             Text(printed(_shortened([run.label for run in lane.runs]))),
             str(lane.gpus or "-"),
-            f"{placed.begins / 3600:.2f} h",
             f"{lane.seconds / 3600:.2f} h",
             f"{hours:.2f}",
         )
     _wide(console).print(table)
     planned = [run for run in sweep.runs if run.plan is not None]
     refused = [run for run in sweep.runs if run.refused]
-    pending = sum(len(placed.lane.runs) for placed in placements)
-    end = max((placed.begins + placed.lane.seconds for placed in placements), default=0.0)
+    pending = sum(len(lane.runs) for lane in lanes)
     print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
     for run in refused:
         print_line(console, f"{run.label}: refused, {run.refused}")
@@ -52,8 +49,8 @@ def print_plan(sweep: Sweep, console: Console) -> None:
             print_line(console, f"{run.label}: its size is not known, the estimate takes {guess}")
     print_line(
         console,
-        f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours, "
-        f"{end / 3600:.2f} h from start to end (an estimate from sizes and prompt lengths)",
+        f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours "
+        "(an estimate from sizes and prompt lengths)",
     )
     price = sweep.price_per_hour
     if price is not None:
@@ -62,7 +59,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:
-    """What came of a sweep: its ledger, or a JSON line with its records."""
+    """Print the ledger of a sweep, or a JSON line with its records."""
     if not log.is_json():
         print_ledger(sweep, Console())
         return
@@ -71,7 +68,7 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
-    """One line per run: what came of it, and what its engines' time went into."""
+    """Print one line per run: its state, and its engines' time by state."""
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
         table.add_column(column, justify="right")
@@ -97,5 +94,5 @@ def _shortened(labels: list[str]) -> str:
 
 
 def _wide(console: Console) -> Console:
-    # A log has no width of its own: give the table what it needs instead of cutting it.
+    # A log does not wrap: give the table its full width.
     return console if console.is_terminal else Console(file=console.file, width=140)

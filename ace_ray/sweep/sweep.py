@@ -10,21 +10,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from ace_ray.cluster import resources as cluster
-from ace_ray.config.schema import RunConfig
+from ace_ray.cluster.resources import largest
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError
 from ace_ray.integrations.trackers import check_publishers
 from ace_ray.pipeline.evaluate import check_config, check_lasting
 from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.storage.lease import Lease, LeaseLost
 from ace_ray.storage.object_store import Unreachable, open_store
-from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweep.checkpoints import Checkpoint, Watching, find_checkpoints
 from ace_ray.sweep.comparisons import Comparisons
 from ace_ray.sweep.config import SweepConfig, claim, sweep_id_of
+from ace_ray.sweep.lane import LaneProcess, signals_to
 from ace_ray.sweep.ledger import CostRecord, cost_record, read_ledger, with_earlier, write_ledger
-from ace_ray.sweep.machine import find_machine
-from ace_ray.sweep.packing import Lane, Machine, check_sizes, lanes, resolved
-from ace_ray.sweep.processes import LaneProcess, signals_to
+from ace_ray.sweep.packing import Lane, Machine, check_sizes, find_machine, lanes, resolved
 from ace_ray.sweep.runs import (
     SweepRun,
     check_distinct,
@@ -35,28 +33,27 @@ from ace_ray.sweep.runs import (
     run_of_model,
     unplanned,
 )
-from ace_ray.sweep.watching import Watching
 from ace_ray.util import log
 
 LOOK_S = 1.0
 END_S = 60.0
-"""After the grace period, for lanes that were told to stop to end by themselves."""
+"""Time after the grace period in which stopped lanes may end by themselves."""
 AGAIN_S = 10.0
-"""Before a store that was away is asked again."""
+"""Backoff after a failed access to the store."""
 LATER_S = 60.0
+"""Backoff of a lane whose cluster was too small, or whose store was away."""
 LANE_ATTEMPTS = 3
 """Attempts at a run whose process ends before the run is whole."""
-"""Before a lane whose cluster was too small, or whose store was away, begins again."""
 
 T = TypeVar("T")
 
 
 class StoreAway(Exception):
-    """The sweep's folder could not be reached for longer than it was to be waited for."""
+    """The sweep's folder could not be reached within ``store_patience_s``."""
 
 
 class Sweep:
-    """One call. Raises `UserError`: it cannot be started as asked; nothing was written."""
+    """One call of a sweep. Raises `UserError`: it cannot start as asked; nothing was written."""
 
     def __init__(
         self,
@@ -69,15 +66,15 @@ class Sweep:
         """Plan the runs of the models and checkpoints that are there.
 
         Args:
-            complete: labels of runs whose rows are all to be evaluated though their comparison is
-                decided; "all": of all.
+            complete: labels of runs to evaluate whole, even when their comparison is decided;
+                "all" means every run.
             preview: only show the plan. A watched folder's checkpoints are planned without waiting
                 until they settle.
         """
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
-        any_run = config.any_run
-        self._store_options, self._any_run = any_run.store, any_run
+        self.any_run = any_run = config.any_run
+        """The config of one run, for the keys that all runs share."""
         check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
@@ -90,7 +87,7 @@ class Sweep:
         ]
         self._before, self._steps = read_ledger(self.store)
         self._watching = (
-            Watching(self._options, self._store_options, seen=self._steps)
+            Watching(self._options, self.any_run.store, seen=self._steps)
             if self._options.watch
             else None
         )
@@ -98,17 +95,17 @@ class Sweep:
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._later: dict[str, list[str]] = {}
-        """Why runs can only be evaluated later, each time that it was tried."""
+        """Run id -> why each attempt has to be repeated later."""
         self._not_before = 0.0
-        """When it is tried again."""
+        """Time of the next attempt at these runs."""
         self._running: list[LaneProcess] = []
         self._looked_at = 0.0
-        """When checkpoints were last looked for."""
+        """Time of the last look for checkpoints."""
         self._stop = False
         self._stop_by = 0.0
-        """When lanes that were told to stop are killed."""
+        """Time at which stopped lanes are killed."""
         self.cost_records: list[CostRecord] = []
-        """What has come of every run, once it has been gathered."""
+        """Lines of the ledger, as it was last written."""
         self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
             check_config(any_run)
@@ -126,22 +123,17 @@ class Sweep:
         return self._options.price_per_hour
 
     def lanes(self) -> list[Lane]:
-        """How what is left would run now."""
+        """Return the lanes of the pending runs."""
         return self._lanes([run for run in self.runs if self._is_pending(run)])
 
     @property
-    def any_run(self) -> RunConfig:
-        """What its runs have in common."""
-        return self._any_run
-
-    @property
     def has_results(self) -> bool:
-        """Whether a run is known to be complete."""
+        """Return whether a run is complete or decided."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
-        """Evaluate all models; returns the exit code. ``noted`` is called when the ledger has been
-        written and lanes go on, and neither waits nor raises.
+        """Evaluate all models; return the exit code. ``noted`` is called after each write of the
+        ledger while lanes go on; it has to return at once and not to raise.
 
         Raises `UserError` when the folder holds another sweep, or another process is at work on
         this one.
@@ -151,7 +143,7 @@ class Sweep:
         self._lease = Lease.acquire(self.store, self._say)
         try:
             claim(self.store, self._config, self.sweep_id)
-            self.comparisons.read()  # another call may have given some since this one looked
+            self.comparisons.read()  # another call may have given shares meanwhile
             self._give_shares(keep=True)
             with signals_to(self._ask_to_stop):
                 try:
@@ -163,13 +155,10 @@ class Sweep:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate, watch, and look again at comparisons. Raises `StoreAway` and `LeaseLost`."""
         try:
             self._work_through()
             while self._watch():
-                self._work_through()
-            if not self._stop and (best := self._patiently(self._choose_best)):
-                self._say(f"completing the best: {', '.join(run.label for run in best)}")
                 self._work_through()
             for run in self._in_order():
                 if not self._stop:
@@ -179,8 +168,8 @@ class Sweep:
         return self._patiently(self._write_ledger)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """What ``ask`` returns, waiting out an outage of the store. Raises `StoreAway`."""
-        until = time.monotonic() + self._any_run.store_patience_s
+        """Return what ``ask`` returns; retry during an outage of the store. Raises `StoreAway`."""
+        until = time.monotonic() + self.any_run.store_patience_s
         while True:
             try:
                 return ask()
@@ -190,12 +179,12 @@ class Sweep:
                 self._say(log.warning(f"the store is away, it is asked again: {error}"))
                 self._pause(AGAIN_S)
 
-    # What there is
+    # Runs
 
     def _take_first(self, *, preview: bool) -> None:
         """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
         when no checkpoint fits the config."""
-        there = find_checkpoints(self._options, self._store_options, self._steps)
+        there = find_checkpoints(self._options, self.any_run.store, self._steps)
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
@@ -215,7 +204,7 @@ class Sweep:
             try:
                 plan = plan_of_checkpoint(self._config, checkpoint, self.uri)
                 if self._watching is not None:
-                    # A context that holds no prompt would refuse every checkpoint to come.
+                    # A context that is too short for all prompts would refuse every checkpoint.
                     check_chat(plan)
             except Unreachable:
                 raise
@@ -228,7 +217,7 @@ class Sweep:
                 raise mistake
 
     def _invalid(self) -> list[SweepRun]:
-        """What came while watching and is no checkpoint that could be told from others."""
+        """Return refused runs for the folders of the watch without a step of their own."""
         invalid = self._watching.invalid if self._watching is not None else {}
         return [
             SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
@@ -246,8 +235,8 @@ class Sweep:
         return run
 
     def _put(self, run: SweepRun) -> None:
-        """In place of what the checkpoint was before. A listed model may be of the same folder,
-        under other engine arguments."""
+        """Add ``run`` in place of the checkpoint's earlier run. A listed model of the same folder
+        stays: it has its own engine arguments."""
         others = [old for old in self.runs if old.step is None or old.source != run.source]
         self.runs = [*others, run]
 
@@ -266,13 +255,13 @@ class Sweep:
         return False
 
     def _pause(self, seconds: float) -> None:
-        """Sleep until then, or until it is to stop: a signal does not end a sleep."""
+        """Sleep for ``seconds``, or until the sweep is to stop: a signal does not end a sleep."""
         until = time.monotonic() + seconds
         while not self._stop and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_S))
 
     def _take_new(self, watching: Watching) -> bool:
-        """Take what has come; whether there is any of it to evaluate."""
+        """Take new checkpoints; return whether one can be evaluated."""
         fine = False
         self._looked_at = time.monotonic()
         before = watching.invalid
@@ -296,13 +285,13 @@ class Sweep:
                 self._give_shares(keep=True)
                 fine |= run.plan is not None
             except UserError as error:
-                # At the start the user has to fix this; now others are being evaluated.
+                # At the start this is an error; now other runs go on.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
                 self._say(log.warning(f"{run.label}: refused, {error}"))
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """The watch is over; what it could not settle is left to the next call."""
+        """End the watch, and leave unsettled checkpoints to the next call."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
@@ -314,27 +303,24 @@ class Sweep:
             self._say(log.warning("the last checkpoints could not be looked for: sweep again"))
 
     def _is_pending(self, run: SweepRun) -> bool:
-        """Raises `UserError`: the store is away."""
+        """Return whether ``run`` is to be evaluated. Raises `UserError`: the store is away."""
         if run.plan is None or run.run_id in self._failed:
             return False
         return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
 
     def _in_order(self) -> list[SweepRun]:
-        """Those that can be evaluated, in the order of training."""
+        """Return the planned runs, in the order of training."""
         return in_order(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
-        """Raises `UserError`: the store is away."""
+        """Give new runs their share of the alpha. Raises `UserError`: the store is away."""
         watched = self._watching is not None
         self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
 
-    def _choose_best(self) -> list[SweepRun]:
-        return self.comparisons.choose_best(self._in_order(), self._failed)
-
-    # How it runs
+    # Lanes
 
     def _work_through(self) -> None:
-        """Evaluate what is pending, and what comes meanwhile."""
+        """Evaluate the pending runs, and those that come meanwhile."""
         self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
@@ -344,11 +330,11 @@ class Sweep:
                 self._note_ledger()
                 waiting = self._again(waiting)
             if self._has_come():
-                # With what waits: runs of a swap group that came one by one share an engine.
+                # Pack waiting runs again: a swap group that came one by one can share an engine.
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
-        """Whether there is more to evaluate than a while ago."""
+        """Look for new checkpoints each ``poll_s``; return whether there are any."""
         watching = self._watching
         if watching is None or self._stop:
             return False
@@ -357,7 +343,7 @@ class Sweep:
         return self._take_new(watching)
 
     def _end_lanes(self) -> None:
-        """None outlives the sweep, whatever ended it: they drain as if it had been told to stop."""
+        """Stop the lanes and wait for their end; no lane outlives the sweep."""
         if self._running and not self._stop:
             self._ask_to_stop(signal.SIGTERM)
         while self._running:
@@ -365,13 +351,13 @@ class Sweep:
             self._gather()
 
     def _find_machine(self) -> Machine:
-        if self._any_run.backend == "fake":
+        if self.any_run.backend == "fake":
             return Machine(0)
-        cpus = [self._any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
+        cpus = [self.any_run.worker_cpus + 1.0, *(run.cpus for run in self.runs)]
         return find_machine(max(cpus))
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
-        """Neighbours in the order of training share an engine."""
+        """Pack ``runs`` into lanes; a reference's lane comes before those compared with it."""
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run
             for run in in_order(runs)
@@ -386,8 +372,8 @@ class Sweep:
         return made
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start the first lanes that fit into what is free. Of lanes that await each other the
-        first one starts when nothing else is at work."""
+        """Start the first lanes that fit the free GPUs. Of lanes that await each other, the first
+        one starts as soon as all running lanes have ended."""
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue
@@ -411,15 +397,15 @@ class Sweep:
             process = LaneProcess(lane, parts, shown, say=say, room=self._room(lane))
             self._running.append(process)
             if self._stop and not process.stopping:
-                process.signal(signal.SIGTERM)  # it began while the signal came
+                process.signal(signal.SIGTERM)  # the signal came while the lane began
 
     def _pass_on(self, name: str, line: str) -> None:
-        """A lane's line. The lane itself has left out what is below the level."""
+        """Print a lane's line. The lane has already applied the log level."""
         self._say(log.error(f"[{name}] {line}"))
 
     def _free(self, lane: Lane) -> list[int]:
-        """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room, or a lane
-        that runs has what only one may have."""
+        """Return the GPUs for ``lane``; [-1] for any, [] when too few are free or a running lane
+        holds one of its locks."""
         if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
             return []
         if not self.machine.gpus:
@@ -436,23 +422,23 @@ class Sweep:
         return free[: lane.gpus]
 
     def _is_early(self, lane: Lane) -> bool:
-        """Whether it was tried a moment ago, and things may not be other by now."""
+        """Return whether the backoff of ``lane`` has not ended."""
         tried = any(run.run_id in self._later for run in lane.runs)
         return tried and time.monotonic() < self._not_before
 
     def _room(self, lane: Lane) -> dict[str, Any]:
-        """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
+        """Return the GPUs that the cluster needs while ``lane`` runs, too, for its spec."""
         lanes_now = [*(process.lane for process in self._running), lane]
         gpus: list[int] = []
-        if not self.machine.shared:  # a lane has all that it will ever see
-            return {"nodes": [], "gpus": gpus}
-        most = cluster.largest(self.machine.nodes)
+        if not self.machine.shared:  # a lane sees only its own GPUs
+            return {"shared": False, "gpus": gpus}
+        most = largest(self.machine.nodes)
         for count in (n for one in lanes_now for n in one.on_nodes):
             gpus += [count] if count <= most else [1] * count  # an engine on several nodes
-        return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
+        return {"shared": True, "gpus": gpus}
 
     def _wait(self) -> None:
-        """For a lane to end, a little while."""
+        """Wait `LOOK_S` at most for a lane to end; kill the lanes when their time is over."""
         if self._running:
             self._running[0].wait(LOOK_S)
         else:
@@ -462,7 +448,7 @@ class Sweep:
                 process.signal(signal.SIGKILL)
 
     def _gather(self) -> bool:
-        """Take in what lanes have said and which have ended; whether any has."""
+        """Settle the runs of lanes that have ended; return whether any has."""
         ended = [process for process in self._running if process.code is not None]
         for process in ended:
             self._running.remove(process)
@@ -473,17 +459,17 @@ class Sweep:
         return bool(ended)
 
     def _settle_runs(self, process: LaneProcess) -> None:
-        """Take in what a lane that has ended said of its runs."""
+        """Settle the runs of a lane that has ended, by its events."""
         done = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
-        # They come one after another: it was at work on the first that it said nothing of.
+        # A lane evaluates one run after another: the first one without an event was at work.
         last = next((run for run in runs if run.run_id not in done), None)
         for run in runs:
             if run is last or run.run_id in done:
                 self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
-        """What becomes of a run that its lane has ended with."""
+        """Decide whether a run that its lane has ended with has failed or runs again."""
         if self._stop or event.get("code") == COMPLETE:
             return
         if not self._patiently(lambda: self._is_pending(run)):
@@ -498,12 +484,12 @@ class Sweep:
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
         elif "failed" in event:
-            self._alone.add(run.run_id)  # whose fault it was shows when each runs by itself
+            self._alone.add(run.run_id)  # each run by itself shows which one fails
             return
         else:
             self._attempts[run.run_id] += 1
             if "code" not in event and not alone:
-                self._alone.add(run.run_id)  # here too: others must not go down with it again
+                self._alone.add(run.run_id)  # it may have ended the lane
                 return
             if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
@@ -511,7 +497,7 @@ class Sweep:
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
+        """Return ``waiting`` and lanes of the other pending runs."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = LANE_ATTEMPTS
@@ -521,17 +507,17 @@ class Sweep:
         return waiting + (self._lanes(pending) if pending else [])
 
     def _ask_to_stop(self, number: int) -> None:
-        """The first signal drains the lanes, a further one ends them: they know both."""
+        """Pass a signal on to the lanes: the first one drains them, a second one ends them."""
         if not self._stop:
-            self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
+            self._stop_by = time.monotonic() + self.any_run.grace_s + END_S
         self._stop = True
         for process in self._running:
             process.signal(signal.Signals(number))
 
-    # What lands
+    # Ledger
 
     def _note_ledger(self) -> None:
-        """Write it while lanes run. A store that is away now may be back when they end."""
+        """Write the ledger while lanes run; an outage of the store is only a warning."""
         try:
             self._write_ledger()
         except UserError as error:
@@ -540,7 +526,7 @@ class Sweep:
             self._noted()
 
     def _write_ledger(self) -> int:
-        """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
+        """Write the ledger; return the exit code. Raises `UserError` and `LeaseLost`."""
         self._lease.check()
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:

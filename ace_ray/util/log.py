@@ -84,11 +84,6 @@ def is_shown(level: int) -> bool:
     return level >= _level()
 
 
-def shows_panel(console: Console) -> bool:
-    """Return whether progress is shown as a panel below the lines."""
-    return console.is_terminal and not is_json() and is_shown(logging.INFO)
-
-
 def say_on(console: Console | None = None) -> Say:
     """Return a function that logs a line. Text goes to ``console``, by default stdout."""
     _open()

@@ -52,7 +52,19 @@ def architectures() -> set[str]:
     return names
 
 
+def quantizations() -> set[str]:
+    """Return the quantization methods that vLLM loads; empty if they cannot be read."""
+    vllm = folder()
+    if vllm is None:
+        return set()
+    for node in parsed(vllm / "model_executor/layers/quantization/__init__.py").body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
+            leaves = ast.walk(node)
+            return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}
+    return set()
+
+
 def has_plugins() -> bool:
-    """Return whether other packages add models to vLLM."""
+    """Return whether other packages add models or quantization methods to vLLM."""
     found = entry_points(group="vllm.general_plugins")
     return any(point.dist is None or not point.dist.name.startswith("vllm") for point in found)

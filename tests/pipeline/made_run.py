@@ -61,17 +61,17 @@ def planned_run(folder: Path, model: ModelRef, *, samples: int = 1) -> Plan:
 def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list[dict[str, Any]]:
     """The rows of ``plan`` with these episodes, by number and entry, and their verdicts."""
     rows = []
-    for number, planned in enumerate(plan.rows):
-        entry = plan.entries[planned.entry]
+    for number, planned in enumerate(pa.table(plan.rows.columns()).to_pylist()):
+        entry = plan.entries[planned["entry"]]
         row = made_row(
-            planned.row_id,
+            planned["row_id"].decode(),
             episode_of(number, entry),
             run_id=plan.run_id,
             model="fake",
             **entry_columns(entry),
-            sample=planned.sample,
-            repeat=planned.repeat,
-            seed=planned.sample,
+            sample=planned["sample"],
+            repeat=planned["repeat"],
+            seed=planned["sample"],
         )
         rows.append(judged(row, entry, plan.benchmarks[entry.benchmark]))
     return rows

@@ -12,9 +12,7 @@ from ace_ray.models.fake import count_words
 from ace_ray.pipeline import doctor
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning import preflight
 from ace_ray.pipeline.planning.plan import Plan
-from ace_ray.pipeline.planning.preflight import check_chat
 from ace_ray.types import Episode
 from tests.pipeline.made_run import CATEGORIES, written_run
 
@@ -32,18 +30,13 @@ def test_other_roles_are_checked_beside_an_endpoint(
     def refused(plan: object) -> None:
         raise UserError("a chat of system is what this role is sent", where="user", fix="no")
 
-    answer = {"model": "m", "usage": True, "text": "x", "calls": 1}
     monkeypatch.setattr("ace_ray.pipeline.planning.preflight.check_chat", refused)
-    monkeypatch.setattr(doctor, "ask_endpoint", lambda *_, **__: answer)
-    lines = {line.topic: line for line in doctor.examine(lambda: run_config(tree, where="x"))}
-    assert lines["roles"].problem
-    assert "what this role is sent" in lines["roles"].text
-    assert not lines["endpoint"].problem
+    *_, last = doctor.examine(lambda: run_config(tree, where="x"))
+    assert last.problem
+    assert "what this role is sent" in last.text
 
 
-def test_how_many_prompts_fit_is_told(
-    monkeypatch: pytest.MonkeyPatch, here: Any, config_file: Any, tmp_path: Path
-) -> None:
+def test_how_many_prompts_fit_is_told(here: Any, config_file: Any) -> None:
     def plan(context: int) -> Plan:
         tree = json.loads(config_file(engine={"max_model_len": context}, limit=6).read_text())
         return plan_run(run_config(tree, where="x"))
@@ -58,17 +51,13 @@ def test_how_many_prompts_fit_is_told(
     assert longest > lengths[-2]
     told = f"5 of 6 prompts fit a context of {longest} tokens, the longest has {longest}"
     shown = here("doctor", config_file(engine={"max_model_len": longest}, limit=6)).stdout
-    assert f"{told}; the rows of 1 of 6 prompts will be skipped (PromptTooLong)" in shown
+    assert f"{told}; rows whose prompt does not fit are skipped (PromptTooLong)" in shown
     said: list[object] = []
     with opened(plan(longest), fresh=False, say=said.append, began=0.0):
         assert any(told in str(line) for line in said)
     said.clear()
     with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
         assert not said
-    monkeypatch.setattr(preflight, "MOST_COUNTED", 2)  # the longest and the shortest
-    _, fit = check_chat(plan(longest))
-    assert "1 of 2 prompts fit" in str(fit)
-    assert "(a sample of all 6)" in str(fit)
 
 
 def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_path: Path) -> None:

@@ -116,13 +116,6 @@ def test_ray_data_is_as_it_was_afterwards() -> None:
     assert attributes() == before
 
 
-def test_a_patch_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_internals, "OFF", frozenset(ray_internals.PATCHES))
-    before = attributes()
-    with lean_data(), arguments_as_values(), ray_internals.lean_node(shows_output=False):
-        assert attributes() == before
-
-
 @pytest.mark.nightly
 def test_the_executor_reads_metadata_itself() -> None:
     code = (

@@ -12,12 +12,9 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline import submit as module
-from ace_ray.pipeline.submission import Submission
-from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, submit
+from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, Submission, submit
 
-SUBMISSION = Submission(
-    "evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64, {"model": "m"}
-)
+SUBMISSION = Submission("evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64)
 NAME = SUBMISSION.name
 
 
@@ -43,8 +40,6 @@ class Client:
     """The job after its last log."""
     sent: list[dict[str, Any]] = field(default_factory=list)
     rival: bool = False
-    without_agent: float = 0
-    """Requests that are refused because the agent has not started."""
 
     def get_address(self) -> str:
         return "http://head:8265"
@@ -54,12 +49,6 @@ class Client:
 
     def submit_job(self, **request: Any) -> str:
         name = request["submission_id"]
-        if self.without_agent > 0:
-            self.without_agent -= 1
-            raise RuntimeError(
-                "Request failed with status code 500: No available agent to submit job, please "
-                "try again later.."
-            )
         if self.rival:
             self.jobs[name] = job(name, "RUNNING")
         if name in self.jobs:
@@ -105,7 +94,6 @@ def test_the_first_attempt_is_sent_and_followed(sent: Any) -> None:
             "entrypoint": SUBMISSION.entrypoint,
             "submission_id": f"{NAME}-1",
             "runtime_env": {"working_dir": "/x", "excludes": []},
-            "metadata": {"model": "m", "attempt": "1"},
         }
     ]
 
@@ -146,25 +134,6 @@ def test_a_refusal_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(client, "submit_job", refuse)
     with pytest.raises(UserError, match="cannot submit: Request failed with status code 413"):
         sent(client)
-
-
-def test_an_agent_that_starts_is_waited_for(sent: Any) -> None:
-    client = Client(logs=[["log\n"]], ends=job("x", "SUCCEEDED", 0), without_agent=5)
-    assert sent(client) == (0, f"submitted {NAME}-1\nlog\n")
-    assert [request["submission_id"] for request in client.sent] == [f"{NAME}-1"]
-
-
-def test_an_agent_that_never_starts_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AGENT_S", 0.05)
-    with pytest.raises(UserError, match="No available agent to submit job"):
-        sent(Client(without_agent=float("inf")))
-
-
-def test_ray_says_it_as_we_read_it() -> None:
-    import ray
-
-    server = Path(ray.__file__).parent / "dashboard" / "modules" / "job" / "job_head.py"
-    assert module.NO_AGENT in server.read_text()
 
 
 @pytest.mark.parametrize(

@@ -101,14 +101,8 @@ def loads(*how: str, **more: Any) -> dict[str, Any]:
         ({"timing": {}}, 1.0, NOTHING_DONE),
         ({"timing": {"loads": None, "device_s": None}}, 1.0, NOTHING_DONE),
         # How the weights came is how they came last; a restart says why.
-        (loads(), None, {"engine": ""}),
         (loads("fresh", "swapped"), None, {"engine": "swapped"}),
-        (loads("swapped", "restarted"), None, {"engine": "restarted", "note": ""}),
-        (loads("restarted", "restarted"), None, {"engine": "restarted"}),
-        (loads("swapped", "fresh"), None, {"engine": "fresh"}),
         (loads("restarted", engine_deaths=DEATHS), None, {"note": DEATHS[-1]}),
-        (loads("restarted", engine_deaths=[]), None, {"note": ""}),
-        (loads("swapped", engine_deaths=DEATHS), None, {"note": ""}),
     ],
 )
 def test_a_run_with_a_summary(

@@ -10,10 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ace_ray.cluster import connection
-from ace_ray.cluster import resources as cluster
-from ace_ray.sweep.machine import find_machine
-from ace_ray.sweep.packing import Machine
+from ace_ray.cluster import connection, resources
+from ace_ray.sweep.packing import Machine, find_machine
 
 Smi = Callable[..., Path]
 Cluster = Callable[..., None]
@@ -83,7 +81,7 @@ class TestCluster:
             monkeypatch.setitem(sys.modules, "ray", ray)
             monkeypatch.setattr(connection, "running_cluster", lambda: "127.0.0.1:6379")
             monkeypatch.setattr(connection, "connect", lambda: joined.append("it"))
-            monkeypatch.setattr(cluster, "nodes", lambda: list(nodes))
+            monkeypatch.setattr(resources, "nodes", lambda: list(nodes))
 
         yield make
         assert joined == []

@@ -25,7 +25,7 @@ from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import LocalStore, Unreachable
 from ace_ray.sweep import runs as runs_module
 from ace_ray.sweep import sweep as module
-from ace_ray.sweep.comparisons import Shares, write_shares
+from ace_ray.sweep.comparisons import Shares
 from ace_ray.sweep.config import SweepConfig, load_sweep
 from ace_ray.sweep.ledger import write_ledger
 from ace_ray.sweep.packing import Lane, Machine
@@ -445,7 +445,7 @@ class TestEarly:
         kept: dict[str, Any] = {}
         for call, steps in enumerate(([30, 40], [50], [10, 20], [60, 70, 80], [90])):
             setup.save(*steps)
-            assert setup.run(**self.early(best=0)) == 0
+            assert setup.run(**self.early()) == 0
             tree = json.loads(setup.folder.get("early.json") or b"")
             assert tree["shares"].items() >= kept.items(), call
             kept = tree["shares"]
@@ -479,12 +479,12 @@ class TestEarly:
         assert 0.045 < sum(shares) < 0.05
 
     @pytest.mark.nightly
-    def test_decided_ones_are_finished_and_the_best_are_completed(self, setup: Setup) -> None:
+    def test_decided_ones_are_finished_and_named_ones_completed(self, setup: Setup) -> None:
         setup.save(10, 20, 30)
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
         assert setup.run(**self.early()) == 0
-        assert setup.lanes == [["step 10", "step 20", "step 30"], ["step 20"]]
-        assert setup.states() == {"step 10": "decided", "step 20": "complete", "step 30": "decided"}
+        assert setup.lanes == [["step 10", "step 20", "step 30"]]
+        assert set(setup.states().values()) == {"decided"}
         assert setup.run() == 0
         assert setup.lanes == []
         setup.started.clear()
@@ -494,27 +494,6 @@ class TestEarly:
         assert set(setup.states().values()) == {"complete"}
         with pytest.raises(UserError, match="has no run 'step 3'"):
             Sweep(setup.config(), setup.said.append, ["step 3"])
-
-    def test_the_best_are_noted_though_the_store_was_away_when_they_were_chosen(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        setup.save(10, 20)
-        setup.script = lambda lane: decide(setup, lane, lambda run: 0.9 if run.step == 20 else 0.5)
-        monkeypatch.setattr(module, "AGAIN_S", 0.0)
-        left = [1]
-
-        def writes(store: Any, shares: Shares) -> None:
-            if shares.best and left:
-                left.pop()
-                raise UserError("the store is away")
-            write_shares(store, shares)
-
-        monkeypatch.setattr("ace_ray.sweep.comparisons.write_shares", writes)
-        assert setup.run(**self.early()) == 0
-        assert not left
-        noted = json.loads(setup.folder.get("early.json") or b"")
-        (best,) = (run.run_id for run in setup.sweep(**self.early()).runs if run.step == 20)
-        assert noted["best"] == [best]
 
     @pytest.mark.nightly
     def test_at_its_end_each_is_looked_at_again_under_its_share(
@@ -552,7 +531,7 @@ class TestEarly:
         model = {"source": source, "label": "base", "engine": {"default": "x"}}
         assert setup.sweep(models=[model]).lanes()[0].runs[0].label == "step 10"
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
-        assert setup.run(models=[model], **self.early(against="baseline", best=0)) == 0
+        assert setup.run(models=[model], **self.early(against="baseline")) == 0
         assert setup.lanes == [["base"], ["step 10", "step 20", "step 30"]]
 
     @pytest.mark.parametrize("slots", [1, 2])
@@ -567,15 +546,9 @@ class TestEarly:
             for at, source in enumerate(sources)
         ]
         setup.script = lambda lane: decide(setup, lane, lambda run: 0.5)
-        early = self.early(best=0)
+        early = self.early()
         assert setup.run(checkpoints=None, models=models, **early) == 0
         assert sorted(setup.lanes) == [["a", "c"], ["b", "d"]]
-        assert set(setup.states().values()) == {"decided"}
-
-    def test_what_is_worse_than_another_one_is_not_completed(self, setup: Setup) -> None:
-        setup.save(10, 20)
-        setup.script = lambda lane: decide(setup, lane, lambda run: 0.9, "worse")
-        assert setup.run(**self.early()) == 0
         assert set(setup.states().values()) == {"decided"}
 
 
@@ -894,13 +867,13 @@ class TestPlaces:
         assert setup.most_at_once == 2
         assert [lane.devices for lane in setup.started] == [None] * 3
 
-    def test_lanes_know_what_the_cluster_held_and_is_to_hold(self, setup: Setup) -> None:
+    def test_lanes_know_what_the_cluster_is_to_hold(self, setup: Setup) -> None:
         nodes = ({"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 2.0})
         setup.machine = Machine(4, shared=True, nodes=nodes)
         setup.save(1, 2, 3)
         assert setup.run(swap=False, workers=1) == 0
         first, *_, last = setup.started
-        assert first.room == {"nodes": [*nodes], "gpus": [1]}
+        assert first.room == {"shared": True, "gpus": [1]}
         assert last.room["gpus"] == [1, 1, 1]
 
     def test_in_a_cluster_it_is_told_what_it_may_take(self, setup: Setup) -> None:
@@ -1224,7 +1197,7 @@ class TestWatching:
         def last() -> None:
             setup.save(2)
             setup.stop()
-            monkeypatch.setattr("ace_ray.sweep.watching.find_checkpoints", away)
+            monkeypatch.setattr("ace_ray.sweep.checkpoints.find_checkpoints", away)
 
         setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75

@@ -10,10 +10,9 @@ import pytest
 
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
-from ace_ray.sweep import watching as module
-from ace_ray.sweep.checkpoints import Checkpoint, find_checkpoints
+from ace_ray.sweep import checkpoints as module
+from ace_ray.sweep.checkpoints import Checkpoint, Settling, Watching, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
-from ace_ray.sweep.watching import Settling, Watching
 
 Make = Callable[..., "Watched"]
 

@@ -27,8 +27,7 @@ from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
 from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.health.heartbeat import die
-from ace_ray.pipeline.health.processes import ProcessInfo
+from ace_ray.pipeline.health.processes import ProcessInfo, die
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import materialized
 from ace_ray.storage.object_store import Unreachable

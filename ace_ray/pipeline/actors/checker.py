@@ -13,9 +13,8 @@ import ray
 from ace_ray.pipeline.actors.coordinator import fetch_shared
 from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
-from ace_ray.pipeline.health.heartbeat import Heartbeat
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
-from ace_ray.pipeline.health.processes import this_process
+from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.rows import checked_schema, entry_columns, metrics_of
 from ace_ray.types import SCORE, Entry, Episode
 

@@ -27,7 +27,6 @@ from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import log_traceback, report_bug
 from ace_ray.pipeline.actors.service import RunningService
 from ace_ray.pipeline.health.causes import CrashFile, outside_cause
-from ace_ray.pipeline.health.heartbeat import LONGEST_WHY, Heartbeat, die, end_children
 from ace_ray.pipeline.health.isolation import (
     OPEN,
     IsolatedRow,
@@ -36,7 +35,13 @@ from ace_ray.pipeline.health.isolation import (
     of_rows,
     shared_id,
 )
-from ace_ray.pipeline.health.processes import this_process
+from ace_ray.pipeline.health.processes import (
+    LONGEST_WHY,
+    Heartbeat,
+    die,
+    end_children,
+    this_process,
+)
 from ace_ray.pipeline.monitoring.facts import engine_facts
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import placed

@@ -1,8 +1,8 @@
-"""Why a process died: of itself, or of a cause outside of it.
+"""Find out why a process died: of its own, or of a cause outside of it.
 
-A preempted node, an operator's kill and a signal from outside say nothing about the rows that were
-at work; an exception, a crash, a hang and a lack of memory may be a row's doing. What nothing
-explains counts as from outside: SIGKILL leaves no trace, a crash does.
+A preempted node, an operator's kill and a signal from outside are not the rows' fault. An
+exception, a crash, a hang and a lack of memory may be a row's fault. A death without a trace counts
+as from outside, since a crash leaves one and SIGKILL does not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ace_ray.pipeline.health.processes import ProcessInfo
 from ace_ray.util import log
 
 EXIT_S = 60.0
-"""Longest wait for an engine core that answers no more to be gone."""
+"""Timeout of the exit of an engine core that has stopped answering."""
 
 KEEP_S = 7 * 24 * 3600.0
 """Age at which an unread `CrashFile` is removed."""
@@ -31,12 +31,12 @@ KEEP_S = 7 * 24 * 3600.0
 _PREFIX = "ace_ray-crash-"
 
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""No program gives itself one of these; the kernel gives SIGKILL when memory runs out."""
+"""Signals that programs do not send themselves; the kernel sends SIGKILL when memory runs out."""
 
 
 class CrashFile:
-    """What this process leaves for its successor on the same node: the trace of a crash
-    (`faulthandler`), and how often the kernel had killed for want of memory before."""
+    """A file for this process's successor on the same node: the trace of a crash (`faulthandler`),
+    and the kernel's number of out-of-memory kills before the rows at work."""
 
     def __init__(self, process: ProcessInfo) -> None:
         _remove_old()
@@ -46,14 +46,14 @@ class CrashFile:
         self._file: TextIO | None = None
         try:
             self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
-        except OSError as error:  # a full disk: then a crash counts as a kill from outside
+        except OSError as error:  # e.g. a full disk; a crash then counts as from outside
             log.say(log.warning(f"no trace of a crash can be left: {error}"))
             return
         self.note_memory()
         faulthandler.enable(self._file, all_threads=False)
 
     def note_memory(self) -> None:
-        """Kills for want of memory before now are none of this process's."""
+        """Note the present number of out-of-memory kills: only later ones may be this process's."""
         self.oom_kills = oom_kills()
         if self._file is not None:
             self._file.seek(0)
@@ -66,11 +66,10 @@ KILLED = "its process was killed", True
 
 
 def why_gone(process: ProcessInfo) -> tuple[str, bool]:
-    """Why ``process``, of this node, is gone and said nothing; and whether the cause lies outside
-    of it. Removes its `CrashFile`.
-
-    A check takes milliseconds: an outside kill does not hit it on one row again and again."""
+    """Return why ``process``, of this node, died without a message, and whether the cause lies
+    outside of it. Remove its `CrashFile`."""
     if process.kind != "engine":
+        # A check takes milliseconds: no outside kill hits the same row again and again.
         return "its process was killed", False
     path = _path(process)
     try:
@@ -87,10 +86,10 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
 
 
 def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
-    """What ended or stopped an engine core from outside; "": nothing shows that.
+    """Return what ended or stopped an engine core from outside; "" without evidence.
 
     Args:
-        cores: the `multiprocessing.Process`es of an engine that answers no more.
+        cores: the `multiprocessing.Process`es of an engine that has stopped answering.
         oom_before: `oom_kills` before the rows at work began.
     """
     end = time.monotonic() + EXIT_S
@@ -109,11 +108,9 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
 
 
 def _exit_code(core: Any, end: float) -> int | None:
-    """None: it is still there at ``end`` (`time.monotonic`).
-
-    vLLM's own thread waits for the core, too. Of two threads that do, `join` and `exitcode` of one
-    say nothing until the other has noted what it was told.
-    """
+    """Return the exit code; None when ``core`` still runs at ``end`` (`time.monotonic`)."""
+    # vLLM's own thread waits for the core, too. When it has reaped the core, `join` returns at once
+    # and `exitcode` stays None until that thread has noted the code: poll.
     while (code := core.exitcode) is None and (left := end - time.monotonic()) > 0:
         core.join(left)
         time.sleep(0.01)
@@ -121,7 +118,7 @@ def _exit_code(core: Any, end: float) -> int | None:
 
 
 def _stopped(pid: int | None) -> str:
-    """That the process or one below it is stopped; "" if none is."""
+    """Return a message when the process or one below it is stopped; else ""."""
     with suppress(psutil.Error):
         top = psutil.Process(pid)
         for process in (top, *top.children(recursive=True)):
@@ -131,8 +128,8 @@ def _stopped(pid: int | None) -> str:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed a process of this container, or of this machine, for want of
-    memory; 0 where it does not say."""
+    """Return the kernel's number of out-of-memory kills in this container, or on this machine; 0
+    when it is unknown."""
     for counters in ("/sys/fs/cgroup/memory.events", "/proc/vmstat"):
         with suppress(OSError, ValueError):
             for line in Path(counters).read_text().splitlines():
@@ -146,7 +143,7 @@ def _path(process: ProcessInfo) -> Path:
 
 
 def _remove_old() -> None:
-    """Files of processes that ended with their run, which had no successor."""
+    """Remove the files of processes without a successor, which ended with their run."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             if time.time() - path.lstat().st_mtime > KEEP_S:

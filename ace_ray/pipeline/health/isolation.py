@@ -1,17 +1,17 @@
-"""Which rows were being worked on when a process died, and with whom they may run again.
+"""Isolate the rows that were at work when a process died, and decide which ones are quarantined.
 
-A process that dies takes many rows along and does not say which one did it. So the rows that it was
-working on are isolated: each runs again in a group that has its process to itself, alone if they
-are few, else with about as many others as there are groups. Those whose group's process dies, too,
-run alone.
+A process that dies does not say which of its rows was the cause. So these rows are isolated: each
+runs again in a group that has a process to itself. A few rows run alone at once; more of them run
+in groups, about as many groups as rows in a group. When a group's process dies, too, its rows run
+alone.
 
-A row that is a group by itself when its process dies again, of no cause outside of it, has failed a
-trial. Each is in another process, which must have done something else before (`EngineWorker`).
-After `TRIALS` of them the row is set aside until all others are done; then new processes try it
-once more. Only a row that fails then, too, is quarantined.
+A row that runs alone when its process dies, without a cause outside, has failed a trial. Each trial
+is in another process, which must have done something else before (`EngineWorker`). After `TRIALS`
+failed ones the row is set aside until all others are done; then new processes try it once more. A
+row that fails then, too, is quarantined.
 
-What several rows share and an engine does once for them, a preparation, counts as one row here
-(`shared_id`) while it is at work, and they are not: they go where it goes, and end as it ends.
+A preparation is work that an engine does once for several rows. While it is at work, it counts as
+one row here (`shared_id`) and its rows do not: they go where it goes, and end as it ends.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import Any, Literal
 from ace_ray.storage.rows import KILLED_FROM_OUTSIDE, PREPARATION_KILLED
 
 FEW = 16
-"""Rows that run alone at once after their process died; more of them run in small groups first."""
+"""Maximum rows that run alone at once after their process died; more of them form groups first."""
 
 TRIALS = 3
 """Failed trials after which a row waits for all others to be done."""
 
 MOST_ALONE = 4
-"""Deaths of any cause with a row alone after which this command does not try it again: what kills
-from outside each time cannot be told from a row that does so without a trace."""
+"""Deaths of any cause with a row alone after which this command gives the row up: a kill from
+outside each time looks like a row that kills without a trace."""
 
 OPEN = 0
 """The group of all rows that are not isolated."""
@@ -42,37 +42,38 @@ End = Literal["", "set_aside", "quarantined", "given_up"]
 
 @dataclass(frozen=True, slots=True)
 class IsolatedRow:
-    """``group`` rows may run together, and with no others; those in `OPEN` are released."""
+    """The state of a row. Only rows of the same ``group`` may run together; `OPEN` ones are
+    released."""
 
     deaths: int
     group: int
     alone: bool = False
-    """Whether it is all of its group."""
+    """It is the only row of its group."""
     trials: int = 0
-    """Failed ones: deaths with it alone, of no cause outside."""
+    """Failed trials: deaths with it alone, without a cause outside."""
     deaths_alone: int = 0
-    """Of any cause."""
+    """Deaths of any cause with it alone."""
     end: End = ""
-    """Why this pass does not try it any more; "": it does."""
+    """Why this pass does not try it again; "": it does."""
     stored: int = 0
-    """Deaths that its stored row counts among its attempts, since it was set aside."""
+    """Deaths that its stored row counts as attempts, since it was set aside."""
 
     @property
     def released(self) -> bool:
-        """It has lived through its work. Kept, since a process that dies before the row has passed
-        on makes Ray repeat it, and its attempts go on counting."""
+        """Return whether it has ended without a death. The row is kept: Ray repeats it when the
+        process dies before the row has left it, and its attempts go on counting."""
         return self.group == OPEN and not self.end
 
     @property
     def unstored(self) -> int:
-        """Deaths that no stored row counts yet."""
+        """Number of deaths that its stored row does not count."""
         return self.deaths - self.stored
 
 
 def grouped(
     rows: Iterable[dict[str, Any]], isolated: Mapping[str, IsolatedRow]
 ) -> tuple[list[tuple[dict[str, Any], IsolatedRow]], dict[int, list[dict[str, Any]]]]:
-    """Those of ``rows`` that this pass does not try any more, and group -> rows."""
+    """Split ``rows`` into those that this pass does not try again, and the others by group."""
     ended = []
     groups: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
@@ -88,7 +89,7 @@ _SHARED = "shared "
 
 
 def shared_id(row: Mapping[str, Any]) -> str:
-    """Stands for what ``row`` shares with others; "" if it shares nothing."""
+    """Return the id of the preparation that ``row`` shares with others; "" for none."""
     if row["shares"] < 0:
         return ""
     return f"{_SHARED}{row['run']} {row['shares']} {row['sample']} {row['repeat']}"
@@ -97,14 +98,15 @@ def shared_id(row: Mapping[str, Any]) -> str:
 def of_rows(
     rows: Iterable[Mapping[str, Any]], known: Mapping[str, IsolatedRow]
 ) -> dict[str, tuple[IsolatedRow, bool]]:
-    """Row -> what decides with whom it may run, and whether that is what it shares with others."""
+    """Map each row to the state that decides with which rows it may run, and to whether that is the
+    state of its preparation."""
     by_row: dict[str, tuple[IsolatedRow, bool]] = {}
     for row in rows:
         own, shared = known.get(row["row_id"]), known.get(shared_id(row))
         if own is not None and shared is not None:
             first = own.end or (not shared.end and (not own.released or shared.released))
             one, other = (own, shared) if first else (shared, own)
-            # Both have cost the row attempts.
+            # Deaths of both count as attempts of the row.
             by_row[row["row_id"]] = replace(one, stored=one.stored - other.unstored), not first
         elif own is not None:
             by_row[row["row_id"]] = own, False
@@ -114,8 +116,10 @@ def of_rows(
 
 
 def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> dict[str, str]:
-    """Status, class and message of a row that a pass does not try any more. ``process``: what died
-    of it, "engine" or "checker". ``shared``: of what it shares with others."""
+    """Return status, class and message of a row that a pass does not try again.
+
+    ``process`` is the kind that died, "engine" or "checker"; ``shared``: its preparation was the
+    cause."""
     what = "what this row shares with others" if shared else "this row"
     died = f"{row.deaths} {process}s died while they worked on {what}"
     alone = f"{row.deaths_alone} of them on it alone"
@@ -140,19 +144,18 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
 
 
 def set_aside(attempts: int) -> IsolatedRow:
-    """A row that an earlier command has set aside, after so many attempts."""
+    """Return the state of a row that an earlier command set aside, after ``attempts``."""
     return IsolatedRow(
         attempts, OPEN, trials=TRIALS, deaths_alone=TRIALS, end="set_aside", stored=attempts
     )
 
 
 class Isolation:
-    """The isolated rows of one kind of process (engine workers, or checkers). Plain Python."""
+    """The isolated rows of one kind of process (engine workers, or checkers)."""
 
     def __init__(self, earlier: Mapping[str, IsolatedRow] | None = None) -> None:
-        # What those that were released have cost is in their stored rows by now; it is forgotten of
-        # one whose result was lost as the pass broke off. What was given up from outside decides
-        # nothing for a row that shares it and comes again of its own.
+        # Released rows are dropped: their stored rows count the attempts. A preparation that was
+        # given up is dropped, too: its rows are tried again by this command.
         self.rows = {
             row: s
             for row, s in (earlier or {}).items()
@@ -169,21 +172,21 @@ class Isolation:
 
     @property
     def at_work(self) -> int:
-        """How many rows processes are working on."""
+        """Number of rows that processes work on."""
         return sum(len(rows) for rows in self._at_work.values())
 
     def among(self, ids: Iterable[str]) -> dict[str, IsolatedRow]:
-        """Those of ``ids`` that are isolated, or were."""
+        """Return the known states of ``ids``."""
         if not self.rows:
             return {}
         return {row_id: self.rows[row_id] for row_id in ids if row_id in self.rows}
 
     def enter(self, process: str, ids: Iterable[str]) -> None:
-        """``process`` works on ``ids`` from now on."""
+        """Note that ``process`` begins to work on ``ids``."""
         self._at_work.setdefault(process, {}).update(dict.fromkeys(ids))
 
     def leave(self, process: str, ids: Iterable[str]) -> None:
-        """The rows are done with; an isolated row that ends without a death is released."""
+        """Note that ``process`` has ended ``ids``, and release the isolated ones."""
         at_work = self._at_work.get(process, {})
         for row_id in ids:
             at_work.pop(row_id, None)
@@ -192,9 +195,8 @@ class Isolation:
                 self.rows[row_id] = IsolatedRow(row.deaths, OPEN, stored=row.stored)
 
     def moved(self, process: str) -> None:
-        """The node of ``process`` is gone, and says nothing about the rows that were at work there:
-        they run again with others, as if for the first time. One that meets this twice is isolated
-        by `died`, since it may be what takes nodes down."""
+        """Note that the node of ``process`` is gone, which is not its rows' fault: they run again
+        with others. A row that loses its node twice is left to `died`: it may be the cause."""
         at_work = self._at_work.get(process, {})
         for row_id in list(at_work):
             if row_id not in self.rows:
@@ -204,10 +206,12 @@ class Isolation:
     def died(
         self, process: str, at_work: Iterable[str] | None = None, *, outside: bool = False
     ) -> bool:
-        """``process`` is gone; ``at_work`` is what it was working on, where it could still say so.
+        """Note that ``process`` died, and isolate its rows. Return whether a row has come to its
+        end by this.
 
-        ``outside``: the cause lies outside of the process and its rows. Returns whether a row has
-        come to its end by this.
+        Args:
+            at_work: rows at work by the process's last message; None: those that it entered.
+            outside: the cause lies outside of the process and its rows.
         """
         noted = self._at_work.pop(process, {})
         rows = list(noted if at_work is None else at_work)
@@ -215,7 +219,7 @@ class Isolation:
         if len(rows) == 1 and before and before[rows[0]].alone:
             after = self.rows[rows[0]] = self._after_one_alone(before[rows[0]], outside)
             return bool(after.end)
-        # Two deaths lead to rows that are alone, however many there were.
+        # Rows of a group that dies, too, run alone, however many they are.
         was_isolated = any(not row.released for row in before.values())
         size = 1 if was_isolated or len(rows) <= FEW else math.isqrt(len(rows) - 1) + 1
         for start in range(0, len(rows), size):

@@ -1,4 +1,4 @@
-"""The driver's health monitor of a run: a thread that ends what cannot end itself."""
+"""The driver's health monitor: a thread that ends a run or a process that cannot end itself."""
 
 from __future__ import annotations
 
@@ -12,36 +12,34 @@ import psutil
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
-from ace_ray.pipeline.health.interrupts import Interrupts
 from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
+from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
 POLL_S = 1.0
 FROZEN_S = 30.0
-"""Least silence after which a process that should beat every 2 s counts as frozen."""
+"""Minimum silence after which a process, which should beat every 2 s, counts as frozen."""
 
 COORDINATOR_S = 60.0
 """Silence of the coordinator after which the run's cluster counts as gone."""
 
 DEATH_LINES = 5
-"""Most lines on engines that end at a time."""
+"""Maximum lines about engines that end at one time."""
 
 BUG_ROWS = 32
-"""Rows that ended in the same exception of a benchmark's code, and no other ended otherwise: then
-it is a bug."""
+"""Rows that, when all of them ended in the same exception of a benchmark's code, prove a bug."""
 
 END_S = 30.0
-"""After the grace period: for the graph to store what it has."""
+"""Time after the grace period in which the graph stores its rows."""
 
 
 class HealthMonitor:
-    """Reads the coordinator once a second while a graph runs.
+    """Reads the coordinator once a second while a graph runs. Use as a context.
 
-    It ends the run when no engine comes up, when the coordinator is gone or when ``lost`` says that
-    another driver has the run; it kills processes that are frozen; and it passes on the wish to
-    stop. Use as a context.
+    It ends the run when no engine starts, when the coordinator is gone, or when ``lost`` says that
+    another driver has the run. It kills frozen processes, and passes the request to stop on.
     """
 
     def __init__(
@@ -63,7 +61,7 @@ class HealthMonitor:
         self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
         self._deaths_reported = 0
-        """Deaths of engines that were said."""
+        """Number of engine deaths that were printed."""
         self._killed: set[ProcessInfo] = set()
         self._ended: set[ProcessInfo] = set()
         self._over = threading.Event()
@@ -80,7 +78,7 @@ class HealthMonitor:
         self._thread.join(timeout=10)
 
     def engines_start(self) -> None:
-        """From now on the engines may take `start_timeout_s`."""
+        """Begin to count `start_timeout_s`."""
         self._began = self._answered_at = self._engine_at = time.monotonic()
 
     @property
@@ -100,8 +98,8 @@ class HealthMonitor:
         return self.latest
 
     def last_look(self) -> Tally:
-        """Read the coordinator for the last time, and tell of the engines that have ended since the
-        look before: that may be long ago where the driver did not get the CPU."""
+        """Read the coordinator for the last time, and print the latest engine deaths: the last look
+        may be long ago when the driver got no CPU."""
         tally = self.refresh()
         self._tell_deaths(tally)
         return tally
@@ -136,7 +134,7 @@ class HealthMonitor:
             self._interrupts.abort(KeyboardInterrupt())
 
     def _tell_deaths(self, tally: Tally) -> None:
-        """A line for each engine that has ended since the last look; few of many."""
+        """Print at most `DEATH_LINES` lines about engines that have ended since the last look."""
         new = tally.deaths[self._deaths_reported :]
         self._deaths_reported += len(new)
         for line in new[:DEATH_LINES]:
@@ -151,7 +149,7 @@ class HealthMonitor:
             if self._over.is_set():
                 return
             if silent > limit and process not in self._killed | self._ended:
-                # One that is not there was removed when its work was done, or starts again.
+                # A missing process was removed when its work was done, or starts again.
                 frozen = _kill(self._coordinator, process)
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
@@ -159,7 +157,7 @@ class HealthMonitor:
                     self._say(log.warning(line))
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
-        """A process that has been starting, or is dead and not replaced, for too long."""
+        """Return a process that has been starting, or dead without a successor, for too long."""
         limit = self._config.start_timeout_s
         late = [process for process, age in tally.starting.items() if age > limit]
         late += [
@@ -174,12 +172,12 @@ class HealthMonitor:
                 if process in self._ended and s > limit
             ]
         if self._config.worker_range:
-            # Others take its rows.
+            # The other engines take its rows.
             late = [process for process in late if process.kind != "engine"]
         return late[0] if late else None
 
     def _without_engine_s(self, tally: Tally) -> float:
-        """For how long no engine has worked, where they come and go."""
+        """Seconds without an engine in an elastic run."""
         there = {process for process in tally.silent if process.kind == "engine"}
         if there - self._killed - self._ended or not self._config.worker_range:
             self._engine_at = time.monotonic()
@@ -219,8 +217,8 @@ class HealthMonitor:
 
 
 def _kill(coordinator: Any, process: ProcessInfo) -> bool:
-    """SIGKILL a process of the run, on its node: a frozen one takes no other message. Returns
-    whether it was there, or its node does not answer."""
+    """Send SIGKILL to a process on its node: a frozen one reads no messages. Return whether it was
+    there, or its node does not answer."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -228,7 +226,7 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
         with suppress(psutil.NoSuchProcess):
             running = psutil.Process(process.pid)
             if running.create_time() == process.began:
-                # A stop by a signal is a cause outside; a process that blocks itself is none.
+                # SIGSTOP is a cause outside; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
                 why = "it was stopped by a signal" if stopped else "it did not react"
                 with suppress(Exception):  # without the coordinator the kill goes on
@@ -247,6 +245,6 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
     )
     try:
         was_there: bool = ray.get(done, timeout=60)
-    except Exception:  # noqa: BLE001 - a node that is gone has taken its processes along
+    except Exception:  # noqa: BLE001 - the node is gone, and its processes with it
         return True
     return was_there

@@ -1,16 +1,33 @@
-"""The processes of a run that may die and are started again."""
+"""The processes of a run that may die and are started again, and the heartbeat of each.
+
+A heartbeat is a thread that works even when its owner hangs. It reports to the coordinator, and
+learns when the run is to stop. It ends the process when pending work makes no progress. Ray then
+restarts the process and repeats its tasks; an exception would end the run instead.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
+from ace_ray.util import log
+from ace_ray.util.sanitizing import one_line
+
+BEAT_S = 2.0
+
+LONGEST_WHY = 1000
+
 Kind = Literal["engine", "checker", "writer"]
-"""Of a process of a run."""
+"""Kind of a process of a run."""
 KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
 
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}
@@ -26,7 +43,7 @@ class ProcessInfo:
     node: str
     pid: int
     began: float
-    """When the process was created, as its machine has it: a pid may come back."""
+    """Creation time of the process by its machine's clock: a pid may be reused."""
 
     @property
     def name(self) -> str:
@@ -34,7 +51,7 @@ class ProcessInfo:
 
 
 def this_process(kind: Kind) -> ProcessInfo:
-    """This one, an actor of Ray's."""
+    """Return the info of this process, a Ray actor."""
     import ray
 
     context = ray.get_runtime_context()
@@ -50,7 +67,99 @@ def this_process(kind: Kind) -> ProcessInfo:
 
 
 def give_back_memory() -> None:
-    """Give what this process has freed back to the system. glibc keeps what lies below anything
-    that is still held: after reading a large run that is four times what is left of it."""
+    """Return freed memory to the system. glibc keeps free memory below anything that is in use:
+    after reading a large run, four times the memory that the run needs."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
+
+
+class Heartbeat:
+    """The heartbeat thread of one process.
+
+    Args:
+        coordinator: the run's `Coordinator`.
+        stall_s: seconds without progress after which the process ends itself.
+        busy_since: returns the time of the last progress of pending work (`time.monotonic`), or
+            None without pending work. Called from the thread.
+        rows_at_work: returns the ids of the rows at work, or None for those that the coordinator
+            has noted.
+        outside: returns the cause outside that has stopped the work, or "". Called when the
+            process is about to end itself.
+        on_drain: receives, once, the seconds that are left to end the work. Called from the
+            thread.
+    """
+
+    def __init__(
+        self,
+        coordinator: Any,
+        process: ProcessInfo,
+        *,
+        stall_s: float,
+        busy_since: Callable[[], float | None],
+        rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
+        outside: Callable[[], str] = lambda: "",
+        on_drain: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
+        self._coordinator, self._process = coordinator, process
+        self._stall_s, self._busy_since, self._rows_at_work = stall_s, busy_since, rows_at_work
+        self._outside = outside
+        self._on_drain: Callable[[float], None] | None = on_drain
+        threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
+
+    def _loop(self) -> None:
+        import ray
+
+        while True:
+            time.sleep(min(BEAT_S, self._stall_s / 4))
+            since = self._busy_since()
+            silent = 0.0 if since is None else time.monotonic() - since
+            if silent > self._stall_s:
+                die(
+                    self._coordinator,
+                    self._process,
+                    f"no answer for {silent:.0f} s (stall_s = {self._stall_s:g})",
+                    self._rows_at_work(),
+                    self._outside(),
+                )
+            try:
+                left = ray.get(self._coordinator.beat.remote(self._process), timeout=30)
+            except Exception:  # noqa: BLE001 - the driver ends a graph without a coordinator
+                continue
+            if left is not None and self._on_drain is not None:
+                self._on_drain(left)
+                self._on_drain = None
+
+
+def die(
+    coordinator: Any,
+    process: ProcessInfo,
+    why: str,
+    rows_at_work: Sequence[str] | None,
+    outside: str = "",
+) -> None:
+    """Report to the coordinator and the log, and end this process with all its children.
+
+    ``outside`` is the cause when it lies outside of this process and its rows; else "".
+    """
+    why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
+    log.say(log.error(f"the {NAMES[process.kind]} {process.name} ends itself: {why}"))
+    import ray
+
+    try:
+        dying = coordinator.dying.remote(
+            process, why, rows_at_work and list(rows_at_work), bool(outside)
+        )
+        ray.get(dying, timeout=10)
+    except Exception:  # noqa: BLE001 - a broken process has to end in any case
+        log.say(log.error("the coordinator could not be told"))
+    end_children()
+    os._exit(1)  # Ray would take exit_actor as intended, and retry nothing
+
+
+def end_children() -> None:
+    """Kill the processes below this one: a stopped engine core would outlive its parent."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            child.send_signal(signal.SIGKILL)
+        except psutil.Error:
+            continue

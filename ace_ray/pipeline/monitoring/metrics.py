@@ -1,11 +1,11 @@
-"""What Prometheus sees of a run: the coordinator's tally, through Ray's own exporter.
+"""Prometheus metrics of a run: the coordinator's tally, through Ray's exporter.
 
 Every node of a cluster serves the metrics of its processes. Ray writes ``ray_`` before each name
-and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A run that
-starts a Ray of its own exports nothing (`connection.connect`).
+and ``_total`` after a counter's, so `ROWS` is scraped as ``ray_ace_ray_rows_total``. A local Ray
+exports nothing (`connection.connect`).
 
-A pass over the pending rows has a coordinator of its own, so its counters begin at 0. Ray passes a
-gauge on once for each time it is set: one that is there belongs to a run with a live driver.
+Each pass over the pending rows has its own coordinator, so counters begin at 0. Ray exports a gauge
+once for each time it is set: a present gauge belongs to a run with a live driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ace_ray.pipeline.monitoring.counts import Tally
 
 HEARD_S = 30.0
-"""An engine worker tells of itself every 2 s; one that was removed stops."""
+"""Maximum silence of an engine that counts as ready; its heartbeat comes every 2 s."""
 
 PREFIX = "ace_ray_"
 RUN_TAGS = ("run_id", "model")
@@ -66,8 +66,8 @@ class Metrics:
     """The metrics of one pass. Make it in the process that reports them: the coordinator's actor.
 
     Args:
-        runs: id and model, which tag every metric, and the rows that the pass is to evaluate, of
-            each run; what belongs to no one run has the tags of the latest that had a row.
+        runs: id, model and planned rows of each run. Id and model tag every metric; metrics of no
+            single run have the tags of the latest run with a row.
     """
 
     def __init__(self, runs: Sequence[tuple[str, str, int]]) -> None:
@@ -104,7 +104,7 @@ class Metrics:
         self._count(DEATHS, self._latest, 1, process=process)
 
     def show(self, tally: Tally, *, in_flight: int) -> None:
-        """Set the gauges; to be repeated while the run lives."""
+        """Set the gauges; call it again and again while the run goes on."""
         self._set(PLANNED, self._planned[self._latest])
         self._set(IN_FLIGHT, in_flight)
         heard = [process for process, silence_s in tally.silent.items() if silence_s < HEARD_S]

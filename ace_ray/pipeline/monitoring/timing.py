@@ -1,4 +1,4 @@
-"""What the time of engine workers goes into, and what a session of a run took."""
+"""Time of engine workers by state, and the timing of a session."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ace_ray.pipeline.monitoring.counts import Tally
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]
 STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
-"""Of an engine worker, as a sweep's ledger has them."""
+"""States of an engine worker, in the order of a sweep's ledger."""
 
 
 class Clock:
-    """Counts seconds by state: ``load`` while weights come in, ``warm_up`` while they are probed,
-    ``generation`` while the engine has requests, ``tool`` while rows are at work and it has none
-    (sandboxes, other models), ``idle`` while there is no row."""
+    """Counts seconds by state.
+
+    ``load``: weights are loaded; ``warm_up``: they are probed; ``generation``: the engine has
+    requests; ``tool``: rows wait for sandboxes or other models; ``idle``: the worker has no
+    rows."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -28,13 +30,13 @@ class Clock:
         self._spent: dict[State, float] = dict.fromkeys(STATES, 0.0)
 
     def preparing(self, state: State | None) -> None:
-        """The engine is being loaded or warmed up until this is called with None."""
+        """Enter ``load`` or ``warm_up``; None leaves it."""
         self._count()
         self._preparing = state
 
     @contextmanager
     def busy(self, what: Literal["row", "call"]) -> Iterator[None]:
-        """A row is at work, or a request is in the engine, until the context ends."""
+        """Count a row at work, or a request in the engine, until the context ends."""
         self._count()
         self._at_work[what] += 1
         try:
@@ -44,12 +46,12 @@ class Clock:
             self._at_work[what] -= 1
 
     def read(self) -> dict[str, float]:
-        """Seconds by state since the last `restart`."""
+        """Return the seconds by state since the last `restart`."""
         self._count()
         return {state: round(seconds, 3) for state, seconds in self._spent.items()}
 
     def restart(self) -> None:
-        """Count for another run from now on."""
+        """Begin to count for another run."""
         self._count()
         self._spent = dict.fromkeys(STATES, 0.0)
 
@@ -76,11 +78,11 @@ def timing(
     resources: Resources | None,
     earlier: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Of the ``run``-th run of a job: this session's passes, in seconds; {} if there were none.
+    """Return the timing of the ``run``-th run of a job, in seconds; {} without passes.
 
-    ``device_s`` is by state and over all sessions, ``earlier`` ones included: what the run cost.
-    What is served beside the engines counts with them, in the states that they are in.
-    ``engines`` are the different ones of all sessions (`facts.engine_facts`).
+    ``device_s`` is by state and over all sessions, with the ``earlier`` ones: the cost of the run.
+    Devices of served models count in the states of the engines. ``engines`` are the different
+    engines of all sessions (`facts.engine_facts`). The other keys are of this session.
     """
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
     if not counts:
@@ -115,7 +117,6 @@ def timing(
         "until_stored_s": round(stored, 2) if stored else None,
         "rows_evaluated": rows,
         "tokens_per_s": round(tokens / seconds, 1) if seconds and tokens else None,
-        "rows_per_s": round(rows / seconds, 3) if seconds else None,
         "passes": len(tallies),
         "workers": [
             {key: fact for key, fact in worker.items() if key != "engine"} for worker in workers
@@ -137,8 +138,8 @@ def timing(
 
 
 def _phases(began: float, **ends: float | None) -> dict[str, float]:
-    """Seconds of each phase from wall-clock ``ends`` in their order; {} without the last one, or
-    when a later run of a lane found one of them done."""
+    """Return the seconds of each phase from its wall-clock end, in order; {} when an end is
+    missing, or lies before an earlier one, as in later runs of a lane."""
     times = [began, *ends.values()]
     known = [at for at in times if at is not None]
     if len(known) < len(times) or known != sorted(known):
@@ -155,10 +156,10 @@ def _device(resources: Resources | None) -> str:
 
 
 def _each(resources: Resources | None) -> float:
-    """Devices by engine worker: its own, and its share of those of served models."""
+    """Return the devices of an engine worker: its own, and its share of the served models'."""
     if resources is None:
         return 1.0
-    if resources.endpoint:  # what it costs there, its tokens say
+    if resources.endpoint:  # its cost follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:
         return resources.worker_gpus + resources.server_gpus / resources.workers

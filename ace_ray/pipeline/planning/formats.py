@@ -1,4 +1,4 @@
-"""How the candidate's chats are written and its answers read, decided before anything starts."""
+"""Choose how the candidate's chats are written and its answers read, before anything starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.types import Entry
 
 START_DATE = "2025-08-05"
-"""The day that models are told where nobody says another: prompts are the same on every day."""
+"""Default date in prompts with a date, so that they are the same on every day."""
 
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:
@@ -61,8 +61,12 @@ def choose_format(
     Raises `UserError`: a file cannot be read, or a parser is needed and the family unclear.
     """
     asked = config.model
-    if facts.writes_by_code:
-        _refuse_template(config)
+    if facts.writes_by_code and asked.chat_template is not None:
+        raise UserError(
+            "vLLM writes this family's chats by code and reads no template",
+            where="model.chat_template",
+            fix="leave it out",
+        )
     template = None
     if asked.chat_template is not None:
         template = config_text(asked.chat_template)
@@ -107,7 +111,7 @@ def choose_format(
 
 
 def _day(asked: str | None) -> str:
-    """The day that the model is told. Raises `UserError`: what is asked for is none."""
+    """Return the date for the prompts. Raises `UserError`: ``asked`` is not a date."""
     variable = "VLLM_SYSTEM_START_DATE"
     told = asked or os.environ.get(variable) or START_DATE
     try:
@@ -120,34 +124,25 @@ def _day(asked: str | None) -> str:
         ) from error
 
 
-def _refuse_template(config: RunConfig) -> None:
-    """Raise `UserError` for a template in place of a model's that has none."""
-    if config.model.chat_template is not None:
-        raise UserError(
-            "vLLM writes this family's chats by code and reads no template",
-            where="model.chat_template",
-            fix="leave it out",
-        )
-
-
 def facts_of(config: RunConfig, model: ModelRef) -> FamilyFacts:
-    """Of the candidate, before it is loaded. Raises `UserError`: it cannot be read."""
+    """Read the candidate's family facts without loading it. Raises `UserError`: it cannot be
+    read."""
     if config.backend != "vllm":
         return FamilyFacts()
     return facts_of_model(model, str(config.engine.get("tokenizer_mode", "auto")))
 
 
 def choice_identity(config: RunConfig, choice: FormatChoice, *, native: bool) -> dict[str, Any]:
-    """`FormatChoice.identity` of the candidate, with its tool parser."""
+    """Return the candidate's `FormatChoice.identity`, with its tool parser."""
     identity = {**choice.identity, "tool_parser": choice.tool_parser}
-    # The server prepares tools for the template, and its parsers know the template's variables.
+    # vLLM's own code prepares tools for the template, and its parsers read template variables.
     if config.backend == "vllm" and (native or choice.named_reasoning):
         identity["format"] = "vllm"
     return identity
 
 
 def choice_facts(choice: FormatChoice) -> dict[str, Any]:
-    """``choice`` for the manifest, without texts."""
+    """Return ``choice`` for the manifest, with hashes in place of texts."""
     facts = asdict(choice)
     facts["plugins"] = {name: plugin_sha256(text) for name, text in choice.plugins}
     if choice.chat_template is not None:
@@ -156,7 +151,7 @@ def choice_facts(choice: FormatChoice) -> dict[str, Any]:
 
 
 def choice_line(config: RunConfig, choice: FormatChoice) -> str:
-    """What ``auto`` has chosen, for the start of a run; "" where it had nothing to choose."""
+    """Return a line about the parsers that ``auto`` has chosen; "" for none."""
     chosen = []
     if config.model.reasoning_parser == "auto" and choice.reasoning_parser != "auto":
         chosen.append(f"reasoning parser {choice.reasoning_parser}")
@@ -168,16 +163,16 @@ def choice_line(config: RunConfig, choice: FormatChoice) -> str:
 def replayed(
     config: RunConfig, benchmark: Benchmark, choice: FormatChoice, facts: FamilyFacts
 ) -> str:
-    """The reasoning that the model is shown again in episodes of ``benchmark``: none where its
-    answers have none, or where its template would not show it. Raises `UserError`: the class says
-    what is no policy."""
+    """Return the reasoning that the model sees again in episodes of ``benchmark``: "none" when its
+    answers have no reasoning, or its template would drop it. Raises `UserError`: the class names an
+    unknown policy."""
     if benchmark.replay_reasoning not in ("none", "tool_steps", "all"):
         raise UserError(
             f"replay_reasoning is {benchmark.replay_reasoning!r:.60}",
             where=f"the class of {benchmark.name}",
             fix="write none, tool_steps or all",
         )
-    # Nobody knows an endpoint's template: the reasoning that came from there goes back.
+    # An endpoint's template is unknown, so its reasoning goes back to it.
     unread = choice.reasoning_parser == "none" or not facts.reads_reasoning
     if config.backend != ENDPOINT and unread:
         return "none"

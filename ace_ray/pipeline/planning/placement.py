@@ -1,8 +1,8 @@
-"""Engines that lie on several nodes: what is reserved for each before it starts.
+"""Placement groups of engines that lie on several nodes.
 
-One placement group an engine, of a bundle for each GPU. The engine worker is in the first, beside
-the engine core, and holds no GPU: vLLM's Ray executor puts a worker of its own into every bundle,
-in the order of nodes, so that tensor parallelism stays on a node where its size divides the node's.
+Each engine has one group, with a bundle for each GPU. The engine worker is in the first bundle,
+beside the engine core, and takes no GPU. vLLM's Ray executor puts a worker into every bundle, in
+the order of nodes. So tensor parallelism stays on a node when its size divides the node's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ace_ray.cluster.resources import Resources
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.pipeline.health.interrupts import Interrupts
+from ace_ray.pipeline.health.signals import Interrupts
 
 LOOK_S = 5.0
 
@@ -26,10 +26,10 @@ LOOK_S = 5.0
 def reserved(
     need: Resources, config: RunConfig, interrupts: Interrupts, say: Callable[[str], None]
 ) -> Iterator[Callable[[], dict[str, Any]] | None]:
-    """A placement group for each engine that lies on several nodes, held until the context ends.
+    """Hold a placement group for each engine that lies on several nodes, until the context ends.
 
-    Yields what gives an engine worker its options, one after another; None where engines lie on one
-    node. Raises `RunFailed`: the cluster could hold them, and did not within ``start_timeout_s``.
+    Yield a function that returns the options of the next engine worker; None when engines lie on
+    one node. Raises `RunFailed`: the GPUs did not become free within ``start_timeout_s``.
     """
     if not need.spread:
         yield None
@@ -57,15 +57,16 @@ def reserved(
 
 
 def bundles(need: Resources) -> list[dict[str, float]]:
-    """Of one engine: vLLM takes one GPU of each."""
+    """Return the bundles of one engine; vLLM takes one GPU of each."""
     each: list[dict[str, float]] = [{"GPU": 1.0} for _ in range(need.worker_gpus)]
     return [{"CPU": need.worker_cpus, "GPU": 1.0}, *each[1:]]
 
 
 def materialized(ref: ModelRef) -> Path:
-    """The model's folder (`sources.materialize`), on every node that this process's engine lies on.
+    """Fetch the model (`sources.materialize`) on every node of this process's engine; return its
+    folder.
 
-    Raises `UserError`: what any of them does, or they keep it in different places."""
+    Raises `UserError`: a node cannot fetch it, or the nodes keep it in different places."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -90,13 +91,13 @@ def materialized(ref: ModelRef) -> Path:
 
 
 def placed() -> dict[str, str]:
-    """Where the engine of this process lies, if it is in a placement group: a fact of engines."""
+    """Return the placement of this process's engine, a fact of engines; {} without a group."""
     group = _group()
     return {"placement": _described(group)} if group else {}
 
 
 def _group() -> Any:
-    """The placement group of this process; None where it is in none."""
+    """Return the placement group of this process; None without one."""
     import ray
 
     return ray.util.get_current_placement_group() if ray.is_initialized() else None
@@ -123,7 +124,7 @@ def _described(group: Any) -> str:
 
 
 def _nodes(group: Any) -> set[str]:
-    """The ids of those that ``group`` lies on."""
+    """Return the ids of the nodes of ``group``."""
     from ray.util import placement_group_table
 
     return set(placement_group_table(group)["bundles_to_node_id"].values())

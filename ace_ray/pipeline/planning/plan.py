@@ -1,7 +1,7 @@
-"""What a run will do, before anything runs: entries, row ids, manifest, run id.
+"""Plan a run before anything starts: entries, row ids, manifest, run id.
 
-Row identity = hash(entry content, model revision, prompt text, sampling with seed, sample index,
-protocol options): equal ids mean that the same content would be generated.
+A row id is a hash of entry content, model revision, prompt text, sampling with seed, sample index
+and protocol options: equal ids mean that the same content would be generated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -38,24 +38,11 @@ from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
 REPORTS = "report/"
-"""Where a report on a run lies in the run's own folder; none of it is the run's."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRow:
-    row_id: str
-    entry: int
-    sample: int
-    repeat: int
-    size: int
-    """Prompt length in characters: the estimate that puts the longest work first."""
-    interactive: bool
-    shares: int
-    """The number of the preparation that the row shares with others; -1 for none."""
+"""Folder of a report in a run's folder; its files are not part of the run."""
 
 
 @dataclass(frozen=True, eq=False)
-class PlannedRows(Sequence[PlannedRow]):
+class PlannedRows:
     """Planned rows as columns, longest work first: 58 bytes a row, however many there are."""
 
     ids: np.ndarray
@@ -63,33 +50,24 @@ class PlannedRows(Sequence[PlannedRow]):
     sample: np.ndarray
     repeat: np.ndarray
     size: np.ndarray
+    """Prompt length in characters: the estimate that puts the longest work first."""
     interactive: np.ndarray
     shares: np.ndarray
+    """Number of the preparation that the row shares with others; -1 for none."""
     window: np.ndarray
-    """Rows of a window come before those of the next; 0 where nothing is decided early."""
+    """Rows of a window come before the rows of the next one; 0 without early stopping."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    @overload
-    def __getitem__(self, index: int) -> PlannedRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> PlannedRows: ...
-    def __getitem__(self, index: int | slice) -> PlannedRow | PlannedRows:
-        columns = [column[index] for column in vars(self).values()]
-        if isinstance(index, slice):
-            return PlannedRows(*columns)
-        row_id, *rest, _ = (value.item() for value in columns)
-        return PlannedRow(row_id.decode(), *rest)
-
     def where(self, mask: np.ndarray) -> PlannedRows:
-        """The rows at which ``mask`` is true: these themselves if it is everywhere."""
+        """Return the rows at which ``mask`` is true; ``self`` if it is true everywhere."""
         if mask.all():
             return self
         return PlannedRows(*(column[mask] for column in vars(self).values()))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """What travels through the graph."""
+        """Return the columns of blocks in the graph."""
         names = ("entry", "sample", "repeat", "shares")
         return {"row_id": self.ids, **{name: getattr(self, name) for name in names}}
 
@@ -104,18 +82,18 @@ class Plan:
     bindings: RoleBindings
     entries: list[Entry]
     openings: list[str]
-    """By entry: the messages and tools that open its episodes, as JSON (`entries.Opening`)."""
+    """Messages and tools that open the episodes of each entry, as JSON (`entries.Opening`)."""
     rows: PlannedRows
     identity: dict[str, Any]
     run_id: str
     choice: FormatChoice
-    """How chats are written and answers read."""
+    """Format of chats and answers."""
     replay: dict[str, str]
-    """By benchmark: the reasoning that the candidate is shown again."""
+    """Benchmark -> the reasoning that the candidate sees again."""
     restricted: dict[str, dict[str, Any]]
     """Benchmark -> the ``ids`` and the ``limit`` that restrict this benchmark alone."""
     drawn: Drawn | None = None
-    """The order in which entries are drawn, where a comparison is to be decided early."""
+    """Seeded order of entries in a run with early stopping."""
 
     @property
     def uri(self) -> str:
@@ -128,8 +106,8 @@ def make_plan(
     benchmarks: Sequence[Benchmark],
     family: FamilyFacts | None = None,
 ) -> Plan:
-    """Declare the rows of a run of a model of which ``family`` is known. Raises `UserError` when
-    there is nothing to run."""
+    """Declare the rows of a run. ``family`` is known of the model. Raises `UserError`: there is
+    nothing to run."""
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
@@ -220,7 +198,7 @@ def make_plan(
         sizes[entry_of],
         together[entry_of],
         shares[entry_of],
-        # What is generated twice decides nothing.
+        # Repeated rows come last: they decide no comparison.
         np.where(repeat_of == 0, windows[entry_of], windows.max() + bool(config.early)).astype(
             np.int8
         ),
@@ -229,7 +207,7 @@ def make_plan(
         **candidate,
         "benchmarks": described,
         "roles": roles,
-        # Where episodes are cut decides what they reach.
+        # The timeout of episodes may change their result.
         "episode_timeout_s": config.episode_timeout_s if rows.interactive.any() else None,
         "engine": config.engine,
         "sampling": samplings,
@@ -280,13 +258,13 @@ def groups_of(benchmark: Benchmark) -> dict[str, list[str]]:
 
 
 def row_id(content: str, drawn: str) -> str:
-    """Identity of a row: digests of what is asked and of how the answer is drawn."""
+    """Return the id of a row from the digests of its content and of its sampling."""
     return hashlib.sha256(f"{content} {drawn}".encode()).hexdigest()[:32]
 
 
 def is_repeated(entry: Entry, share: float) -> bool:
-    """Whether ``entry`` is among the ``share`` that is generated twice: whole dialogues, the same
-    ones for every model."""
+    """Return whether ``entry`` is in the ``share`` that is generated twice: whole dialogues, the
+    same for every model."""
     key = digest(entry.benchmark, entry.category, entry.language, entry.group)
     return int(key[:8], 16) < share * (1 << 32)
 
@@ -303,7 +281,8 @@ def _absolute(paths: Any) -> Any:
 
 
 def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
-    """``run.json``: all that can move a score, and a config that re-runs as it is."""
+    """Return ``run.json``: everything that can change a score, and a config that can be run
+    again."""
     resolved = plan.config.model_dump(mode="json")
     if plan.model.kind == "hub":
         resolved["model"]["revision"] = plan.model.revision
@@ -321,7 +300,7 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
     resolved["ids"] = None  # each benchmark has its own
     for key in ("chat_template", "plugins"):
         resolved["model"][key] = _absolute(resolved["model"][key])
-    # Else that of the environment, which the next machine may not have.
+    # The chosen date: the environment of the next machine may have another one.
     resolved["model"]["start_date"] = plan.choice.start_date or plan.config.model.start_date
     resolved["run_id"] = plan.run_id
     return {
@@ -349,8 +328,8 @@ def make_manifest(plan: Plan, facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _size(model: ModelRef) -> dict[str, Any]:
-    """``parameters``, where it is known without fetching the weights."""
-    # An engine refuses what cannot be read in its own words, if it reads it at all.
+    """Return ``parameters``, if they are known without fetching the weights."""
+    # A file that cannot be read is refused by the engine.
     with suppress(UserError):
         if (size := size_here(model)) is not None and size.parameters:
             return {"parameters": size.parameters}

@@ -1,4 +1,4 @@
-"""What can be known to fail before anything is started: used by ``evaluate`` and ``doctor``."""
+"""Checks before anything is started, for ``evaluate`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
-MOST_COUNTED = 500
-"""Maximum prompts whose tokens are counted before a run, some 4 ms each."""
+ENOUGH = 50
+"""Fitting prompts after which no shorter ones are counted, some 4 ms each."""
 COUNT_S = 10.0
 """Time limit of counting, for slow templates."""
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
-    """The model, pinned. Raises `UserError`."""
+    """Resolve the model to a revision. Raises `UserError`."""
     if config.backend == ENDPOINT:
         return endpoint_ref(config.model)
     source = config.model.source
@@ -67,8 +67,8 @@ def resolve_model(config: RunConfig) -> ModelRef:
         )
     if config.backend == "vllm":
         adapters.check_engine(model, config.engine)
-    _check_loadable(config, model)
-    _check_heads(config, model)
+        _check_loadable(config, model)
+        _check_heads(config, model)
     return model
 
 
@@ -77,9 +77,10 @@ _DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "
 
 
 def _check_loadable(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when vLLM does not know the model's architecture, which an engine would
-    say after minutes."""
-    if config.backend != "vllm" or model.kind not in ("folder", "s3", "hub"):
+    """Raise `UserError` if vLLM does not know the model's architecture or quantization.
+
+    An engine would report it only after minutes."""
+    if model.kind not in ("folder", "s3", "hub"):
         return
     folder = tokenizer_folder(model)
     tree = _model_config(folder)
@@ -102,13 +103,31 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
                 where=where,
                 fix="use a vLLM that has it, or another model",
             )
+    _check_quantization(tree, where)
+
+
+def _check_quantization(tree: Mapping[str, Any], where: str) -> None:
+    # vLLM reads it like this (transformers_utils/model_arch_config_convertor.py).
+    text = tree.get("text_config")
+    places = [tree, text] if isinstance(text, dict) else [tree]
+    keys = ("quantization_config", "compression_config")
+    listed = [place.get(key) for place in places for key in keys]
+    stored = next((one for one in listed if isinstance(one, dict)), {})
+    method = str(stored.get("quant_method") or "").lower().replace("_tensors", "-tensors")
+    methods = vllm_source.quantizations()
+    # vLLM renames auto-round to a method of its own (inc).
+    if method and methods and method not in methods | {"auto-round"}:
+        raise UserError(
+            f"vLLM does not load the quantization {method:.80}",
+            where=where,
+            fix="use the model without it, or quantized in another way",
+        )
 
 
 def _check_heads(config: RunConfig, model: ModelRef) -> None:
-    """Raise `UserError` when the GPUs or processes of an engine cannot share the model's attention
-    heads evenly, which vLLM refuses."""
+    """Raise `UserError` if tensor_parallel_size does not divide the model's attention heads."""
     parts = config.engine.get("tensor_parallel_size", 1)
-    if config.backend != "vllm" or type(parts) is not int or parts < 2:
+    if type(parts) is not int or parts < 2:
         return
     tree = _model_config(tokenizer_folder(model))
     text = tree.get("text_config")
@@ -122,7 +141,8 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
 
 
 def make_benchmarks(config: RunConfig) -> list[Benchmark]:
-    """The benchmarks, configured; a local file that the config names is run. Raises `UserError`."""
+    """Make the benchmarks of the config, and run the local files that it names. Raises
+    `UserError`."""
     made = [make_benchmark(b.name, b.options) for b in config.benchmarks]
     for benchmark in made:
         if benchmark.source:  # no other process can import it by its name
@@ -140,12 +160,12 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
 
 
 _NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
-"""Would make an engine take more GPUs than are planned for it."""
+"""Engine arguments by which an engine would take more GPUs than planned."""
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 
 def check_engine(config: RunConfig) -> list[str]:
-    """The names of the engine arguments, all known. Raises `UserError`."""
+    """Check the engine arguments, and return their names. Raises `UserError`."""
     if config.backend == EXTERNAL:
         raise UserError(
             "the outputs of this run were made elsewhere",
@@ -163,9 +183,9 @@ def check_engine(config: RunConfig) -> list[str]:
         return list(config.engine)
     check_engine_args(config.engine)
     check_sampling(config.sampling, config.model, where="sampling")
-    if not config.model.plugins:  # only vLLM can tell what they register
+    if not config.model.plugins:  # plugins register parsers when vLLM loads them
         check_parsers(config.model)
-    # These steer the plan itself: no flag, no null, nothing below 1.
+    # The plan uses these: refuse booleans, null and numbers below 1.
     for name in _SIZES:
         check_size(name, config.engine.get(name, 1))
     for name in _NOT_PLANNED:
@@ -209,7 +229,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
             adapters.check_where_local(plan.model)
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
-            _context(engine, folder)  # there is no template; each engine says what it refuses
+            _context(engine, folder)  # without a template only the engine can check the prompts
             return {"chat_template_sha256": ""}, None
         chat = Chat.load(
             folder,
@@ -242,7 +262,7 @@ def _interactive(plan: Plan) -> bool:
 
 
 def _check_variables(plan: Plan, chat: Chat) -> None:
-    """Raise `UserError` when the template would not even see a variable that is asked for."""
+    """Raise `UserError` when the template does not use a variable that the config sets."""
     effort = plan.config.sampling.reasoning_effort
     if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
         raise UserError(
@@ -251,7 +271,7 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
             fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
         )
     for name in plan.config.model.chat_template_kwargs:
-        # Parsers read switches of thinking that some templates do not have.
+        # Parsers also read switches of thinking that some templates do not use.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
         raise UserError(
@@ -274,9 +294,8 @@ def _check_template_probes(plan: Plan, chat: Chat) -> None:
 
 
 def _check_roles(plan: Plan, candidate: Chat | None) -> None:
-    """Raise `UserError` when a model's template refuses the chats of a role that it plays, or shows
-    no tools to a role that has some; only its provider knows that of an endpoint (``candidate``
-    None)."""
+    """Raise `UserError` when a template refuses the chats of a role that its model plays, or drops
+    the role's tools. An endpoint's template is unknown (``candidate`` None)."""
     from ace_ray.models.chat import Chat
 
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
@@ -301,7 +320,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
 def _check_taken(
     chat: Chat, messages: Messages, tools: Messages | None, *, who: str, where: str, fix: str
 ) -> None:
-    """Raise `UserError` when the template refuses ``messages``, which ``who`` sends or is sent."""
+    """Raise `UserError` when the template refuses ``messages`` of ``who``."""
     try:
         chat.render(messages, tools)
     except PromptRefused as error:
@@ -312,77 +331,62 @@ def _check_taken(
 
 @dataclass(frozen=True)
 class PromptsFit:
-    """Number of prompts that fit the context, of the ``counted`` ones."""
+    """How the prompts of a run fit the context, counted from the longest one on."""
 
     prompts: int
-    counted: int
-    fitting: int
-    refused: int
+    skipped: int
+    """Number of prompts that are too long, or that the chat template refuses."""
     longest: int
     """Tokens of the longest counted prompt."""
     context: int | None
 
-    @property
-    def some_do_not(self) -> bool:
-        return self.fitting < self.counted
-
     def __str__(self) -> str:
         if self.context is None:
             return "the chat template takes them; only vLLM can tell the context"
-        told = f"{self.fitting} of {self.counted} prompts fit a context of {self.context} tokens"
-        if self.counted < self.prompts:
-            told += f" (a sample of all {self.prompts})"
-        told += f", the longest has {self.longest}"
-        if self.refused:
-            told += f"; the chat template refuses {self.refused}"
-        if self.some_do_not:
-            rest = f"{self.counted - self.fitting} of {self.counted}"
-            told += f"; the rows of {rest} prompts will be skipped (PromptTooLong)"
+        fit = self.prompts - self.skipped
+        told = f"{fit} of {self.prompts} prompts fit a context of {self.context} tokens, "
+        told += f"the longest has {self.longest}"
+        if self.skipped:
+            told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
         return told
 
 
 def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
-    """Count the tokens of the prompts: of all, or of `MOST_COUNTED` from the longest to the
-    shortest.
+    """Count the tokens of the prompts, from the longest on until `ENOUGH` have fit.
 
-    Raises `UserError` when the template refuses the shortest ones, or no prompt is below
+    Raises `UserError` when the template refuses the shortest one, or no prompt is below
     ``context`` tokens.
     """
-    entries = list(dict.fromkeys(plan.rows.entry.tolist()))
-    chosen = entries
-    if len(entries) > MOST_COUNTED:
-        last = len(entries) - 1
-        chosen = [entries[place * last // (MOST_COUNTED - 1)] for place in range(MOST_COUNTED)]
-    lengths: list[int] = []
-    fitting = refused = 0
+    entries = sorted({*plan.rows.entry.tolist()}, key=lambda n: len(plan.openings[n]))
+    fitting = skipped = longest = 0
+    least: int | None = None
     end = time.monotonic() + COUNT_S
-    for number in (*chosen[-1:], *chosen[:-1]):  # the shortest first, then from the longest
-        entry = plan.entries[number]
-        benchmark = plan.benchmarks[entry.benchmark]
+    for number in (*entries[:1], *reversed(entries[1:])):
+        benchmark = plan.benchmarks[plan.entries[number].benchmark]
         try:
-            lengths.append(count(*json.loads(plan.openings[number])))
+            tokens = count(*json.loads(plan.openings[number]))
         except PromptRefused as error:
             if not fitting:
-                raise UserError(
-                    str(error), where=plan.model.source, fix=benchmark.refused_fix
-                ) from error
-            refused += 1
+                where, fix = plan.model.source, benchmark.refused_fix
+                raise UserError(str(error), where=where, fix=fix) from error
+            skipped += 1
             continue
-        fitting += context is None or lengths[-1] < context
-        if context is None or (fitting and time.monotonic() > end):
+        longest, least = max(longest, tokens), min(least or tokens, tokens)
+        fits = context is None or tokens < context
+        fitting, skipped = fitting + fits, skipped + (not fits)
+        if context is None or fitting == ENOUGH or (fitting and time.monotonic() > end):
             break
-    if chosen and not fitting:
+    if entries and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {min(lengths)} tokens, the context holds {context}",
+            f"no prompt fits: the shortest has {least} tokens, the context holds {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
-    longest = max(lengths, default=0)
-    return PromptsFit(len(entries), len(lengths), fitting, refused, longest, context)
+    return PromptsFit(len(entries), skipped, longest, context)
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
-    """Return the tokens that the context holds; None where only vLLM can tell."""
+    """Return the tokens of the context; None when only vLLM knows them."""
     tree = _model_config(folder)
     text = tree.get("text_config")
     length = engine.get("max_model_len")
@@ -409,24 +413,18 @@ def _model_config(folder: Path) -> dict[str, Any]:
 
 
 def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
-    """Facts for the manifest from asking a candidate behind an endpoint once, with tools where the
-    run offers any (`ask_endpoint`); {} for others. Raises `UserError` and `EndpointDown`."""
+    """Ask a candidate behind an endpoint once, with tools if the run offers any (`ask_endpoint`).
+    Return facts for the manifest; {} for other candidates. Raises `UserError` and
+    `EndpointDown`."""
     if plan.config.backend != ENDPOINT:
         return {}
     return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def check_services(plan: Plan) -> None:
-    """Raise `UserError` when what a benchmark has one process own cannot be had."""
+    """Raise `UserError` when a benchmark's service cannot be made."""
     for benchmark in plan.benchmarks.values():
         benchmark.service()
-
-
-def check_output(config: RunConfig) -> Store:
-    """The store that run folders go to, found to be reachable and writable. Raises `UserError`."""
-    store = _output(config)
-    store.check_writable()
-    return store
 
 
 def _output(config: RunConfig) -> Store:
@@ -435,14 +433,14 @@ def _output(config: RunConfig) -> Store:
 
 
 def output_store(plan: Plan) -> Store:
-    """The store of the run's own folder."""
+    """Return the store of the run's own folder."""
     return _output(plan.config).child(plan.run_id)
 
 
 def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, Any] | None]:
-    """The run's store, checked to be writable, and the manifest it already holds.
+    """Return the run's store, checked to be writable, and the manifest that it already holds.
 
-    With ``fresh`` any run may be there, which the caller is about to replace; it counts as none.
+    With ``fresh`` any run may be there, which the caller replaces; its manifest is not returned.
 
     Raises:
         UserError: it cannot be written, or holds a different run.
@@ -451,7 +449,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     parent = _output(config)
     store = parent.child(plan.run_id)
     store.check_writable()
-    # Before engines start: what lies behind a link is neither written nor removed.
+    # Before engines start: files behind a link are neither written nor removed.
     for folder in ("rows", "results/tools", "files", *(f"files/{one}" for one in plan.benchmarks)):
         store.check_unlinked(folder)
     if parent.get(MANIFEST) is not None:
@@ -460,8 +458,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
             where=config.output,
             fix="name the folder above it; each run gets a folder of its own",
         )
-    raw = store.get(MANIFEST)
-    if raw is None:
+    if store.get(MANIFEST) is None:
         listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
         if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
@@ -470,24 +467,17 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
                 fix="choose another run_id or --output",
             )
         return store, None
+    manifest = read_manifest(store).tree  # refuses a folder that is not a run's, with --fresh too
     if fresh:
-        read_manifest(store)  # what is not a run's is not removed
         return store, None
-    try:
-        manifest: dict[str, Any] = json_tree(raw)
-        theirs = manifest["identity"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{MANIFEST} cannot be read", where=plan.uri, fix="choose another run_id or --output"
-        ) from error
     mine = json_tree(json.dumps(plan.identity))
-    if paths := differences(theirs, mine):
+    if paths := differences(manifest["identity"], mine):
         raise UserError(
             f"the folder holds a different run (they differ in {', '.join(paths)})",
             where=plan.uri,
             fix="choose another run_id or --output, or replace it with --fresh",
         )
-    return store, manifest
+    return store, dict(manifest)
 
 
 def differences(theirs: Any, mine: Any, path: str = "") -> list[str]:

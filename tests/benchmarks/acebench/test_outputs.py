@@ -138,7 +138,7 @@ def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -
     assert found["headline"]
     headline = found["benchmarks"]["acebench"]["scores"]["strict"][0]
     assert (headline["value"], headline["partial"]) == (1.0, True)
-    note = "2 of 3 entries: 100 %; a sample of the benchmark, not its score"
+    note = "2 of 3 entries; a sample of the benchmark, not its score"
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
     facts = "limited to 2 of 3 entries, a sample only"
     (run,) = load_runs([str(tmp_path / "out")])
@@ -163,7 +163,7 @@ def test_an_absent_turn_is_skipped_and_its_dialogue_is_not_judged(
     assert (category["strict"]["accuracy"], category["strict"]["n"]) == (1.0, 1)
     assert category["status"]["skipped"] == 1
     assert found["headline"]
-    assert found["notes"][0].startswith("3 of 4 entries: 100 %")
+    assert found["notes"][0].startswith("3 of 4 entries; ")
     assert "1 turns of dialogues are not in the input" in found["notes"][1]
 
 

@@ -9,9 +9,9 @@ import pytest
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
-from ace_ray.pipeline.health.interrupts import Interrupts
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import ProcessInfo
+from ace_ray.pipeline.health.signals import Interrupts
 from ace_ray.pipeline.monitoring.counts import Tally
 
 CONFIG = RunConfig.model_validate(

@@ -7,8 +7,7 @@ from collections import Counter
 
 from rich.console import Console
 
-from ace_ray.pipeline.monitoring.counts import Tally
-from ace_ray.pipeline.monitoring.progress import ProgressView, start_line
+from ace_ray.pipeline.monitoring.counts import ProgressView, Tally, start_line
 
 
 def test_a_start_says_what_the_engines_are_at() -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster import resources
 from ace_ray.cluster.resources import Resources, TooSmall, fit, holds
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
@@ -64,9 +64,8 @@ def test_a_range_takes_what_there_is() -> None:
 
 def test_fewer_than_the_least_are_refused() -> None:
     total = {"CPU": 16.0, "GPU": 2.0}
-    with pytest.raises(TooSmall, match=r"3 worker\(s\) .* set workers.min to 2 or less") as caught:
+    with pytest.raises(TooSmall, match=r"3 worker\(s\) .* set workers.min to 2 or less"):
         sits(total, workers={"min": 3, "max": 8})
-    assert caught.value.fits([total, total])
 
 
 def test_what_nodes_hold_as_they_come_and_go() -> None:
@@ -142,7 +141,6 @@ class TestSeveralNodes:
         assert "an engine takes 32 GPUs (tensor_parallel_size 8 x pipeline_parallel_size 4)" in line
         assert "the cluster has 16 on 3 node(s), its largest node 8" in line
         assert "join a cluster with more GPUs" in line
-        assert caught.value.fits([*self.NODES, *self.NODES])
 
     def test_one_that_is_told_to_stay_on_a_node(self) -> None:
         engine = {**self.LARGE, "distributed_executor_backend": "mp"}
@@ -173,14 +171,6 @@ class TestSeveralNodes:
         assert told["distributed_executor_backend"] == "mp"
 
 
-def test_what_does_not_fit_now_may_fit_other_nodes() -> None:
-    with pytest.raises(TooSmall) as caught:
-        sits({"CPU": 8.0, "GPU": 1.0}, workers=2)
-    assert caught.value.fits([{"CPU": 8.0, "GPU": 1.0}] * 2)
-    assert not caught.value.fits([{"CPU": 1.0, "GPU": 2.0}])
-    assert not caught.value.fits([])
-
-
 class Growing:
     """A cluster whose autoscaler brings a GPU for every second request, as long as it has some."""
 
@@ -188,9 +178,9 @@ class Growing:
         self.gpus, self.spare, self.now = gpus, spare, 0.0
         self.asked: list[Any] = []
         self.said: list[str] = []
-        monkeypatch.setattr(cluster, "nodes", lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * self.gpus)
+        monkeypatch.setattr(resources, "nodes", lambda: [{"CPU": 1.0}] + [{"GPU": 1.0}] * self.gpus)
         clock = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
-        monkeypatch.setattr(cluster, "time", clock)
+        monkeypatch.setattr(resources, "time", clock)
         sdk = SimpleNamespace(request_resources=lambda bundles: self.asked.append(bundles))
         monkeypatch.setitem(sys.modules, "ray.autoscaler.sdk", sdk)
 
@@ -203,7 +193,7 @@ class Growing:
 class TestGrow:
     def test_what_was_taken_away_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         there = Growing(0, 9, monkeypatch)
-        cluster.grow([2, 1], 3600, there.said.append)
+        resources.grow([2, 1], 3600, there.said.append)
         assert there.gpus == 3
         # The last request outlives its driver: it must hold nothing.
         assert there.asked == [[{"GPU": 2}, {"GPU": 1}]] * 6 + [[]]
@@ -211,15 +201,15 @@ class TestGrow:
 
     def test_a_cluster_that_is_there_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         there = Growing(4, 0, monkeypatch)
-        cluster.grow([2, 1], 3600, there.said.append)
+        resources.grow([2, 1], 3600, there.said.append)
         assert there.asked == there.said == []
 
-    @pytest.mark.parametrize(("patience", "waited"), [(60, 60), (3600, cluster.GROW_S)])
+    @pytest.mark.parametrize(("patience", "waited"), [(60, 60), (3600, resources.GROW_S)])
     def test_it_does_not_wait_for_ever(
         self, monkeypatch: pytest.MonkeyPatch, patience: float, waited: float
     ) -> None:
         there = Growing(1, 1, monkeypatch)
-        cluster.grow([4], patience, there.said.append)
+        resources.grow([4], patience, there.said.append)
         assert (there.gpus, there.now) == (2, waited)
         assert there.asked[-1] == []
 
@@ -281,7 +271,6 @@ class TestPacking:
         assert "2 worker(s) of 1 CPU(s) and 2 GPU(s) each on one node" in line
         assert "and 2 GPU(s) for all else, do not fit 2 node(s)" in line
         assert "set workers to 1 or less" in line
-        assert caught.value.fits([{"CPU": 16.0, "GPU": 6.0}])
         assert beside([3, 3], [2], engine=self.TWO, workers=1).workers == 1
 
     def test_servers_leave_no_node_room_for_a_worker(self) -> None:

@@ -178,7 +178,7 @@ def test_reasoning_is_replayed_where_the_benchmark_and_the_template_do() -> None
     assert again.identity["replay_reasoning"] == {"toy": "tool_steps"}
     never = planned(Calls(), QWEN3, tool_parser="hermes", replay_reasoning="none")
     assert never.replay == {"toy": "none"}
-    assert not {r.row_id for r in never.rows} & {r.row_id for r in again.rows}
+    assert not {*never.rows.ids.tolist()} & {*again.rows.ids.tolist()}
     blind = FamilyFacts((QWEN3.templates[0].replace("reasoning_content", ""),))
     assert planned(Calls(), blind, tool_parser="hermes").replay == {"toy": "none"}
     # A single call has nothing to replay.

@@ -83,13 +83,13 @@ def run(tmp_path: Path) -> Path:
     (benchmark,) = make_benchmarks(config := RunConfig.model_validate(tree))
     plan = make_plan(config, ModelRef("fake", "fake", "fake", "fake"), [benchmark])
     rows = []
-    for planned in plan.rows:
-        entry = plan.entries[planned.entry]
+    for planned in pa.table(plan.rows.columns()).to_pylist():
+        entry = plan.entries[planned["entry"]]
         turns = [[f"[{', '.join(turn)}]", "Done."] if turn else ["Done."] for turn in entry.gold]
         state = {"turns": [[Answer(t).as_json() for t in one] for one in turns], "ended": ""}
         episode = Episode([{"role": "user", "content": "q"}], state=state, model_calls=1)
         row: dict[str, Any] = {
-            "row_id": planned.row_id,
+            "row_id": planned["row_id"].decode(),
             "run_id": "run",
             "benchmark": entry.benchmark,
             "category": entry.category,
@@ -97,7 +97,7 @@ def run(tmp_path: Path) -> Path:
             "id": entry.id,
             "group": entry.group,
             "sample": 0,
-            "repeat": planned.repeat,
+            "repeat": planned["repeat"],
             "seed": 0,
             "status": "scored",
             "error_class": None,

@@ -10,21 +10,20 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import psutil
 import pytest
 
-from ace_ray.cluster import connection
-from ace_ray.cluster import resources as cluster
+from ace_ray.cluster import connection, resources
 from ace_ray.config.schema import RunConfig, run_config
 from ace_ray.errors import RunFailed, UserError
 from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.session import Session
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep import lane as lane_module
+from ace_ray.sweep.lane import LaneProcess
 from ace_ray.sweep.packing import Lane
-from ace_ray.sweep.processes import LaneProcess
 from ace_ray.sweep.runs import SweepRun
 
 LANE = Lane((SweepRun("step 1", 1, "x"),), 1)
@@ -156,7 +155,7 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
 class TestDeath:
-    CHILD = "from ace_ray.pipeline.health.supervise import die_with; die_with({}); print(1); "
+    CHILD = "from ace_ray.pipeline.health.signals import die_with; die_with({}); print(1); "
 
     def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
         child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"
@@ -226,22 +225,19 @@ class TestLane:
             assert event["failed"].startswith(f"{folder}: has changed since the sweep found it")
         assert not (tmp_path / "out").exists()
 
-    NODE: ClassVar = {"CPU": 8.0, "GPU": 1.0}
-
     @pytest.mark.parametrize("wrapped", [False, True])
     @pytest.mark.parametrize(
-        ("nodes", "told", "code"),
-        [([NODE, NODE], "later", 75), ([NODE], "failed", 1), ([], "failed", 1)],
+        ("shared", "told", "code"), [(True, "later", 75), (False, "failed", 1)]
     )
     def test_a_cluster_that_is_too_small_now(
-        self, run: Any, monkeypatch: Any, nodes: Any, told: str, code: int, wrapped: bool
+        self, run: Any, monkeypatch: Any, shared: bool, told: str, code: int, wrapped: bool
     ) -> None:
-        """It was large enough when the sweep began, or it never was."""
+        """A cluster held the runs when the sweep began; this machine does not change."""
 
         def refuses(*arguments: Any) -> int:
             tree = {"model": {"source": "m"}, "benchmarks": ["b"], "workers": 2}
             try:
-                cluster.fit(RunConfig.model_validate(tree), 9, [])
+                resources.fit(RunConfig.model_validate(tree), 9, [])
             except UserError as error:
                 if wrapped:  # as in a later pass
                     raise RunFailed("x") from error
@@ -249,8 +245,8 @@ class TestLane:
             return 0
 
         monkeypatch.setattr(lane_module, "run_lane", refuses)
-        monkeypatch.setattr(cluster, "_installed", lambda name: True)
-        ended = run({"run_id": "a"}, {"run_id": "b"}, nodes=nodes, gpus=[1, 1])
+        monkeypatch.setattr(resources, "_installed", lambda name: True)
+        ended = run({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
         assert ended[0] == code
         assert [(event["run_id"], [*event][1]) for event in ended[1]] == [("a", told), ("b", told)]
 
@@ -270,9 +266,9 @@ class TestLane:
         run_id = plan_run(run_config(config, where="")).run_id
         asked: list[Any] = []
         monkeypatch.setattr(connection, "connect", lambda: asked.append("connect"))
-        monkeypatch.setattr(cluster, "grow", lambda *args: asked.append(args[:2]))
+        monkeypatch.setattr(lane_module, "grow", lambda *args: asked.append(args[:2]))
         monkeypatch.setattr(Session, "run", lambda self: asked.append("run"))
-        run({"run_id": run_id, "config": config}, nodes=[], gpus=[2, 1])
+        run({"run_id": run_id, "config": config}, gpus=[2, 1])
         assert asked == ["connect", ([2, 1], 3600.0), "run"]
         asked.clear()
         run({"run_id": run_id, "config": config})

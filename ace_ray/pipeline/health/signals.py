@@ -1,0 +1,174 @@
+"""Signals that stop a run, and the command's own process above the driver. Needs no Ray.
+
+The driver is a child in a session of its own. Terminals, ``timeout`` and job managers send a signal
+to all processes of the command. It reaches the driver alone and once: Ray's processes would end,
+and the rows in flight with them. The command's process also sees when something else ended the
+driver: the kernel, or Ray's C++ code, with exit code 1, when its raylet or GCS is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+from ace_ray.errors import INCOMPLETE
+from ace_ray.util import log
+
+_PR_SET_PDEATHSIG = 1
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+_RAISED = "raised"
+
+
+REMIND_S = 30.0
+ONCE_S = 1.0
+"""Time within which signals count as one. A signal to every process of the command's name reaches
+the driver directly, and once more through the command's process."""
+
+
+class Interrupts:
+    """Turns the first SIGINT or SIGTERM into a request to stop, and a further one into an end.
+
+    Works in the main thread only; elsewhere it leaves the handlers as they are.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.drainable = False
+        """Rows are being evaluated, which can be drained."""
+        self._abort: BaseException | None = None
+        self._woken_at = 0.0
+        self._asked_at = 0.0
+        self._main = threading.current_thread() is threading.main_thread()
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        self.install()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def install(self) -> None:
+        """Install the handlers; call it again after the start of Ray, which replaces them."""
+        if not self._main:
+            return
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.signal(number, self._handle)
+            self._before.setdefault(number, handler)
+
+    def abort(self, error: BaseException) -> None:
+        """Raise ``error`` in the main thread. Call it from another thread."""
+        if self._abort is None:
+            self._abort = error
+            self._wake()
+
+    def remind(self) -> None:
+        """Raise the error again after `REMIND_S`: other code may have caught it."""
+        if self._abort is not None and time.monotonic() - self._woken_at > REMIND_S:
+            self._wake()
+
+    def settle(self) -> None:
+        """Raise the error of `abort` if no signal has. Call it when the aborted work has ended."""
+        error, self._abort = self._abort, None
+        if error is not None:
+            raise error
+
+    def forget(self) -> None:
+        """Forget the error of `abort`: the work has ended with another error."""
+        self._abort = None
+
+    def _wake(self) -> None:
+        self._woken_at = time.monotonic()
+        if self._main:
+            # A real signal also interrupts a main thread that waits.
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGINT)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._abort is not None:
+            raise self._abort
+        if self.asked and time.monotonic() - self._asked_at < ONCE_S:
+            return
+        first, self.asked, self._asked_at = not self.asked, True, time.monotonic()
+        if not (first and self.drainable):
+            raise KeyboardInterrupt
+
+
+def supervised(work: Callable[[], int]) -> int:
+    """Run ``work`` in a child process, and return its exit code.
+
+    In the child this returns and raises what ``work`` does. In the command's process it returns the
+    child's exit code, or `INCOMPLETE` when something else ended the child. Call it before any
+    thread starts. Without Linux or outside the main thread, ``work`` runs in this process.
+    """
+    if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
+        return work()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    told, tell = os.pipe()
+    # Block signals until there is a child to pass them on to.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    child = os.fork()
+    if child == 0:
+        os.close(told)
+        os.setsid()
+        die_with(parent)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+        return _telling(work, tell)
+    os.close(tell)
+    return _waited_for(child, told)
+
+
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when ``parent`` ends. Linux only."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            sys.exit(INCOMPLETE)
+
+
+def _telling(work: Callable[[], int], tell: int) -> int:
+    outcome = _RAISED
+    try:
+        code = work()
+        outcome = str(code)
+    finally:
+        os.write(tell, outcome.encode())
+        os.close(tell)
+    return code
+
+
+def _waited_for(child: int, told: int) -> int:
+    def pass_on(number: int, frame: object) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(child, number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _PASSED_ON)
+    try:
+        _, status = os.waitpid(child, 0)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    with os.fdopen(told) as pipe:
+        outcome = pipe.read()
+    code = os.waitstatus_to_exitcode(status)
+    if outcome.isdigit():  # valid even if the child was killed afterwards
+        return int(outcome)
+    if outcome == _RAISED and code >= 0:
+        return code
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    log.fail(f"the driver was ended ({how}); the same command continues this run")
+    return INCOMPLETE
