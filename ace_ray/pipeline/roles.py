@@ -154,7 +154,7 @@ def served_roles(
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
     """(CPUs, GPUs) that each server of the roles holds."""
-    from ace_ray.pipeline.servers import serving
+    from ace_ray.pipeline import serving
 
     return [
         serving.demand(role, on_gpu=on_gpu)
@@ -171,7 +171,7 @@ def serving_roles(
 
     Raises `ServerFailed`.
     """
-    from ace_ray.pipeline.servers import serving
+    from ace_ray.pipeline import serving
 
     key = serving.new_key()
     starting: dict[tuple[str, str], list[serving.Starting]] = {}

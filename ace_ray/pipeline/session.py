@@ -443,7 +443,7 @@ def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFaile
 
     What an engine or a server says that has never started would be said again. All else may
     pass."""
-    from ace_ray.pipeline.servers.server import ServerFailed
+    from ace_ray.pipeline.serving import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
     passing = had_success or bool(tally.workers) or not cause

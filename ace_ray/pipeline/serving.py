@@ -3,10 +3,15 @@ GPUs."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import secrets
+import socket
+import subprocess
+import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,17 +24,25 @@ from ace_ray.errors import UserError
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import ModelRef, materialize
-from ace_ray.pipeline.servers.server import GRACE_S, Server, ServerFailed, free_port
-from ace_ray.pipeline.servers.server_auth import KEY_ENV, RequireKey
+from ace_ray.models.start_failure import MOST_BYTES, first_error, tail
+from ace_ray.pipeline.server_auth import KEY_ENV, RequireKey
 from ace_ray.util import log
-from ace_ray.util.subprocesses import module_command
+from ace_ray.util.subprocesses import end_with_this_process, module_command, module_environment
 
 LOAD_S = 1800.0
 """Deadline of one start: fetching and loading the weights of a large model takes minutes."""
-RESTARTS = 2
-"""How often a server that died is started again before its actor gives up."""
 REQUEST_S = 300.0
 """Timeout of one request: in a large batch it may wait for its turn."""
+GRACE_S = 15.0
+"""Seconds that a server has to end after SIGTERM."""
+POLL_S = 0.25
+"""Seconds between two health checks of a server that starts."""
+TAIL_LINES = 6
+"""Lines of a server's log that a message quotes."""
+
+
+class ServerFailed(Exception):
+    """A server could not be started. One line, with the cause from its log."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +156,8 @@ class EngineServer:
         folder = materialize(self._ref)
         host = ray.util.get_node_ip_address()
         port = free_port(host)
+        # However this actor dies, the server and its engine processes end with it.
+        end_with_this_process()
         self._server = server = Server(
             command(folder, self._role, self._engine, name=self._ref.name, host=host, port=port),
             environment(self._key),
@@ -154,16 +169,102 @@ class EngineServer:
         return f"http://{host}:{port}/v1"
 
     def _watch(self, server: Server) -> None:
-        try:
-            server.watch(RESTARTS, LOAD_S)
-        except ServerFailed as error:
-            log.say(log.error(str(error)))
-            # Frees the GPUs, and tells everyone who asks this actor.
-            os._exit(1)
+        if failure := server.wait():
+            # Not started again: while it loads, the circuit breaker of its clients fails all rows.
+            # The next pass has new servers.
+            log.say(log.error(failure))
+            os._exit(1)  # frees the GPUs
 
     def stop(self) -> None:
         if self._server is not None:
             self._server.stop()
+
+
+class Server:
+    """A server process. Its children end with this process (`end_with_this_process`)."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], *, host: str, port: int
+    ) -> None:
+        self._command, self._env = list(command), module_environment(env)
+        self._host, self._port = host, port
+        handle, name = tempfile.mkstemp(prefix="ace_ray-server-", suffix=".log")
+        os.close(handle)
+        self.log = Path(name)
+        """Output of the server; removed by `stop`, kept after a failure."""
+        self._stopping = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, deadline_s: float) -> None:
+        """Start the server and wait until its ``/health`` says 200.
+
+        Raises:
+            ServerFailed: the server ended, or was not ready within ``deadline_s``.
+        """
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        limit = time.monotonic() + deadline_s
+        while not self._is_healthy():
+            if (code := self._process.poll()) is not None:
+                what = f"the server ended with exit code {code} before it was ready"
+                raise ServerFailed(self._report(what, starting=True))
+            if time.monotonic() > limit:
+                what = f"the server was not ready in {deadline_s:g} s"
+                raise ServerFailed(self._report(what, starting=True))
+            time.sleep(POLL_S)
+
+    def wait(self) -> str:
+        """Wait until the server ends. Return why it did, or "" after `stop`."""
+        assert self._process is not None
+        code = self._process.wait()
+        return "" if self._stopping else self._report(f"the server ended with exit code {code}")
+
+    def stop(self) -> None:
+        """Ask the server to end: vLLM's ends its engine processes itself. Kill one that does
+        not."""
+        self._stopping = True
+        if self._process is not None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE_S)
+            self._process.kill()
+            self._process.wait()
+        self.log.unlink(missing_ok=True)
+
+    def _is_healthy(self) -> bool:
+        # Not urllib, which would ask the environment's proxy.
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=5)
+        try:
+            connection.request("GET", "/health")
+            return connection.getresponse().status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    def _report(self, what: str, *, starting: bool = False) -> str:
+        """``what``, with the cause from the log and its place."""
+        with suppress(FileNotFoundError), self.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MOST_BYTES))
+            text = file.read(MOST_BYTES).decode("utf-8", "replace")
+            # A server that has started has logged errors of requests, too.
+            cause = first_error(text) if starting else ""
+            said = cause or tail(text, TAIL_LINES)
+            return f"{what}: {said} (all of it: {socket.gethostname()}:{self.log})"
+        return what
+
+
+def free_port(host: str) -> int:
+    """Return a TCP port of ``host`` that is free now."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
 
 
 def command(
