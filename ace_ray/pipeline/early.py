@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -39,8 +38,6 @@ from ace_ray.util.safe_loading import json_tree
 
 LOOK_S = 5.0
 """Between two looks while rows come."""
-SHARE = 0.01
-"""Of the units: what there has to be more for a look to be noted."""
 _RULES = ("against", "alpha", "margin", "min_rows", "target", "rules", "seed")
 """Keys of ``early`` that move a decision."""
 Key = tuple[str, str, str, str, int]
@@ -314,9 +311,7 @@ class EarlyLooks:
         self._is_final = False
         """Whether it had when it was opened."""
         self._looked_at = float("-inf")
-        self._looks: list[dict[str, Any]] = []
-        self._noted: dict[str, tuple[int, Any]] | None = None
-        """Of the last look that the manifest has: by headline, its units and outcome."""
+        self._is_noted = False
 
     @property
     def stops(self) -> bool:
@@ -338,8 +333,8 @@ class EarlyLooks:
             )
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Read what is new and decide what can be. Returns whether there was anything new, which
-        `note` then puts into the manifest."""
+        """Read what is new and decide what can be. Returns whether `note` is to say in the manifest
+        that the run was looked at."""
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False
@@ -352,53 +347,15 @@ class EarlyLooks:
         self._reference.read()
         self.comparison.advance(self._own, self._reference)
         self._looked_at = time.monotonic()
-        if self._noted is None:
-            self._noted = self._noted_before()
-        if not self._is_news(self._noted):
-            return False
-        headlines = self.comparison.headlines
-        self._looks.append(
-            {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "headlines": {one.name: self.comparison.state(one) for one in headlines},
-            }
-        )
-        return True
-
-    def _is_news(self, noted: Mapping[str, tuple[int, Any]]) -> bool:
-        """Whether a headline is decided now, or has enough more units than it had: a manifest is
-        small, however long a run takes."""
-        for one in self.comparison.headlines:
-            units, outcome = noted.get(one.name, (0, None))
-            more = len(one.differences) - units
-            if one.decision is not None and outcome is None:
-                return True
-            if more > 0 and more >= SHARE * self.comparison.units(one):
-                return True
-        return False
-
-    def _noted_before(self) -> dict[str, tuple[int, Any]]:
-        looks = (read_manifest(self._store).tree.get("early") or {}).get("looks") or [{}]
-        last = looks[-1].get("headlines", {})
-        return {name: (int(one["units"]), one["outcome"]) for name, one in last.items()}
+        seen = any(one.differences for one in self.comparison.headlines)
+        return seen and not self._is_noted
 
     def note(self) -> None:
-        """Put the looks into the manifest."""
-        tree = dict(read_manifest(self._store).tree)
-        known = tree.get("early") or {}
-        if self._looks:
-            self._noted = {
-                name: (one["units"], one["outcome"])
-                for name, one in self._looks[-1]["headlines"].items()
-            }
-        looks = [*known.get("looks", []), *self._looks]
-        self._looks = []
-        tree["early"] = {
-            **self._drawn.as_json(),
-            "config": self._config.model_dump(mode="json"),
-            "looks": looks,
-        }
+        """Put the rules and orders under which the run was looked at into the manifest."""
+        early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
+        tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
+        self._is_noted = True
 
     def check_rules(self) -> None:
         """Raise `UserError` where the run was looked at under other rules: whoever may change them
@@ -408,7 +365,7 @@ class EarlyLooks:
         known = read_manifest(self._store).tree.get("early") or {}
         before, now = known.get("config") or {}, self._config.model_dump(mode="json")
         changed = [key for key in _RULES if before.get(key, now[key]) != now[key]]
-        if known.get("looks") and changed:
+        if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
                 f"its comparison was looked at with early.{key} = {before[key]}, and "
@@ -417,7 +374,7 @@ class EarlyLooks:
                 fix="use what it was begun with, or another run_id",
             )
         orders = self._drawn.as_json()["orders"]
-        if known.get("looks") and known.get("orders") not in (None, json_tree(as_json(orders))):
+        if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
             raise UserError(
                 "its comparison was looked at in another order of its entries",
                 where=self._store.root,

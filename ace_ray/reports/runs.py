@@ -247,7 +247,7 @@ def read_run(store: Store) -> Run:
 def _was_looked_at(manifest: Manifest) -> bool:
     """Whether its comparison was: what is stored then is no sample whose size was fixed."""
     early = manifest.tree.get("early")
-    return isinstance(early, dict) and bool(early.get("looks"))
+    return isinstance(early, dict) and bool(early.get("looked"))
 
 
 @dataclass(frozen=True)
