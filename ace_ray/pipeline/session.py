@@ -18,7 +18,7 @@ from rich.console import Console
 from ace_ray.cluster import connection
 from ace_ray.cluster import resources as cluster
 from ace_ray.cluster.resources import Resources
-from ace_ray.config.schema import ENDPOINT, EarlyConfig, RunConfig
+from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
@@ -302,7 +302,6 @@ class Session:
                     },
                     choice=plan.choice,
                     replay=plan.replay,
-                    decides=any(_decides(run.plan.config.early) for run in self._runs),
                     first=min(pending),
                     examine=self._examine and config.backend != ENDPOINT,
                 )
@@ -427,11 +426,6 @@ def engine_args(
     seeded = any(sampling.temperature > 0 for sampling in samplings)
     engine = adapters.engine_args(models, config.engine)
     return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
-
-
-def _decides(early: EarlyConfig | None) -> bool:
-    """Whether a run may stop before its rows have ended."""
-    return early is not None and early.stop and early.against is not None
 
 
 def _count(pending: Pending) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -111,14 +111,13 @@ class Candidate:
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
         self._base = materialized(job.runs[self.run].model) if self._adapters else folder
-        self.engine = MonitoredEngine(
-            start_engine(job, self._base, phases), ask_after_s=job.config.stall_s / 4, clock=clock
-        )
+        self._loaded = start_engine(job, self._base, phases)
+        self.engine = MonitoredEngine(self._loaded, job.config.stall_s / 4, clock)
         phases.end()
         self.start_s = phases.seconds()
         """Seconds by phase of the engine's start."""
         self._held = folder
-        self._probe = Probe(self.engine, proven=self._adapters)
+        self._probe = Probe(self._loaded, proven=self._adapters)
         self._facts: dict[str, Any] = {
             "how": "restarted"
             if ray.get(self._coordinator.unswappable.remote(run=self.run))
@@ -175,8 +174,8 @@ class Candidate:
     async def _take_adapter(self) -> bool:
         """The first one, on an engine that has the base alone; whether it could."""
         try:
-            self._of_base = await self.engine.logprobs()
-            await self.engine.swap(self._held)
+            self._of_base = await self._loaded.logprobs()
+            await self._loaded.swap(self._held)
             if await self._has_no_effect(self.run):
                 self._give_up(self.run, _NO_EFFECT)
                 return False
@@ -190,7 +189,7 @@ class Candidate:
     async def _has_no_effect(self, run: int) -> bool:
         """Whether the engine says with the adapter of ``run`` what its base says. Asked where names
         cannot tell: vLLM leaves out what it does not find in the base, and all of it in silence."""
-        return run in self._unsure and await self.engine.logprobs() == self._of_base
+        return run in self._unsure and await self._loaded.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
         try:
@@ -210,9 +209,9 @@ class Candidate:
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
         try:
-            await self.engine.swap(folder)
+            await self._loaded.swap(folder)
             if await self._has_no_effect(run):
-                await self.engine.swap(self._held)
+                await self._loaded.swap(self._held)
                 raise Broken(_NO_EFFECT)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
@@ -387,18 +386,6 @@ class MonitoredEngine:
         finally:
             self._pending -= 1
         self._heard_at = time.monotonic()
-
-    async def swap(self, folder: Path) -> None:
-        """Other weights; `ace_ray.models.vllm_engine.VLLMEngine.swap`."""
-        await self._engine.swap(folder)
-
-    async def logprobs(self) -> Logprobs:
-        logprobs: Logprobs = await self._engine.logprobs()
-        return logprobs
-
-    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        logprobs: list[Logprobs] = self._engine.reference(folders)
-        return logprobs
 
     def processes(self) -> list[Any]:
         """The engine cores, children of this process."""

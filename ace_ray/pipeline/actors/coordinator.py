@@ -355,9 +355,6 @@ class Coordinator:
         """No further rows of ``run`` are wanted."""
         self._stopped.add(run)
 
-    def stopped_runs(self) -> set[int]:
-        return self._stopped
-
     def give_back(self, ids: list[str]) -> None:
         """Rows that a worker has not ended and another one is to evaluate."""
         self._given_back.update(ids)

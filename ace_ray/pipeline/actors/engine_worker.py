@@ -128,6 +128,7 @@ class EngineWorker:
         self._ended: list[str] = []
         """Rows that the coordinator still takes for being worked on."""
         self._decided: set[int] = set()
+        """Runs of which no further rows are wanted; theirs are left out and stay pending."""
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -217,8 +218,8 @@ class EngineWorker:
         if run in self._decided:
             return []
         async with self._admission.entered(partition, len(rows), tried=tried) as group:
-            # Those that waited longest come last: much may have been decided meanwhile.
-            if self._stopping or await self._is_decided(run):
+            # Rows that waited longest come last: much may have been decided meanwhile.
+            if self._stopping or run in self._decided:
                 return []
             try:
                 await self._candidate.hold(run)
@@ -244,13 +245,6 @@ class EngineWorker:
             await asyncio.wait(tasks)
             self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]
-
-    async def _is_decided(self, run: int) -> bool:
-        """Whether no further rows of ``run`` are wanted. They are left out and stay pending. Asked
-        before the engine takes other weights; of its own run, `Coordinator.enter` says so."""
-        if self._job.decides and run != self._candidate.run:
-            self._decided |= await self._coordinator.stopped_runs.remote()
-        return run in self._decided
 
     async def _show_that_it_works(self) -> None:
         """Before an isolated row: one that dies on everything says nothing about it."""

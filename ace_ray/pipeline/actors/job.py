@@ -60,11 +60,8 @@ class Job:
     """How the candidate's chats are written and its answers read."""
     replay: Mapping[str, str] = field(default_factory=dict)
     """By benchmark: the reasoning that the candidate is shown again."""
-    decides: bool = False
-    """Whether a run may stop before its rows have ended (`ace_ray.pipeline.early`)."""
     first: int = 0
     """The run whose weights an engine starts on."""
-
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
