@@ -34,6 +34,7 @@ class Checker:
         every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
         self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
+        self._labels = [run.model.label for run in job.runs]
         self._since: float | None = None
         self._passed = False
         """Whether this process has judged anything."""
@@ -123,7 +124,7 @@ class Checker:
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
             "run_id": self._job.runs[row["run"]].run_id,
-            "model": self._job.runs[row["run"]].model.label,
+            "model": self._labels[row["run"]],
             "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }

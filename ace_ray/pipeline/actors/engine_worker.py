@@ -86,6 +86,10 @@ class EngineWorker:
             begun = start(self._coordinator, self._process, job.first)
             self._crash_file = CrashFile(self._process)
             self._entries, self._benchmarks = fetch_shared(job.coordinator)
+            self._sampling = job.config.sampling.sampling()
+            self._identities = [
+                candidate_identity(job.config, run.model, job.choice) for run in job.runs
+            ]
             self._clock = Clock()
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
@@ -346,11 +350,9 @@ class EngineWorker:
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
     ) -> Episode:
-        sampling = self._job.config.sampling.sampling()
+        sampling, identity = self._sampling, self._identities[row["run"]]
         sample, path = row["sample"], entry.path
         limit = self._job.config.episode_timeout_s
-        model = self._job.runs[row["run"]].model
-        identity = candidate_identity(self._job.config, model, self._job.choice)
         context = EpisodeContext(
             candidate=RoleModel(self._engine, sampling.for_row(sample, *path), identity),
             roles=self._roles.of(benchmark, sample, path),
