@@ -1,5 +1,4 @@
-"""A second model on the cluster: vLLM's own OpenAI server as a child of a Ray actor that holds its
-GPUs."""
+"""Servers of roles: vLLM's OpenAI server as a child of a Ray actor that holds its GPUs."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ from ace_ray.util import log
 from ace_ray.util.subprocesses import end_with_this_process, module_command, module_environment
 
 LOAD_S = 1800.0
-"""Deadline of one start: fetching and loading the weights of a large model takes minutes."""
+"""Timeout of a start: fetching and loading the weights of a large model takes minutes."""
 REQUEST_S = 300.0
-"""Timeout of one request: in a large batch it may wait for its turn."""
+"""Timeout of one request, with its time in the queue."""
 GRACE_S = 15.0
-"""Seconds that a server has to end after SIGTERM."""
+"""Time for a server to end after SIGTERM."""
 POLL_S = 0.25
 """Seconds between two health checks of a server that starts."""
 TAIL_LINES = 6
@@ -47,28 +46,28 @@ class ServerFailed(Exception):
 
 @dataclass(frozen=True)
 class Starting:
-    """A server that was asked to start; known to the driver only."""
+    """A server that starts; known to the driver only."""
 
     actor: Any
     outcome: Any
-    """Object reference of (URL, why there is none)."""
+    """ObjectRef of (URL, failure)."""
 
 
 def demand(role: ServedRole, *, on_gpu: bool) -> tuple[float, int]:
-    """(CPUs, GPUs) of one replica, on one node."""
+    """Return (CPUs, GPUs) of one replica, on one node."""
     return role.cpus, gpus_per_worker(role.engine) if on_gpu else 0
 
 
 def start_server(
     role: ServedRole, ref: ModelRef, engine: Mapping[str, Any], *, key: str, on_gpu: bool
 ) -> Starting:
-    """Start one replica on the cluster; returns at once, see `url`.
+    """Start one replica on the cluster. Returns at once; `url` waits.
 
     Args:
-        role: its CPUs, chat template and parsers, none of them ``auto`` for the model's family.
-        ref: the model, pinned.
-        engine: ``role.engine`` with what this kind of cluster needs (`evaluate.engine_args`).
-        key: what clients must present; `new_key` makes one per run.
+        role: CPUs, chat template and parsers (not ``auto``).
+        ref: the pinned model.
+        engine: ``role.engine`` with the arguments for this kind of cluster.
+        key: API key of the run (`new_key`).
         on_gpu: whether the engine takes GPUs.
     """
     import ray
@@ -86,10 +85,10 @@ def start_server(
 
 
 def url(server: Starting) -> str:
-    """Where the server answers, once it does.
+    """Wait until the server answers, and return its URL.
 
     Raises:
-        ServerFailed: it could not be started, or not in time.
+        ServerFailed: the server could not be started, or not in time.
     """
     import ray
 
@@ -109,20 +108,20 @@ def stop(servers: Sequence[Starting]) -> None:
     """End the servers and their actors."""
     import ray
 
-    with suppress(ray.exceptions.RayError):  # gone already
+    with suppress(ray.exceptions.RayError):  # an actor is gone already
         ray.get([server.actor.stop.remote() for server in servers], timeout=2 * GRACE_S)
     for server in servers:
         ray.kill(server.actor)
 
 
 def new_key() -> str:
-    """An API key that only this run knows."""
+    """Return an API key for this run."""
     return secrets.token_urlsafe(32)
 
 
 def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
-    """How workers reach the server ``at`` a `url`: `EndpointModel` with the run's key and
-    ``in_cluster=True``."""
+    """Return the endpoint config of the server at the URL ``at``, for an `EndpointModel` with the
+    run's key and ``in_cluster=True``."""
     return EndpointConfig(
         url=at,
         model=ref.name,
@@ -134,19 +133,19 @@ def endpoint(ref: ModelRef, at: str) -> EndpointConfig:
 
 
 class EngineServer:
-    """Ray actor that holds one server and the resources it runs on."""
+    """Ray actor that holds one server and its resources."""
 
     def __init__(self, role: ServedRole, ref: ModelRef, engine: dict[str, Any], key: str) -> None:
         self._role, self._ref, self._engine, self._key = role, ref, engine, key
         self._server: Server | None = None
 
     def start(self) -> tuple[str, str]:
-        """Load the model and serve it: (URL, "") once it answers, or ("", why it does not)."""
+        """Load the model and serve it. Returns (URL, "") once it answers, or ("", failure)."""
         try:
             return self._start(), ""
         except (ServerFailed, UserError) as error:
             return "", str(error)
-        # Ray would hand the driver a traceback as text; the cause belongs in one line.
+        # Ray would give the driver a traceback as text; the cause belongs in one line.
         except Exception as error:  # noqa: BLE001
             return "", " ".join(f"{type(error).__name__}: {error}".split())
 
@@ -276,10 +275,10 @@ def command(
     host: str,
     port: int,
 ) -> list[str]:
-    """The command line of vLLM's OpenAI server for the model in ``folder``.
+    """Return the command line of vLLM's OpenAI server for the model in ``folder``.
 
-    Sampling defaults and statistics are as those of the candidate's engine. No key: a command line
-    is for all to see.
+    Sampling defaults and statistics are those of the candidate's engine. The key is not on it: all
+    users of the machine can read command lines.
     """
     # `vllm serve` needs package metadata named "vllm", which the CPU build lacks.
     start = module_command("vllm.entrypoints.openai.api_server")
@@ -298,7 +297,7 @@ def command(
 
 
 def flags(engine: Mapping[str, Any]) -> list[str]:
-    """Engine arguments as vLLM's command line takes them; null leaves vLLM's default."""
+    """Return engine arguments as options of vLLM's command line. None: vLLM's default."""
     arguments = []
     for name, value in engine.items():
         flag = "--" + name.replace("_", "-")
@@ -318,7 +317,7 @@ def flags(engine: Mapping[str, Any]) -> list[str]:
 
 
 def environment(key: str) -> dict[str, str]:
-    """The environment of a server that demands ``key``."""
+    """Return the environment of a server with ``key``."""
     return {
         "VLLM_NO_USAGE_STATS": "1",
         **os.environ,
