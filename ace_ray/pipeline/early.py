@@ -30,6 +30,7 @@ from ace_ray.storage.stored import (
     SUMMARY,
     Manifest,
     Restriction,
+    earlier_decision,
     read_manifest,
     read_summary,
 )
@@ -46,16 +47,8 @@ Key = tuple[str, str, str, str, int]
 
 def is_decided(store: Store) -> bool:
     """Return whether the run in this folder was stopped early, by the verdicts that it has now."""
-    early = _noted_early(store)
-    return bool(early.get("stopped")) and not early.get("stale")
-
-
-def _noted_early(store: Store) -> dict[str, Any]:
-    """Return ``early`` of ``summary.json``; {} without one."""
-    try:
-        return dict(json_tree(store.get(SUMMARY) or b"{}")["early"])
-    except (ValueError, LookupError, TypeError):
-        return {}
+    early = earlier_decision(store)
+    return bool(early and early["stopped"] and not early["stale"])
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
@@ -63,8 +56,8 @@ def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
     are replaced: the reference may have more rows now. Returns whether the summary has changed.
 
     Raises `UserError` without a valid reference, or if another process works on the run."""
-    known = _noted_early(store)
-    if store.get(SUCCESS) is None or not known or (known.get("decided") and not known.get("stale")):
+    known = earlier_decision(store)
+    if store.get(SUCCESS) is None or not known or (known["decided"] and not known["stale"]):
         return False
     lease = Lease.acquire(store, say)
     try:
@@ -208,10 +201,10 @@ class Comparison:
         """Whether every headline is decided."""
         return all(one.decision is not None for one in self.headlines)
 
-    def advance(self, own: Values, reference: Values) -> bool:
-        """Compare the values read so far. Returns whether there was anything new."""
-        grown = [self._advance(one, own, reference) for one in self.headlines]
-        return any(grown)
+    def advance(self, own: Values, reference: Values) -> None:
+        """Compare the values read so far, and decide what can be decided."""
+        for one in self.headlines:
+            self._advance(one, own, reference)
 
     def rows(self, one: Headline, units: int) -> int:
         """Return the number of rows of the first ``units`` units."""
@@ -244,7 +237,7 @@ class Comparison:
         found = {"estimate": middle, "low": low, "high": high}
         return {name: (value + 1) / 2 for name, value in found.items()}
 
-    def _advance(self, one: Headline, own: Values, reference: Values) -> bool:
+    def _advance(self, one: Headline, own: Values, reference: Values) -> None:
         order, before = self._drawn.orders[one.benchmark], one.differences
         one.own, one.differences = [], []
         for unit in order.units:
@@ -258,10 +251,8 @@ class Comparison:
             one.own.append(mine)
             one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
         # Equally many units count as new if one of them has got its verdict.
-        grown = one.differences != before
-        if grown and one.decision is None:
+        if one.differences != before and one.decision is None:
             one.decision = decide(self._draws(one, one.differences), self._rule(one))
-        return grown
 
     def _draws(self, one: Headline, bounds: Sequence[Bounds]) -> Draws:
         return draws_of(self._drawn.orders[one.benchmark], bounds, self._config.target)
