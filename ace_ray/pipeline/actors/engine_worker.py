@@ -61,6 +61,8 @@ LEAVE_S = 0.5
 CONTROL = [{"role": "user", "content": "Say yes."}]
 """Request to an engine that has answered nothing yet, before its first isolated row."""
 
+_NO_EPISODE = episode_columns(Episode())
+
 Shared = dict[str, asyncio.Task[EpisodeContext]]
 """Preparations of one block: `shared_id` -> task. Its result is the context of the preparation."""
 
@@ -326,7 +328,7 @@ class EngineWorker:
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
         return {
             **row,
-            **episode_columns(Episode()),
+            **_NO_EPISODE,
             "status": "scored",
             "error_class": None,
             "error": None,

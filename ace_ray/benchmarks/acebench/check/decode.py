@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ace_ray.parsing import (
@@ -98,6 +99,8 @@ class Decoded(NamedTuple):
     """Length of the text that the official decoder parses."""
 
 
+# A check and the search for unread calls decode the same output, one after the other.
+@lru_cache(maxsize=1)
 def decode(output: str | None, *, whole: bool) -> Decoded:
     """Both readings of an output; ``whole`` as in `fragment`."""
     if output is None:
