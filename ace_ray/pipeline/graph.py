@@ -80,8 +80,8 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
     A block waits for its slowest row, so a worker holds eight times as many rows as are in flight:
     with blocks of 8, three rows in a hundred that take 17 times as long cost a third of the
     throughput otherwise. Other workers cannot take these rows, so each of several workers holds at
-    most half of its share of the run. Elastic workers that may come later are counted as present
-    here, but not in `_at_work`, or engines would stay small for workers that never come.
+    most half of its share of the run. All elastic workers that may come count here. In `_at_work`
+    at most as many count as there are, or engines would stay small for workers that never come.
     """
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
@@ -99,7 +99,7 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Return the workers that share the run: elastic ones count up to twice the present number."""
+    """Return the workers that share the run: at most twice those that there are."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
@@ -118,8 +118,8 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
 
 def _block(resources: Resources, rows: int, held: int) -> int:
     """Return the rows of a block: few in small runs, since a block passes on when its last row
-    ends. A block costs Ray 30 ms of CPU, so larger runs have larger blocks, at least 16 a
-    worker."""
+    ends. A block costs Ray 30 ms of CPU, so larger runs have larger blocks, as long as a worker
+    holds 16."""
     wanted = max(1, min(32, rows // (16 * resources.most_workers)), min(512, rows // 2000))
     return max(1, min(wanted, held // 16))
 
