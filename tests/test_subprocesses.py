@@ -32,7 +32,6 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         "ace_ray.models.gguf",
         "ace_ray.models.reference",
-        "ace_ray.pipeline.servers.server",
         "ace_ray.sweep.lane",
     ],
 )

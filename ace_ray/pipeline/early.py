@@ -1,4 +1,4 @@
-"""Looks at the stored rows of a run and of its reference: whether their comparison is decided."""
+"""Early decisions: compare the stored rows of a run with those of its reference."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from ace_ray.storage.stored import (
     SUMMARY,
     Manifest,
     Restriction,
+    earlier_decision,
     read_manifest,
     read_summary,
 )
@@ -36,38 +36,26 @@ from ace_ray.types import Entry
 from ace_ray.util.safe_loading import json_tree
 
 LOOK_S = 5.0
-"""Between two looks while rows come."""
-SHARE = 0.01
-"""Of the units: what there has to be more for a look to be noted."""
+"""Seconds between two looks while rows come."""
 _RULES = ("against", "alpha", "margin", "min_rows")
-"""Keys of ``early`` that move a decision."""
+"""Keys of ``early`` that can move a decision."""
 Key = tuple[str, str, str, str, int]
-"""Benchmark, language, category and id of an entry, and the number of the sample."""
+"""Benchmark, language, category, id and sample."""
 
 
 def is_decided(store: Store) -> bool:
-    """Whether the run of this folder was stopped since its comparison was decided, by the verdicts
-    that it has."""
-    early = _noted_early(store)
-    return bool(early.get("stopped")) and not early.get("stale")
-
-
-def _noted_early(store: Store) -> dict[str, Any]:
-    """``summary.json`` -> ``early``; empty where there is none."""
-    try:
-        return dict(json_tree(store.get(SUMMARY) or b"{}")["early"])
-    except (ValueError, LookupError, TypeError):
-        return {}
+    """Return whether the run in this folder was stopped early, by the verdicts that it has now."""
+    early = earlier_decision(store)
+    return bool(early and early["stopped"] and not early["stale"])
 
 
 def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
-    """Look once more at a complete run whose comparison ended undecided, since the reference may
-    have more rows by now, or was decided by verdicts that have been made anew. Returns whether the
-    summary says something new.
+    """Look again at a complete run whose comparison is undecided, or was decided by verdicts that
+    are replaced: the reference may have more rows now. Returns whether the summary has changed.
 
-    Raises `UserError`: the reference is none, or another process is at work on the run."""
-    known = _noted_early(store)
-    if store.get(SUCCESS) is None or not known or (known.get("decided") and not known.get("stale")):
+    Raises `UserError` without a valid reference, or if another process works on the run."""
+    known = earlier_decision(store)
+    if store.get(SUCCESS) is None or not known or (known["decided"] and not known["stale"]):
         return False
     lease = Lease.acquire(store, say)
     try:
@@ -87,7 +75,7 @@ def decide_again(plan: Plan, store: Store, say: Callable[[str], None]) -> bool:
 
 
 class Values:
-    """What the items of the orders are worth in one stored run, read part by part."""
+    """Values of the items of all orders in one stored run, read part by part."""
 
     def __init__(
         self,
@@ -99,16 +87,16 @@ class Values:
         *,
         final: bool,
     ) -> None:
-        """``final``: whether no row that failed is tried again."""
+        """``final``: whether failed rows are not retried any more."""
         self._store, self._rule_sets, self._final = store, tuple(rule_sets), final
         self._orders = drawn.orders
         self._samples = samples
         self._seen: set[str] = set()
         self._place: dict[Key, tuple[Item, str]] = {}
         self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
-        """By item: its rows; None for one that has no verdict and gets none."""
+        """Item -> its rows; None for a settled row without a verdict."""
         self._known: dict[int, dict[str, Bounds]] = {}
-        """By item whose rows are all settled: by rule set."""
+        """Item whose rows are all settled -> its value by rule set."""
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
@@ -120,14 +108,14 @@ class Values:
                             self._place[key] = (item, name)
 
     def read(self) -> None:
-        """Look at parts that were not there before, the latest first: of two verdicts that are
-        there the later one counts, as in a ledger. A settled item takes no other."""
+        """Read new parts, the latest first: of two verdicts the later one counts, as in a ledger. A
+        settled item does not change."""
         columns = result_columns(self._rule_sets)
         for name in sorted(part_names(self._store), reverse=True):
             if name in self._seen:
                 continue
             table = read_part(self._store, name, columns, rows_schema(self._rule_sets))
-            # Where it cannot be read, the ledger says so, and its rows are pending.
+            # The ledger reports a part that cannot be read; its rows are pending.
             for row in () if isinstance(table, str) else result_rows([table]):
                 self._take(row)
             self._seen.add(name)
@@ -149,12 +137,12 @@ class Values:
             rows[place] = row if row.status == "scored" else None
         if len(rows) == len(item.entries) * self._samples:
             self._known[id(item)] = self._bounds(name, rows)
-            # Where a verdict lacks, a later command may still give it.
+            # A later command may still give a missing verdict.
             if all(one is not None for one in rows.values()):
                 del self._rows[id(item)]
 
     def of(self, item: Item, rules: str) -> Bounds | None:
-        """The least and the most that an item may be worth; None: its rows are not settled."""
+        """Return the bounds of an item's value; None until its rows are settled."""
         known = self._known.get(id(item))
         return None if known is None else known[rules]
 
@@ -162,7 +150,7 @@ class Values:
         order, scored = self._orders[name], [row for row in rows.values() if row is not None]
         if len(scored) < len(rows):
             return dict.fromkeys(order.rules, (0.0, 1.0))
-        # A benchmark is asked once for each kind of item: a run of a million has a few hundred.
+        # One call of the benchmark for each kind of item: a million rows have a few hundred kinds.
         first = scored[0]
         kind = (name, first.language, first.category, tuple(sorted(map(_judged, scored))))
         if kind not in self._worth:
@@ -172,24 +160,24 @@ class Values:
 
 
 def _judged(row: ResultRow) -> tuple[Any, ...]:
-    """What of a row a headline may go by, besides its category."""
+    """Return what a headline may depend on in a row, besides its category."""
     verdicts = sorted(row.verdicts.items())
     return row.sample, tuple((r, v.valid, *sorted(v.metrics.items())) for r, v in verdicts)
 
 
 @dataclass
 class Headline:
-    """One comparison: a benchmark's headline under a rule set."""
+    """The comparison of one benchmark's headline under one rule set."""
 
     benchmark: str
     rules: str
     differences: list[Bounds] = field(default_factory=list)
-    """Of the units of the prefix."""
+    """Bounds of the difference, by unit of the prefix."""
     own: list[Bounds] = field(default_factory=list)
-    """What they are worth in the run itself."""
+    """Bounds of the run's own value, by unit of the prefix."""
     decision: Decision | None = None
     most: int | None = None
-    """Units that the reference has, where it is known to have stopped; None: all."""
+    """Units of a reference that was stopped early; None: all."""
 
     @property
     def name(self) -> str:
@@ -197,8 +185,8 @@ class Headline:
 
 
 class Comparison:
-    """The headlines of a run against those of its reference, over the longest prefix of each order
-    whose rows both have settled."""
+    """All headlines of a run and its reference, over the longest prefix of each order that is
+    settled in both."""
 
     def __init__(self, drawn: Drawn, config: EarlyConfig, samples: int) -> None:
         self._drawn, self._config, self._samples = drawn, config, samples
@@ -208,25 +196,25 @@ class Comparison:
 
     @property
     def decided(self) -> bool:
-        """Whether every headline is."""
+        """Whether every headline is decided."""
         return all(one.decision is not None for one in self.headlines)
 
-    def advance(self, own: Values, reference: Values) -> bool:
-        """Take what both have read; whether there was anything new."""
-        grown = [self._advance(one, own, reference) for one in self.headlines]
-        return any(grown)
+    def advance(self, own: Values, reference: Values) -> None:
+        """Compare the values read so far, and decide what can be decided."""
+        for one in self.headlines:
+            self._advance(one, own, reference)
 
     def rows(self, one: Headline, units: int) -> int:
-        """Of the first units of its order."""
+        """Return the number of rows of the first ``units`` units."""
         rows = self._drawn.orders[one.benchmark].rows(self._samples)
         return int(rows[:units].sum())
 
     def units(self, one: Headline) -> int:
-        """Of its order."""
+        """Return the number of units of its order."""
         return len(self._drawn.orders[one.benchmark].units)
 
     def state(self, one: Headline) -> dict[str, Any]:
-        """What a look notes of it: shares of 1."""
+        """Return the state of a headline for ``summary.json``; shares are of 1."""
         draws = self._draws(one, one.differences)
         low, high = _sequence(draws, self._alpha)
         return {
@@ -240,38 +228,36 @@ class Comparison:
         }
 
     def value(self, one: Headline) -> dict[str, float]:
-        """The run's own headline: an estimate with its sequence, in 0..1."""
+        """Return the run's own headline: an estimate and its confidence sequence, in 0..1."""
         draws = self._draws(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
         low, high = _sequence(draws, self._alpha)
         middle = min(max(draws.estimate, low), high)
         found = {"estimate": middle, "low": low, "high": high}
         return {name: (value + 1) / 2 for name, value in found.items()}
 
-    def _advance(self, one: Headline, own: Values, reference: Values) -> bool:
+    def _advance(self, one: Headline, own: Values, reference: Values) -> None:
         order, before = self._drawn.orders[one.benchmark], one.differences
         one.own, one.differences = [], []
         for unit in order.units:
             mine = _worth(unit, own, one.rules)
             theirs = _worth(unit, reference, one.rules)
-            # What has no weight comes last and decides nothing.
+            # Units without weight come last and decide nothing.
             if mine is None or theirs is None or unit.weight <= 0:
                 break
             if one.most is not None and len(one.own) >= one.most:
                 break
             one.own.append(mine)
             one.differences.append((mine[0] - theirs[1], mine[1] - theirs[0]))
-        # As many, too: one that had no verdict may have got it.
-        grown = one.differences != before
-        if grown and one.decision is None:
+        # Equally many units count as new if one of them has got its verdict.
+        if one.differences != before and one.decision is None:
             one.decision = decide(self._draws(one, one.differences), self._rule(one))
-        return grown
 
     def _draws(self, one: Headline, bounds: Sequence[Bounds]) -> Draws:
         return self._drawn.orders[one.benchmark].draws(bounds)
 
     def _rule(self, one: Headline) -> Rule:
         rows = np.cumsum(self._drawn.orders[one.benchmark].rows(self._samples, weighed=True))
-        # Of a benchmark that is shorter, all of it.
+        # At most all rows of the benchmark.
         least = int(np.searchsorted(rows, min(self._config.min_rows, int(rows[-1])))) + 1
         return Rule(self._alpha, self._config.margin / 100, least)
 
@@ -281,7 +267,7 @@ class Comparison:
 
 
 def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
-    """The least and the most that a unit is worth in a run; None: not all of it is settled."""
+    """Return the bounds of a unit's value in a run; None until it is settled."""
     low = high = 0.0
     for item in unit.items:
         if item.weight <= 0:
@@ -295,9 +281,9 @@ def _worth(unit: Unit, values: Values, rules: str) -> Bounds | None:
 
 
 class EarlyLooks:
-    """Those of one run at itself and its reference.
+    """Looks of one run at its own rows and those of its reference.
 
-    Raises `UserError`: the reference is no run of the same entries."""
+    Raises `UserError` if the reference is not a run of the same entries."""
 
     def __init__(self, plan: Plan, store: Store) -> None:
         assert plan.config.early is not None
@@ -310,20 +296,18 @@ class EarlyLooks:
         self._reference: Values | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
         self._is_final = False
-        """Whether it had when it was opened."""
+        """Whether the reference had ended when it was opened."""
         self._looked_at = float("-inf")
-        self._looks: list[dict[str, Any]] = []
-        self._noted: dict[str, tuple[int, Any]] | None = None
-        """Of the last look that the manifest has: by headline, its units and outcome."""
+        self._is_noted = False
 
     @property
     def stops(self) -> bool:
-        """Whether the run is to evaluate no further rows."""
+        """Whether the run evaluates no further rows."""
         return self.comparison.decided and self._config.stop
 
     def check(self, *, begun: bool) -> None:
-        """Raise `UserError` where the reference is no run of the same entries, or, if it should
-        have ``begun``, none at all."""
+        """Raise `UserError` if the reference is not a run of the same entries, or, with ``begun``,
+        if there is none."""
         against = self._config.against
         if against is None or self._reference is not None:
             return
@@ -336,8 +320,8 @@ class EarlyLooks:
             )
 
     def look(self, *, at_once: bool = False) -> bool:
-        """Read what is new and decide what can be. Returns whether there was anything new, which
-        `note` then puts into the manifest."""
+        """Read new rows and decide what can be decided. Returns whether `note` must still record in
+        the manifest that the run was looked at."""
         now = time.monotonic()
         if self._config.against is None or (not at_once and now < self._looked_at + LOOK_S):
             return False
@@ -350,63 +334,25 @@ class EarlyLooks:
         self._reference.read()
         self.comparison.advance(self._own, self._reference)
         self._looked_at = time.monotonic()
-        if self._noted is None:
-            self._noted = self._noted_before()
-        if not self._is_news(self._noted):
-            return False
-        headlines = self.comparison.headlines
-        self._looks.append(
-            {
-                "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "headlines": {one.name: self.comparison.state(one) for one in headlines},
-            }
-        )
-        return True
-
-    def _is_news(self, noted: Mapping[str, tuple[int, Any]]) -> bool:
-        """Whether a headline is decided now, or has enough more units than it had: a manifest is
-        small, however long a run takes."""
-        for one in self.comparison.headlines:
-            units, outcome = noted.get(one.name, (0, None))
-            more = len(one.differences) - units
-            if one.decision is not None and outcome is None:
-                return True
-            if more > 0 and more >= SHARE * self.comparison.units(one):
-                return True
-        return False
-
-    def _noted_before(self) -> dict[str, tuple[int, Any]]:
-        looks = (read_manifest(self._store).tree.get("early") or {}).get("looks") or [{}]
-        last = looks[-1].get("headlines", {})
-        return {name: (int(one["units"]), one["outcome"]) for name, one in last.items()}
+        seen = any(one.differences for one in self.comparison.headlines)
+        return seen and not self._is_noted
 
     def note(self) -> None:
-        """Put the looks into the manifest."""
-        tree = dict(read_manifest(self._store).tree)
-        known = tree.get("early") or {}
-        if self._looks:
-            self._noted = {
-                name: (one["units"], one["outcome"])
-                for name, one in self._looks[-1]["headlines"].items()
-            }
-        looks = [*known.get("looks", []), *self._looks]
-        self._looks = []
-        tree["early"] = {
-            **self._drawn.as_json(),
-            "config": self._config.model_dump(mode="json"),
-            "looks": looks,
-        }
+        """Record in the manifest that the run was looked at, with its rules and orders."""
+        early = {**self._drawn.as_json(), "config": self._config.model_dump(mode="json")}
+        tree = {**read_manifest(self._store).tree, "early": {**early, "looked": True}}
         self._store.put(MANIFEST, as_json(tree))
+        self._is_noted = True
 
     def check_rules(self) -> None:
-        """Raise `UserError` where the run was looked at under other rules: whoever may change them
-        until something is decided decides nothing."""
+        """Raise `UserError` if the run was looked at under other rules: a decision under rules that
+        were chosen after a look is not valid."""
         if self._store.get(MANIFEST) is None:
             return
         known = read_manifest(self._store).tree.get("early") or {}
         before, now = known.get("config") or {}, self._config.model_dump(mode="json")
         changed = [key for key in _RULES if before.get(key, now[key]) != now[key]]
-        if known.get("looks") and changed:
+        if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
                 f"its comparison was looked at with early.{key} = {before[key]}, and "
@@ -415,7 +361,7 @@ class EarlyLooks:
                 fix="use what it was begun with, or another run_id",
             )
         orders = self._drawn.as_json()["orders"]
-        if known.get("looks") and known.get("orders") not in (None, json_tree(as_json(orders))):
+        if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
             raise UserError(
                 "its comparison was looked at in another order of its entries",
                 where=self._store.root,
@@ -423,7 +369,7 @@ class EarlyLooks:
             )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
-        """``summary.json`` -> ``early``; ``stopped``: rows are left out."""
+        """Return ``early`` of ``summary.json``. ``stopped``: whether rows are left out."""
         comparison = self.comparison
         return {
             "against": self._config.against,
@@ -446,7 +392,7 @@ class EarlyLooks:
         return Values(store, rule_sets, self._drawn, self._plan.entries, samples, final=final)
 
     def _open_reference(self, against: str) -> Values | None:
-        """None: it has not begun. Raises `UserError`."""
+        """Return the values of the reference; None if it has not begun. Raises `UserError`."""
         where = self._plan.config.store
         store = open_store(against, endpoint_url=where.endpoint_url, region=where.region)
         if store.root == self._store.root:
@@ -459,7 +405,7 @@ class EarlyLooks:
         check_same(self._plan, manifest, store)
         whole = store.get(SUCCESS) is not None
         stopped = not whole and is_decided(store)
-        # What else was in flight when it was stopped is there by chance.
+        # Rows beyond its decision are there by chance: they were in flight when it stopped.
         summary = read_summary(store) if stopped else None
         cut = summary.early.headlines if summary is not None and summary.early is not None else {}
         for one in self.comparison.headlines:
@@ -474,7 +420,7 @@ def _sequence(draws: Draws, alpha: float) -> Bounds:
 
 
 def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
-    """Raise `UserError` where the reference's rows are no answers to the run's entries."""
+    """Raise `UserError` if the reference's rows do not answer the run's entries."""
     theirs: Mapping[str, Any] = manifest.tree.get("config", {})
     limit, samples = theirs.get("limit"), theirs.get("samples", 1)
     what = ""
@@ -501,12 +447,11 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
 
 
 _OF_THE_CANDIDATE = ("model", "revision", "adapter")
-"""What a role that the candidate plays has of it."""
+"""Keys of the candidate in a role that it plays itself."""
 
 
 def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what must be the same in two identities for their rows to be compared, as JSON has
-    it."""
+    """Return the parts of an identity that must be equal in two runs to compare their rows."""
     tree = json_tree(json.dumps(identity, default=vars))
     keys = ("benchmarks", "roles", "sampling", "episode_timeout_s", "replay_reasoning")
     asked = {key: tree[key] for key in keys if tree.get(key)}

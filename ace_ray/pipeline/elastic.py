@@ -1,8 +1,8 @@
-"""Engine workers that come and go with the cluster's nodes, in place of Ray Data's own scaling.
+"""Elastic engine workers, in place of Ray Data's own scaling.
 
-Ray Data sizes a pool by how busy its actors are, takes idle ones away, and keeps the tasks of an
-actor whose node is gone until that same actor has another node. Here a worker starts when a node
-has room for it, none is taken away while its node stays, and what a lost one held goes to others.
+Ray Data removes idle actors, and keeps the tasks of an actor whose node is gone until that actor
+has another node. Here a worker starts when a node has room for it, stays as long as its node, and
+the blocks of a lost worker go to others.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
 
 LOOK_S = 1.0
-"""Between two looks at the cluster."""
+"""Seconds between two looks at the cluster."""
 
 PLACE_S = 60.0
-"""For an actor to get a node and a process there, which takes a busy machine long. One that starts
-again and has none by then gives its rows to others."""
+"""Timeout for an actor to get a node and a process. After it, a restarting actor's rows go to
+others."""
 
 MARGIN_S = 5.0
-"""Before a node's deadline: for rows to be on their way to the checkers."""
+"""Time before a node's deadline for rows to reach the checkers."""
 
 ASK_S = 60.0
-"""For the coordinator to answer."""
+"""Timeout of calls to the coordinator."""
 
 
 class ElasticWorkers:
-    """The engine workers of one graph. All but the constructor is called in Ray Data's thread.
+    """The engine workers of one graph. All but the constructor runs in Ray Data's thread.
 
     Args:
-        coordinator: the run's.
-        need: what one worker takes, and how many there may be.
-        room: how many workers these nodes hold, beside all else that the run needs.
-        grace_s: for rows in flight on a node that is drained and has no deadline.
-        stopping: whether the graph is to end.
+        coordinator: handle of the run's coordinator.
+        need: resources of a worker, and the range of workers.
+        room: returns how many workers fit on nodes, beside the run's other actors.
+        grace_s: time for rows in flight on a draining node without a deadline.
+        stopping: returns whether the graph is to end.
         say: shows a line.
     """
 
@@ -69,9 +69,9 @@ class ElasticWorkers:
         self._pool: Any = None
         """A `TrackedPool`."""
         self._unplaced: dict[Any, float] = {}
-        """Actor without a node -> since when."""
+        """Actor without a node -> since when (`time.monotonic`)."""
         self._leaving: set[Any] = set()
-        """Actors whose nodes are drained, which have been told."""
+        """Actors on draining nodes."""
         self._lost: set[Any] = set()
         """Actors that the coordinator knows to be lost."""
         self._looked_at = 0.0
@@ -81,7 +81,7 @@ class ElasticWorkers:
         self._pool = TrackedPool(executor, "EngineWorker", self._ended)
 
     def look(self) -> None:
-        """Bring the workers into line with the nodes that are there, every `LOOK_S`."""
+        """Fit the workers to the nodes of the cluster, every `LOOK_S`."""
         if time.monotonic() - self._looked_at < LOOK_S or self._pool.has_ended:
             return
         self._looked_at = time.monotonic()
@@ -99,7 +99,7 @@ class ElasticWorkers:
     def _check(
         self, actor: Any, node: str, nodes: Mapping[str, Any], draining: Mapping[str, int]
     ) -> None:
-        """Look at a worker that has started once, on ``node``."""
+        """Check a worker that started on ``node``."""
         alive = is_alive(actor)
         if actor in self._lost:
             self._give_away(actor)
@@ -113,7 +113,7 @@ class ElasticWorkers:
             self._lose(actor, node_gone=False)
 
     def _drain(self, actor: Any, deadline_ms: int) -> None:
-        """Let a worker end the rows it works on; Ray Data brings it no more blocks."""
+        """Let a worker end its rows in flight. Ray Data gives it no more blocks."""
         if actor not in self._leaving:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
@@ -126,7 +126,7 @@ class ElasticWorkers:
             self._tell("an engine worker has left its node")
 
     def _lose(self, actor: Any, *, node_gone: bool) -> None:
-        """Give the blocks of ``actor`` to others; it is not started again."""
+        """Give the blocks of ``actor`` to others. It is not restarted."""
         name = id_of(actor)
         process = ray.get(self._coordinator.process.remote(name), timeout=ASK_S)
         gone = NODE_GONE if node_gone or process is None else why_gone_there(process, "")
@@ -142,11 +142,11 @@ class ElasticWorkers:
         self._pool.give_away(actor)
         if not self._pool.tasks_of(actor):
             self._release(actor)
-            # It would start again when it finds a node, and work on what others have by then.
+            # Ray would restart it on another node, to work on rows that others have by then.
             ray.kill(actor)
 
     def _ended(self, task: Task) -> None:
-        """Queue the rows again that a leaving worker has not begun or not ended of a block."""
+        """Queue the rows of a block again that a leaving worker has not ended."""
         if task.is_whole or task.actor not in self._leaving:
             return
         for block in task.blocks():
@@ -163,16 +163,15 @@ class ElasticWorkers:
         self._lost.discard(actor)
 
     def _withdraw(self, actor: Any) -> None:
-        """Give up a worker that finds no node: another job was faster, and it would take the place
-        of a worker that starts again."""
+        """Remove a worker that finds no node: it would take the place of a restarting worker."""
         if self._pool.size > self._need.fewest:
             self._pool.withdraw(actor)
             self._unplaced.pop(actor, None)
             ray.kill(actor)
 
     def _grow(self, nodes: Mapping[str, Any], draining: Mapping[str, int]) -> None:
-        """Start workers where there is room, if rows wait for one; never fewer than are asked for,
-        so that an autoscaler brings nodes."""
+        """Start workers where there is room, if rows wait for one. The minimum is always requested,
+        so that an autoscaler adds nodes."""
         if not self._pool.is_waited_for:
             return
         size = sum(node not in draining for node in self._pool.running().values())
@@ -194,7 +193,7 @@ class ElasticWorkers:
         self._say(log.warning(line, event="workers", workers=size))
 
     def _without_node_s(self, actor: Any, nodes: Mapping[str, Any]) -> float:
-        """Return for how long ``actor`` has had no node; 0: it has one."""
+        """Return the seconds for which ``actor`` has been without a node."""
         if node_of(actor) in nodes:
             self._unplaced.pop(actor, None)
             return 0.0

@@ -1,5 +1,5 @@
-"""The entries of a run and the prompts that open their episodes: one table, which the processes of
-a node share, and which each of them parses once."""
+"""The entry table: entries with the prompts that open their episodes. The processes of a node share
+it, and each parses an entry once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
     + [(name, pa.large_string()) for name in (*_JSON, "opening")]
 )
 PARSED = 256
-"""Number of parsed entries that a process keeps. Samples of an entry come one after another."""
+"""Parsed entries that a process keeps. Samples of an entry come one after another."""
 
 Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
 """Messages and tools that open an episode."""
@@ -31,7 +31,7 @@ def ordered_json(value: Any) -> str:
 
 
 def entry_table(entries: Sequence[Entry], openings: Sequence[str]) -> pa.Table:
-    """``openings``: by entry, `Opening` as JSON."""
+    """Return the entry table. ``openings``: `Opening` of each entry, as JSON."""
     columns = {name: [getattr(entry, name) for entry in entries] for name in (*_NAMES, *_JSON)}
     texts = {name: [ordered_json(value) for value in columns[name]] for name in _JSON}
     return pa.table({**columns, **texts, "opening": list(openings)}, schema=SCHEMA)

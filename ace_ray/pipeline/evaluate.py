@@ -31,7 +31,7 @@ from ace_ray.util import log
 
 
 def plan_run(config: RunConfig) -> Plan:
-    """Everything that can be checked before Ray starts. Raises `UserError`."""
+    """Return the plan of a run, with all checks that need no Ray. Raises `UserError`."""
     check_engine(config)
     check_publishers(config.publish)
     benchmarks = make_benchmarks(config)
@@ -40,20 +40,20 @@ def plan_run(config: RunConfig) -> Plan:
 
 
 def check_config(config: RunConfig) -> None:
-    """Raise `UserError` for a mistake in ``config`` that no model could make good."""
+    """Raise `UserError` for a mistake in ``config`` that is one for every model."""
     check_engine(config)
     check_publishers(config.publish)
-    # Parsers and the model's own sampling are left open: only a model's files settle them.
+    # Parsers and the model's own sampling stay open: they depend on the model's files.
     sampling = config.sampling if config.sampling.is_complete else SamplingConfig()
     trial = config.model_copy(update={"backend": "fake", "sampling": sampling})
     make_plan(trial, ModelRef("any", "fake", "any", "any"), make_benchmarks(config))
 
 
 def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, dict[str, Any]]:
-    """Run ``config`` to its end; returns (exit code, summary).
+    """Run ``config`` to its end. Returns (exit code, summary).
 
-    Resumes by default: rows that have a verdict are not evaluated again. SIGINT and SIGTERM stop it
-    in order, when called from the main thread; a second one stops it at once.
+    Resumes by default: rows with a verdict are not evaluated again. In the main thread, SIGINT and
+    SIGTERM stop the run in order; a second one stops it at once.
 
     Raises:
         UserError: the run cannot be started as asked; nothing was written.
@@ -65,7 +65,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
         check_lasting(config.output)
         plan = plan_run(config)
         say = log.say_on(console)
-        # What is whole needs no Ray.
+        # A complete run needs no Ray.
         begins = fresh or output_store(plan).get(SUCCESS) is None
         if begins:
             prepare()
@@ -89,7 +89,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
 
 
 def check_lasting(output: str, option: str = "--output") -> None:
-    """Refuse an output inside the folder that Ray unpacks a job into and deletes after it."""
+    """Refuse an output inside the folder into which Ray unpacks a job: Ray deletes it."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
             f"the output {output!r} is relative, and this job's folder is temporary",

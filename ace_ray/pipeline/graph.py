@@ -36,54 +36,51 @@ from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.rows import PLAN
 
 CHECKER_TASKS = 16
-"""Most blocks that wait at one checker."""
+"""Maximum blocks in the queue of a checker."""
 
 WAITING_BLOCKS = 256
-"""Most blocks that wait at the writer for others to make a part."""
+"""Maximum blocks that wait at the writer for their part."""
 
 FEWEST_BLOCKS = 4
-"""That a worker holds, however large, if there are as many for each: the engine stops when each of
-them waits for a slow row."""
+"""Minimum blocks of a worker, if the run has as many: with few blocks, all may wait for their
+slowest row."""
 
 PAUSE_S = 0.3
-"""Maximum pause between two looks of Ray Data's executor while there is something to see."""
+"""Maximum pause of Ray Data's executor between two looks."""
 
 NOTHING_S = 0.5
-"""Maximum wait until it looks again though there is nothing."""
+"""Maximum wait of the executor for a task with output."""
 
 MANY_TASKS = 256
-"""Tasks in flight from which none is waited for."""
+"""Tasks in flight from which the executor does not wait for one."""
 
 DEFAULT_MAX_NUM_SEQS = 256
-"""vLLM's own default, where the config names none."""
+"""vLLM's default of ``max_num_seqs``."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How the rows of a run are cut into blocks, and how many of them one worker has."""
+    """The block layout of a run."""
 
     most: int
-    """Rows at work at a time."""
+    """Maximum rows in flight per worker."""
     size: int
-    """Rows of one model call each that travel together."""
+    """Rows of a block, of one model call each."""
     calls: int
-    """Blocks of which no row, some or all but one may be done. Each is a thread."""
+    """Maximum concurrent calls per worker, one block and one thread each."""
     spare: int
-    """Blocks more that wait at the actor, so that none of its calls waits for the executor."""
+    """Blocks in the queue of a worker, so that no call waits for the executor."""
 
 
 def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
-    """That of a run of ``rows``, ``interactive`` ones among them, which come first and alone.
+    """Compute the block layout for ``rows`` rows. The first ``interactive`` rows get one block
+    each.
 
-    A block waits for its slowest row. Were only as many rows held as may be at work, slow ones
-    would leave the engine without others: three in a hundred that take 17 times as long cost a
-    third of its throughput, with blocks of 8. So a worker holds eight times as many. Since others
-    cannot have what it holds, one of several holds no more than half of its share of the run, or
-    what may be at work. Episodes need calls of their own, to which as many blocks come later.
-
-    Where workers may come later, what is held is counted as if all had come, so that they find
-    rows; what is at work, as if as many came as there are, so that engines are not kept small for
-    workers that never come.
+    A block waits for its slowest row, so a worker holds eight times as many rows as are in flight:
+    with blocks of 8, three rows in a hundred that take 17 times as long cost a third of the
+    throughput otherwise. Other workers cannot take these rows, so each of several workers holds at
+    most half of its share of the run. All elastic workers that may come count here. In `_at_work`
+    at most as many count as there are, or engines would stay small for workers that never come.
     """
     workers = resources.most_workers
     most = _at_work(job, resources, rows)
@@ -101,17 +98,17 @@ def shape(job: Job, resources: Resources, rows: int, interactive: int) -> Shape:
 
 
 def _expected(resources: Resources) -> int:
-    """Workers that share the run, those that may come among them: no more than there are."""
+    """Return the workers that share the run: at most twice those that there are."""
     return min(resources.most_workers, 2 * resources.workers)
 
 
 def _at_work(job: Job, resources: Resources, rows: int) -> int:
-    """Twice what the engine batches keeps its queue full; never more than a fair share of the run,
-    or the first worker that is ready would take every row."""
+    """Return the maximum rows in flight per worker: twice the engine's batch keeps its queue full.
+    A fair share of the run is the limit, or the first ready worker would take every row."""
     if job.config.concurrency != "auto":
         return job.config.concurrency
     if job.config.model.endpoint is not None:
-        # More would wait for their turn at the client, within their time.
+        # More would wait in the client's queue, within their timeout.
         most = job.config.model.endpoint.max_concurrency
         return max(1, min(most, math.ceil(rows / _expected(resources))))
     batched = int(job.engine.get("max_num_seqs") or DEFAULT_MAX_NUM_SEQS)
@@ -119,14 +116,15 @@ def _at_work(job: Job, resources: Resources, rows: int) -> int:
 
 
 def _block(resources: Resources, rows: int, held: int) -> int:
-    """Small runs go almost row by row, since a block passes on when its last row ends. Each block
-    costs Ray some 30 ms of CPU: larger runs bundle more, as far as a worker still holds 16."""
+    """Return the rows of a block: few in small runs, since a block passes on when its last row
+    ends. A block costs Ray 30 ms of CPU, so larger runs have larger blocks, as long as a worker
+    holds 16."""
     wanted = max(1, min(32, rows // (16 * resources.most_workers)), min(512, rows // 2000))
     return max(1, min(wanted, held // 16))
 
 
 def rows_per_part(job: Job, rows: int) -> int:
-    """A few dozen for small runs; large runs get larger parts, if they fill up in time."""
+    """Return the rows of a part: 32 in small runs, up to 8192 in large ones."""
     if job.config.rows_per_part != "auto":
         return job.config.rows_per_part
     return min(8192, max(32, rows // 64))
@@ -134,17 +132,17 @@ def rows_per_part(job: Job, rows: int) -> int:
 
 @dataclass(frozen=True)
 class Work:
-    """The pending rows of one run of a job."""
+    """Pending rows of one run of a job."""
 
     run: int
     rows: PlannedRows
     attempts: np.ndarray
-    """Of each row, this one included."""
+    """Attempts of each row, with this one."""
 
 
 def blocks(work: Work, size: int) -> Iterator[pa.Table]:
-    """Rows in order, ``size`` to a block; interactive episodes travel alone, so that none waits for
-    the end of another, or with those that share their preparation."""
+    """Yield the rows in order, ``size`` to a block. An interactive episode has its own block, or
+    shares one with those of the same preparation."""
     rows = work.rows
     columns = {**rows.columns(), "attempt": work.attempts}
     for places in chain.from_iterable(
@@ -155,7 +153,7 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
 
 
 def _window(rows: PlannedRows, window: int, size: int) -> Iterator[np.ndarray]:
-    """The places of the rows of each block of a window."""
+    """Yield the indices of the rows of each block of a window."""
     others = np.flatnonzero(~rows.interactive & (rows.window == window))
     yield from map(np.array, _episodes(rows, window))
     for start in range(0, len(others), size):
@@ -163,8 +161,8 @@ def _window(rows: PlannedRows, window: int, size: int) -> Iterator[np.ndarray]:
 
 
 class PlannedBlocks:
-    """The blocks of ``work``, made anew whenever they are looked at, and one at a time: Ray holds
-    each of them outside of this process, and here they would be as large as the plan."""
+    """The blocks of ``work``, made one at a time: Ray holds them outside of this process, in which
+    they would be as large as the plan."""
 
     def __init__(self, work: Sequence[Work], size: int) -> None:
         self._work, self._size = work, size
@@ -175,34 +173,30 @@ class PlannedBlocks:
 
 
 def _episodes(rows: PlannedRows, window: int) -> list[list[int]]:
-    """The places of the interactive rows of a window, those that share a preparation together."""
+    """Return the indices of the interactive rows of a window, grouped by preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
     for place in np.flatnonzero(rows.interactive & (rows.window == window)).tolist():
         shared = int(rows.shares[place])
-        # Each sample prepares by itself: its answers are drawn with another seed.
+        # Each sample has its own preparation, with its own seed.
         key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))
         groups.setdefault(key if shared >= 0 else (-1, place), []).append(place)
     return list(groups.values())
 
 
 class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships no types of it
-    """Lets Ray Data's executor look at its actors less often.
+    """Makes Ray Data's executor look at its actors less often.
 
-    It does so ten times a second, whatever there is to see, for 4 ms of CPU each time: an engine
-    that needs all cores of a small machine loses 3 to 4 % by that. So it pauses, and then waits
-    until a task has something to pass on.
-
-    The attributes are the class's, since Ray Data makes the object; a process has one graph at a
-    time.
+    It looks ten times a second, for 4 ms of CPU each, which costs a CPU engine 3 to 4 %. Here it
+    pauses, then waits until a task has output. The attributes are the class's, since Ray Data
+    makes the object; a process runs one graph at a time.
     """
 
     pause: Callable[[], float] = staticmethod(lambda: 0.0)
-    """Seconds until the next look."""
+    """Returns the seconds until the next look."""
     stopping: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the graph is to end."""
+    """Returns whether the graph is to end."""
     workers: ElasticWorkers | None = None
-    """Engine workers that come and go."""
 
     def before_execution_starts(self, executor: Any) -> None:
         if (workers := type(self).workers) is not None:
@@ -219,9 +213,8 @@ class ThrottledExecutor(ExecutionCallback):  # type: ignore[misc]  # Ray ships n
 def pause(left: int, *, stopping: bool) -> float:
     """Return the seconds until the next look while ``left`` rows are not stored.
 
-    A row is worth a millisecond: small runs hardly wait, larger ones less than a second at their
-    end. A run that is to end does not wait: each look passes on only a few of the blocks that no
-    actor works on any more."""
+    A millisecond a row: small runs hardly wait. A stopping run does not wait, since each look
+    passes on only a few blocks."""
     return 0.0 if stopping else max(0.0, min(PAUSE_S, 0.001 * left))
 
 
@@ -235,23 +228,24 @@ def run_graph(
     places: Callable[[], dict[str, Any]] | None = None,
     workers: ElasticWorkers | None = None,
 ) -> None:
-    """Evaluate the rows of ``work``, run after run, and write them.
+    """Evaluate the rows of ``work``, run after run, and store them. Blocks until the last part is
+    stored. Exceptions of Ray Data pass through.
 
-    ``stored`` is told how many rows of a run were stored; ``stopping`` says whether the graph is to
-    end; ``places`` gives each engine worker what was reserved for it (`placement.reserved`);
-    ``workers`` keeps those that come and go. Blocks until the last part is stored. Exceptions of
-    Ray Data pass through.
+    Args:
+        stored: called with a run and the number of its rows that were stored.
+        stopping: returns whether the graph is to end.
+        places: returns the placement of one engine worker (`placement.reserved`).
+        workers: elastic engine workers, if their number is a range.
     """
     left = sum(len(one.rows) for one in work)
     ThrottledExecutor.pause = staticmethod(lambda: pause(left, stopping=stopping()))
     ThrottledExecutor.stopping = staticmethod(stopping)
     ThrottledExecutor.workers = workers
     _quiet()
-    # Runs come one after another: each is as large as if it were alone.
+    # Runs come one after another, so the largest one decides.
     largest = max(work, key=lambda one: len(one.rows)).rows
     cut = shape(job, resources, len(largest), int(np.count_nonzero(largest.interactive)))
-    # Not `from_arrow`: that runs a task of a whole CPU for each block, and engines, servers and
-    # sandboxes may hold all but the fraction that the other actors need.
+    # Not `from_arrow`: it runs a task of a whole CPU for each block, and actors may hold all CPUs.
     planned = ray.data.from_blocks(PlannedBlocks(work, cut.size))
     give_back_memory()
     lengths = {one.run: len(one.rows) for one in work}
@@ -268,7 +262,7 @@ def run_graph(
             max_tasks_in_flight_per_actor=cut.calls + cut.spare,
         ),
         num_cpus=resources.worker_cpus,
-        # Those of one that lies on several nodes are its own workers'.
+        # The GPUs of an engine over several nodes are held by its own workers.
         num_gpus=0 if resources.spread else resources.worker_gpus,
         ray_remote_args_fn=places,
     )
@@ -276,7 +270,7 @@ def run_graph(
         answered,
         Checker,
         fn_constructor_args=(job,),
-        # Ray's own 2 would keep a checker idle between two looks of the executor.
+        # With Ray's default of 2 a checker is idle between two looks of the executor.
         compute=ActorPoolStrategy(
             size=resources.checkers,
             max_tasks_in_flight_per_actor=CHECKER_TASKS,
@@ -307,13 +301,13 @@ def run_graph(
                     left -= rows
                     stored(run, rows)
     except BaseException as error:
-        # The executor ends with the last frame that holds it: now, while there is a Ray.
+        # The executor ends with the last frame that refers to it: now, while Ray is up.
         traceback.clear_frames(error.__traceback__)
         raise
 
 
 def _writer_place(store: Store) -> Callable[[], dict[str, Any]] | None:
-    """A local folder is the driver's: write it there, if that node takes actors at all."""
+    """Return the writer's placement: on the driver's node for a local folder."""
     if not isinstance(store, LocalStore):
         return None
     node = ray.get_runtime_context().get_node_id()
@@ -328,14 +322,14 @@ def _quiet() -> None:
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    # Each task in flight would read its process's page tables once a second: an engine worker has
-    # dozens of tasks and gigabytes.
+    # Each task in flight reads its process's page tables once a second: an engine worker has dozens
+    # of tasks and gigabytes.
     context.memory_usage_poll_interval_s = None
-    # A guard of Ray Data's that ends a graph which passes nothing on for half an hour: an engine
-    # may take longer to load, an episode to end. Our own deadlines hold each of the waits.
+    # Ray Data ends a graph without output for half an hour; an engine may take longer to load. Each
+    # wait has a deadline of our own.
     context.execution_no_progress_timeout_s = -1
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    # It prints the traceback of what ends a graph; the driver says the cause in one line.
+    # It prints a traceback when a graph ends; the driver prints the cause in one line.
     logging.getLogger("ray.data.exceptions").setLevel(logging.CRITICAL)
-    # Ray 2.60 deprecates every way to say max_restarts to map_batches and names no other.
+    # Ray 2.60 deprecates every way to set max_restarts in map_batches, without another one.
     warnings.filterwarnings("ignore", message=".*ray_remote_args_fn.* is deprecated")

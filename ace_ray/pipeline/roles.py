@@ -1,4 +1,4 @@
-"""The other models of a run: pinned for the plan, served on the cluster, asked by the workers."""
+"""Roles: the other models of a run, pinned in the plan, served on the cluster, used by workers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from ace_ray.types import Sampling
 
 @dataclass(frozen=True)
 class RoleBinding:
-    """One role of a benchmark: which model has it, and all that can move a score in that."""
+    """The model of one role of a benchmark, with all settings that can move a score."""
 
     role: Role
     model: ModelRef | None
-    """The candidate's for ``same``, the served one's, None for an endpoint."""
+    """The candidate's for ``same``, the served model's, None for an endpoint."""
     sampling: Sampling
     identity: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Served:
-    """Where a role's model that is served on the cluster is reached."""
+    """Endpoints and key of a role's model that is served on the cluster."""
 
     endpoints: tuple[EndpointConfig, ...]
     key: str
@@ -48,7 +48,7 @@ RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
 def bind_roles(
     config: RunConfig, candidate: ModelRef, benchmarks: Sequence[Benchmark]
 ) -> RoleBindings:
-    """The bindings of all roles, their models pinned. Raises `UserError`."""
+    """Return the bindings of all roles, with pinned models. Raises `UserError`."""
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
@@ -81,7 +81,7 @@ def _binding(
     shared: bool,
     calls: bool,
 ) -> RoleBinding:
-    """``calls``: whether the role is offered tools."""
+    """Return the binding of one role. ``calls``: whether the role is offered tools."""
     check_role(role, where)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
@@ -110,7 +110,7 @@ def _binding(
         )
     sampling = default
     if role == "same":
-        # Whoever shortens the candidate's answers shortens its lines as a user too.
+        # A limit of the candidate's answers holds for its lines as a user, too.
         most = min(sampling.max_tokens, config.sampling.max_tokens)
         sampling = replace(sampling, max_tokens=most)
     elif role.sampling is not None:
@@ -124,8 +124,8 @@ def _binding(
 
 
 def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool) -> ServedRole:
-    """``role`` with the parsers of the family of ``model`` where it says ``auto``, as a candidate
-    has them: that of calls only where it is offered tools. Raises `UserError`: none is clear."""
+    """Return ``role`` with the parsers of the model's family in place of ``auto``, as for a
+    candidate; a tool parser only if the role is offered tools. Raises `UserError` if none fits."""
     asked = role.model
     mode = str(role.engine.get("tokenizer_mode", "auto"))
     chosen: dict[str, str | None] = {}
@@ -143,7 +143,7 @@ def _with_parsers(role: ServedRole, model: ModelRef, where: str, *, calls: bool)
 def served_roles(
     bindings: RoleBindings,
 ) -> dict[tuple[str, str], tuple[ServedRole, RoleBinding]]:
-    """Those that need servers on the cluster, by (benchmark, role)."""
+    """Return the roles with servers on the cluster, by (benchmark, role)."""
     return {
         (benchmark, name): (binding.role, binding)
         for benchmark, roles in bindings.items()
@@ -153,8 +153,8 @@ def served_roles(
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """(CPUs, GPUs) that each server of the roles holds."""
-    from ace_ray.pipeline.servers import serving
+    """Return (CPUs, GPUs) of each server of the roles."""
+    from ace_ray.pipeline import serving
 
     return [
         serving.demand(role, on_gpu=on_gpu)
@@ -167,11 +167,8 @@ def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
 def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
-    """Servers of all roles that need them, up and answering; ended afterwards.
-
-    Raises `ServerFailed`.
-    """
-    from ace_ray.pipeline.servers import serving
+    """Start the servers of all roles, and end them with the context. Raises `ServerFailed`."""
+    from ace_ray.pipeline import serving
 
     key = serving.new_key()
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
@@ -196,8 +193,7 @@ def serving_roles(
 
 
 class RoleModels:
-    """The models in the roles of a worker's episodes. One HTTP client per endpoint, shared by all
-    episodes of this process."""
+    """The models of all roles in one worker. Its episodes share one HTTP client per endpoint."""
 
     def __init__(
         self,
@@ -217,7 +213,7 @@ class RoleModels:
                     self._models[place] = EndpointModel(binding.role.endpoint)
                 else:
                     ends = served[place].endpoints
-                    # One replica per worker: an episode keeps its prefix cache.
+                    # One replica per worker, so that an episode finds its prefix cache.
                     self._models[place] = EndpointModel(
                         ends[seed % len(ends)],
                         key=served[place].key,
@@ -226,7 +222,7 @@ class RoleModels:
                     )
 
     def of(self, benchmark: Benchmark, sample: int, path: Sequence[str]) -> dict[str, RoleModel]:
-        """Those of a benchmark by role, for the ``sample``-th repetition of the entry at
+        """Return the models of a benchmark by role, with the seeds of a sample of the entry at
         ``path``."""
         return {
             name: RoleModel(

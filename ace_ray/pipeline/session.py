@@ -1,4 +1,4 @@
-"""Passes over the pending rows of one run, or of several that differ in their weights alone."""
+"""Passes over the pending rows of runs that differ in their weights alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources
-from ace_ray.config.schema import ENDPOINT, EarlyConfig, RunConfig
+from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
@@ -41,11 +41,11 @@ from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
 
 Pending = dict[int, PlannedRows]
-"""Index of a run -> its rows."""
+"""Run -> its pending rows."""
 
 
 def prepare() -> None:
-    """The imports of a pass, before a thread connects (`connection.connecting`)."""
+    """Import the modules of a pass, before a thread connects to Ray (`connection.connecting`)."""
     connection.set_environment()
     if find_spec("ray") is not None:  # else `connection.connect` says so
         from ace_ray.pipeline import graph  # noqa: F401
@@ -55,9 +55,9 @@ class Session:
     """One call of `evaluate`, or one lane of a sweep.
 
     Args:
-        runs: they differ in the weights and in nothing else.
+        runs: runs that differ in their weights alone.
         examine: whether checkpoints are examined before they are loaded.
-        concluded: told of each run as soon as it is whole.
+        concluded: called with each run as soon as it is whole.
     """
 
     def __init__(
@@ -75,24 +75,24 @@ class Session:
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
         self._reached: dict[str, float] = {}
-        """When the first pass had Ray, and its actors; wall clock."""
+        """Times at which the first pass had Ray, and its actors; wall clock."""
         self._resources: Resources | None = None
-        # With --fresh the run before is still there, and no part of this one.
+        # With --fresh the folder still holds the previous run.
         self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]
 
     def run(self) -> None:
-        """Evaluate until nothing is pending or nothing gets further, and conclude every run.
+        """Make passes until no row is pending or no pass makes progress, and conclude every run.
 
         Raises:
             UserError: the runs cannot be started as asked; nothing was written.
-            RunFailed: the cluster or the engines failed; rows already written stay.
+            RunFailed: the cluster or the engines failed; stored rows stay.
         """
         try:
             self._passes()
         except UserError as error:
             if not self._tallies:
                 raise
-            # It was fine at the start, so this is no mistake in what was asked.
+            # The first pass has started, so the config is not the cause.
             raise RunFailed(str(error), resumable=True) from error
         except RunFailed as error:
             if not error.resumable:
@@ -122,7 +122,7 @@ class Session:
         self._concluded(run)
 
     def _pending(self, *, again: bool) -> Pending:
-        """Without those that are set aside."""
+        """Return the pending rows that are not set aside."""
         pending = {}
         for index, run in enumerate(self._runs):
             if run.open:
@@ -131,9 +131,9 @@ class Session:
         return {index: rows for index, rows in pending.items() if len(rows)}
 
     def _passes(self) -> None:
-        """Each pass brings its rows to new processes. One that breaks off counts as an attempt only
-        if it has settled nothing: then there is no sign that another one will. Rows that engines
-        or checkers died on alone get a pass of their own, after all others."""
+        """Make passes, each with new processes. A pass that breaks off counts as an attempt only if
+        it has settled no row. Rows on which engines or checkers died alone get a pass of their own,
+        after all others."""
         pending, attempts = self._pending(again=False), 0
         aside = not pending
         pending = pending or self._set_aside()
@@ -159,7 +159,7 @@ class Session:
             pending, waiting = self._pending(again=True), self._set_aside()
             last = attempts >= self._config.max_attempts
             if not pending and not waiting:
-                break  # whatever it was, nothing waits for it
+                break  # a failure without pending rows does not matter
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
@@ -171,8 +171,8 @@ class Session:
             pending = waiting if aside else pending
 
     def _check_for_a_bug(self) -> None:
-        """Raise `RunFailed` where every row so far ended in the same exception of a benchmark's
-        code: other attempts would, too."""
+        """Raise `RunFailed` if every row so far ended in the same exception of a benchmark's
+        code."""
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
@@ -180,19 +180,19 @@ class Session:
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:
-        """The rows that engines or checkers have died on alone."""
+        """Return the rows on which engines or checkers died alone."""
         by_run = {index: run.set_aside() for index, run in enumerate(self._runs) if run.open}
         return {index: rows for index, rows in by_run.items() if len(rows)}
 
     def _isolated(self) -> dict[Kind, dict[str, IsolatedRow]]:
-        """What is known of rows from earlier passes, and from earlier commands."""
+        """Return the isolated rows of earlier passes and of earlier commands."""
         isolated: dict[Kind, dict[str, IsolatedRow]] = {}
         for index, run in enumerate(self._runs):
             for kind, stored in run.isolated(index).items():
                 isolated.setdefault(kind, {}).update(stored)
         for kind, later in (self._tallies[-1].isolated if self._tallies else {}).items():
             isolated.setdefault(kind, {}).update(later)
-        # Rows that wait with what they share are stored, and so is what they have cost themselves.
+        # Rows that wait with their preparation are stored, with the deaths that they count.
         for run in self._runs:
             for row_id in run.waiting_with_others():
                 if (isolated_row := isolated.get("engine", {}).get(row_id)) is not None:
@@ -203,7 +203,7 @@ class Session:
         return sum(int(run.ledger.settled.sum()) for run in self._runs)
 
     def _pass(self, pending: Pending) -> None:
-        """``pending`` through the graph. Raises `RunFailed`."""
+        """Send ``pending`` through the graph. Raises `RunFailed`."""
         asked = self._ask()
         connection.connect()
         self._reached.setdefault("ray", time.time())
@@ -229,7 +229,7 @@ class Session:
             bindings = plan.bindings if interactive else {}
             nodes = resources.nodes()
             has_gpus = any(node.get("GPU", 0) for node in nodes)
-            # Behind an endpoint the candidate takes none; models that are served beside it do.
+            # A candidate behind an endpoint takes no GPU; served roles do.
             on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
                 resources.fit,
@@ -276,7 +276,8 @@ class Session:
                 sandboxes = start_actors(
                     Scenarios(name), self._resources.sandboxes, cpus=resources.SANDBOX_CPUS
                 )
-                # This frame keeps the coordinator, sandboxes and services.
+                # This frame keeps coordinator, sandboxes and services alive: the job's handles do
+                # not.
                 job = Job(
                     runs=tuple(
                         JobRun(
@@ -298,7 +299,6 @@ class Session:
                     },
                     choice=plan.choice,
                     replay=plan.replay,
-                    decides=any(_decides(run.plan.config.early) for run in self._runs),
                     first=min(pending),
                     examine=self._examine and config.backend != ENDPOINT,
                 )
@@ -345,10 +345,10 @@ class Session:
             ray.shutdown()
 
     def _ask(self) -> dict[str, Any]:
-        """Ask a candidate behind an endpoint once before its first rows: what it refuses is one
-        line now and not one a row. Returns facts for the manifest.
+        """Send one request to a candidate behind an endpoint before the first rows, to report a
+        refusal in one line. Returns facts for the manifest.
 
-        Raises `UserError`, and `RunFailed`: it does not answer now."""
+        Raises `UserError`, and `RunFailed` without an answer."""
         if self._tallies:
             return {}
         try:
@@ -357,7 +357,7 @@ class Session:
             raise RunFailed(str(error), resumable=True) from error
 
     def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
-        """Run id, model and planned rows of every run, for `Metrics`."""
+        """Return run id, model and planned rows of every run, for `Metrics`."""
         plans = [run.plan for run in self._runs]
         return [
             (plan.run_id, plan.model.name, len(pending.get(index, ())))
@@ -370,9 +370,9 @@ class Session:
     def _when_whole(
         self, pending: Pending, monitor: HealthMonitor, coordinator: Any
     ) -> Callable[[int, int], None]:
-        """What to do with receipts: see whether the run's comparison is decided, and conclude a run
-        when its last row is stored, while others go on. The last one is left to the end of the
-        pass."""
+        """Return the callback for stored rows. It looks whether the run's comparison is decided,
+        and concludes a run when its last row is stored, while others go on. The last run is
+        concluded at the end of the pass."""
         left = Counter({index: len(rows) for index, rows in pending.items()})
         last = max(pending)
 
@@ -410,8 +410,7 @@ def engine_args(
     on_gpu: bool,
     spread: bool,
 ) -> dict[str, Any]:
-    """The engine arguments of the candidates, ``models``, with what an actor on this kind of
-    cluster needs."""
+    """Return the engine arguments of the candidates, ``models``, on this kind of cluster."""
     if config.backend in ("fake", ENDPOINT):
         return dict(config.engine)
     samplings = [config.sampling.sampling()] + [
@@ -425,21 +424,16 @@ def engine_args(
     return cluster_engine_args(engine, on_gpu=on_gpu, seeded=seeded, spread=spread)
 
 
-def _decides(early: EarlyConfig | None) -> bool:
-    """Whether a run may stop before its rows have ended."""
-    return early is not None and early.stop and early.against is not None
-
-
 def _count(pending: Pending) -> int:
     return sum(map(len, pending.values()))
 
 
 def _explained(error: Exception, tally: Tally, *, had_success: bool) -> RunFailed:
-    """The cause in one line, from the coordinator if an actor wrote it there, else from Ray.
+    """Return the failure with its cause in one line: the coordinator's if an actor reported one,
+    else Ray's.
 
-    What an engine or a server says that has never started would be said again. All else may
-    pass."""
-    from ace_ray.pipeline.servers.server import ServerFailed
+    A failure of an engine or server that has never started is not transient; others may be."""
+    from ace_ray.pipeline.serving import ServerFailed
 
     cause = tally.failure or (str(error) if isinstance(error, ServerFailed) else "")
     passing = had_success or bool(tally.workers) or not cause

@@ -247,7 +247,7 @@ def read_run(store: Store) -> Run:
 def _was_looked_at(manifest: Manifest) -> bool:
     """Whether the comparison of the run was looked at, so that its sample size is not fixed."""
     early = manifest.tree.get("early")
-    return isinstance(early, dict) and bool(early.get("looks"))
+    return isinstance(early, dict) and bool(early.get("looked"))
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,12 @@ def earlier_summary(store: Store) -> Summary:
         return Summary()
 
 
+def earlier_decision(store: Store) -> dict[str, Any] | None:
+    """Return the comparison in the run's last summary; None if there is none."""
+    early = earlier_summary(store).early
+    return early.model_dump() if early else None
+
+
 def earlier_timing(store: Store) -> dict[str, Any]:
     """Return the timing that the run's last summary gives."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)

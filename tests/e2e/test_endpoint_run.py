@@ -16,8 +16,7 @@ import yaml
 
 from ace_ray.models.roles import ServedRole
 from ace_ray.models.sources import materialize, resolve
-from ace_ray.pipeline.servers.server import Server, free_port
-from ace_ray.pipeline.servers.serving import command, environment
+from ace_ray.pipeline.serving import Server, command, environment, free_port
 from tests.scripted_endpoint import Scripted, call, completion, scripted_endpoint
 
 KEY = "the-key-of-the-test"

@@ -90,7 +90,7 @@ def test_all_rows_say_what_the_benchmark_says(
     other.put(*rows_of(benchmark, 1))
     mine, theirs = both(benchmark, drawn, own, other)
     comparison = compared(benchmark, drawn)
-    assert comparison.advance(mine, theirs)
+    comparison.advance(mine, theirs)
     (one,) = comparison.headlines
     assert one.decision is not None
     assert one.decision.outcome is Outcome.BETTER
@@ -119,7 +119,7 @@ def test_a_failed_row_stops_the_clock_until_it_is_settled(
     # It is tried again.
     own.put(good[order[1]])
     mine.read()
-    assert comparison.advance(mine, theirs)
+    comparison.advance(mine, theirs)
     assert len(comparison.headlines[0].differences) == 4
 
 
@@ -158,7 +158,7 @@ def test_a_verdict_that_comes_last_decides(benchmark: ACEBench, drawn: Any, tmp_
     assert not comparison.decided
     own.put(good[0])
     mine.read()
-    assert comparison.advance(mine, theirs)
+    comparison.advance(mine, theirs)
     assert comparison.decided
 
 
@@ -254,13 +254,11 @@ def test_another_order_is_not_gone_on_with(
     store = LocalStore(str(tmp_path / "own"))
     store.put("run.json", as_json(make_manifest(plan, {})))
     looks = EarlyLooks(plan, store)
+    looks.check_rules()  # nobody has looked
     looks.note()
     looks.check_rules()
     tree = json.loads(store.get("run.json") or b"")
     tree["early"]["orders"]["acebench"]["sha256"] = "0"
-    store.put("run.json", as_json(tree))
-    looks.check_rules()  # nobody has looked
-    tree["early"]["looks"] = [{"headlines": {}}]
     store.put("run.json", as_json(tree))
     with pytest.raises(UserError, match="in another order of its entries"):
         looks.check_rules()
@@ -315,8 +313,6 @@ def test_what_ended_undecided_is_looked_at_again(
     assert not after["early"]["stopped"]
     (headline,) = after["early"]["headlines"].values()
     assert (headline["outcome"], headline["units"]) == ("better", 4)
-    noted = json.loads(own.store.get("run.json") or b"")["early"]["looks"]
-    assert [look["headlines"]["acebench/official"]["units"] for look in noted] == [1, 4]
     assert own.store.get("lease.json") is None
     assert not decide_again(plan, own.store, print), "it is decided"
     stale = {**after, "early": {**after["early"], "stale": True}}

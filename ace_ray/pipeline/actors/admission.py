@@ -1,5 +1,4 @@
-"""Which rows may be in an engine together: those of one run that are not isolated, or one isolation
-group."""
+"""Admission of rows to an engine: one partition at a time."""
 
 from __future__ import annotations
 
@@ -11,32 +10,29 @@ from dataclasses import dataclass
 
 from ace_ray.pipeline.health.isolation import OPEN
 
-ISOLATED_LAST, MOST_TRIED_FIRST = 4, 7
-"""Starts since progress from which rows that are not isolated go first; and from which the isolated
-row does that has failed most trials, until it has come to its end."""
+ISOLATED_LAST = 4
+"""Starts without progress from which rows that are not isolated go before isolated rows."""
+MOST_TRIED_FIRST = 7
+"""Starts without progress from which the isolated row with the most failed trials goes first."""
 
 Partition = tuple[int, int]
-"""(run, isolation group)"""
+"""Run and isolation group. All rows of a run that are not isolated are one group, `OPEN`."""
 
 
 class AdmissionControl:
-    """Admits one partition at a time, and of it at most ``most`` rows; a group of more is admitted
-    by itself.
+    """Admits rows of one partition at a time.
 
-    Rows of the run whose weights the engine holds come first, then those of the earliest run, since
-    each change of runs changes the weights. Within a run isolated rows come first, in the order in
-    which they asked: there are few of them, and always more of the others, behind which they would
-    wait until the run's end. One that an engine has died on alone waits until another row has
-    passed in this engine, if any other is there. So do all isolated rows when some engines have
-    died here one after another; after some more of them, one isolated row after the other comes to
-    its end.
+    Rows of the run whose weights are loaded come first, then rows of the earliest run: a change of
+    runs is a swap of weights. Within a run isolated rows come first, or they would wait until the
+    run ends. An isolated row on which an engine died alone waits until another row has passed in
+    this engine. So do all isolated rows after `ISOLATED_LAST` starts without progress.
 
     Args:
-        run: whose weights the engine holds.
-        starts_since_progress: engines that have died here one after another, while no row got
-            further.
-        arriving: whether the rows of a process before this one are on their way, in any order:
-            those of other runs wait for them.
+        most: maximum rows in the engine. A larger group is admitted alone.
+        run: run whose weights the engine holds.
+        starts_since_progress: engines that died here in a row while no row got further.
+        arriving: whether blocks of the previous process are still to come, in any order. Rows of
+            other runs wait for them.
     """
 
     def __init__(
@@ -58,15 +54,15 @@ class AdmissionControl:
         self._closed = False
         self._partition: Partition | None = None
         self._tried: dict[Partition, int] = {}
-        """Isolated rows that engines have died on alone -> how often."""
+        """Isolated rows on which engines died alone -> number of deaths."""
         self._waiting: OrderedDict[Partition, deque[Group]] = OrderedDict()
 
     @asynccontextmanager
     async def entered(
         self, partition: Partition, rows: int, *, tried: int = 0
     ) -> AsyncIterator[Group]:
-        """Wait until there is room for ``rows`` of ``partition``, and be inside. ``tried``: how
-        often an engine has died on it alone."""
+        """Wait until ``rows`` rows of ``partition`` are admitted, and hold their places. ``tried``:
+        how often an engine died with the row alone."""
         group = Group(asyncio.get_running_loop().create_future(), rows)
         if self._closed:
             group.rows = 0
@@ -90,9 +86,10 @@ class AdmissionControl:
             self._leave(group)
 
     def row_ended(self, group: Group) -> None:
-        """One row of ``group`` leaves room to others: a slow one holds no place but its own.
+        """Give the place of one row of ``group`` to other rows.
 
-        The last place is the group's until it has left, so that no other partition comes before.
+        The group keeps its last place until it leaves, so that no other partition is admitted
+        before.
         """
         self.passed = True
         if group.rows > 1:
@@ -101,12 +98,12 @@ class AdmissionControl:
             self._admit()
 
     def arrived(self) -> None:
-        """What was on its way is here, or does not come."""
+        """Wait no longer for blocks of the previous process."""
         self._arriving = False
         self._admit()
 
     def close(self) -> None:
-        """Let all in that wait or come, without a place: they are to see that nothing begins."""
+        """Admit all groups without a place. Their callers see that no row begins any more."""
         self._closed = True
         waiting, self._waiting = self._waiting, OrderedDict()
         for group in (group for groups in waiting.values() for group in groups):
@@ -140,14 +137,14 @@ class AdmissionControl:
                     return
                 group = groups.popleft()
                 if not group.admitted.cancelled():
-                    # Counted here: no other may be admitted before its own step.
+                    # Counted here, before the group's own coroutine runs.
                     self._partition, self._run = partition, partition[0]
                     self._inside += group.rows
                     group.admitted.set_result(None)
             del self._waiting[partition]
 
     def _is_early(self, partition: Partition) -> bool:
-        """Whether others that are to arrive go before ``partition``."""
+        """Return whether rows that are still to arrive go before ``partition``."""
         return self._most_tried_first or partition[0] != self._run or self._waits(partition)
 
     def _waits(self, partition: Partition) -> bool:
@@ -165,8 +162,8 @@ class AdmissionControl:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Rows that are admitted together."""
+    """Rows that are admitted together, as one waiter."""
 
     admitted: asyncio.Future[None]
     rows: int
-    """Places that it holds, or needs to come in."""
+    """Places that the group holds, or waits for."""

@@ -1,15 +1,15 @@
-"""The engine of one worker, and whose weights it holds.
+"""The engine of one worker, and its weights.
 
-Runs of one job differ in their weights alone, so a live engine takes those of the next run in a
-second instead of starting anew. What a swap has left is probed before a row meets it; where the
-probe does not hold, the process ends, and its successor starts on the new weights.
+Runs of one job differ in their weights alone, so a live engine swaps weights between runs. A probe
+checks each swap before the first row. If it fails, the process ends, and its successor starts an
+engine on the new weights.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -38,16 +38,16 @@ from ace_ray.util.subprocesses import end_with_this_process
 _PASSING = (NoRoom, Unreachable)
 
 PASS_ON_S = 60.0
-"""Most that a process which is to end waits until the rows that ended in it have passed on."""
+"""Timeout for ended rows to reach a checker before the process ends."""
 
 PASS_ON_POLL_S = 0.1
 
 TASK_ENDS_S = 1.0
-"""Between the checker's having rows and the end of the task that they came from; on a busy machine
-it takes longer, and costs a start."""
+"""Time for a task to end after a checker has its rows. If it takes longer, Ray repeats the task,
+which costs an engine start."""
 
 ALIVE_S = 30.0
-"""Seconds within which a working engine answers between two steps."""
+"""Timeout of a health check: an engine answers between two steps."""
 
 
 _NO_EFFECT = (
@@ -68,12 +68,11 @@ class _Prepared:
 
 
 class Candidate:
-    """Starts the engine, swaps its weights, and tells the coordinator how.
+    """Starts the engine, swaps its weights, and reports both to the coordinator.
 
-    Where the job says so, every checkpoint is examined: before it is loaded for all shards and the
-    content that was planned; after that, since it was read meanwhile, for its content again, and
-    for what the engine says with it. Raises what `start_engine` raises,
-    `NoRoom` and `Unreachable`.
+    With `Job.examine` every checkpoint is checked before it is loaded (all shards, the planned
+    content), and after (the content again, a probe of the engine). Raises what `start_engine`
+    raises, `NoRoom` and `Unreachable`.
     """
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
@@ -89,7 +88,7 @@ class Candidate:
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
         self._unsure: set[int] = set()
-        """Runs whose adapter may have names that the base does not know."""
+        """Runs whose adapter may name modules that the base does not have."""
         self._of_base: Logprobs = ()
         self.run = run
         phases = StartPhases(self._tell)
@@ -110,14 +109,13 @@ class Candidate:
         ray.get(self._coordinator.loading.remote(process, self.run))
         began = time.perf_counter()
         self._base = materialized(job.runs[self.run].model) if self._adapters else folder
-        self.engine = MonitoredEngine(
-            start_engine(job, self._base, phases), ask_after_s=job.config.stall_s / 4, clock=clock
-        )
+        self._loaded = start_engine(job, self._base, phases)
+        self.engine = MonitoredEngine(self._loaded, job.config.stall_s / 4, clock)
         phases.end()
         self.start_s = phases.seconds()
         """Seconds by phase of the engine's start."""
         self._held = folder
-        self._probe = Probe(self.engine, proven=self._adapters)
+        self._probe = Probe(self._loaded, proven=self._adapters)
         self._facts: dict[str, Any] = {
             "how": "restarted"
             if ray.get(self._coordinator.unswappable.remote(run=self.run))
@@ -128,14 +126,14 @@ class Candidate:
         self._prepare(self.run + 1)
 
     def _tell(self, phase: str) -> None:
-        # From the thread that passes on what the engine prints, which must go on whatever happens.
+        # Runs in the thread that forwards the engine's output, which must not end.
         with suppress(Exception):
             self._coordinator.phase.remote(self._process, phase)
 
     async def hold(self, run: int) -> None:
-        """Return when the engine holds the weights of ``run``. Nothing may be in flight.
+        """Load the weights of ``run`` if the engine holds others. No row may be in flight.
 
-        Raises `Broken`. Ends the process where only a new engine can.
+        Raises `Broken`. Ends the process if only a new engine can load them.
         """
         async with self._lock:
             if self._facts:
@@ -153,7 +151,7 @@ class Candidate:
                 self._clock.preparing(None)
 
     async def _first_probe(self) -> None:
-        """The engine is new; what it says now is what the next swap is held against."""
+        """Probe a new engine: the next swap is compared with its answers."""
         facts, self._facts = self._facts, {}
         taken = not self._adapters or await self._take_adapter()
         if self._job.examine:
@@ -172,10 +170,10 @@ class Candidate:
             await self._coordinator.loaded.remote(self.run, facts)
 
     async def _take_adapter(self) -> bool:
-        """The first one, on an engine that has the base alone; whether it could."""
+        """Load the first adapter into an engine on the base. Return whether it could."""
         try:
-            self._of_base = await self.engine.logprobs()
-            await self.engine.swap(self._held)
+            self._of_base = await self._loaded.logprobs()
+            await self._loaded.swap(self._held)
             if await self._has_no_effect(self.run):
                 self._give_up(self.run, _NO_EFFECT)
                 return False
@@ -187,9 +185,9 @@ class Candidate:
         return True
 
     async def _has_no_effect(self, run: int) -> bool:
-        """Whether the engine says with the adapter of ``run`` what its base says. Asked where names
-        cannot tell: vLLM leaves out what it does not find in the base, and all of it in silence."""
-        return run in self._unsure and await self.engine.logprobs() == self._of_base
+        """Return whether the adapter of ``run`` leaves the base's answers as they are. vLLM drops
+        modules that it does not find in the base without an error."""
+        return run in self._unsure and await self._loaded.logprobs() == self._of_base
 
     async def _swap(self, run: int) -> None:
         try:
@@ -209,22 +207,22 @@ class Candidate:
         await asyncio.to_thread(self._probe.prepare, self._held, folder)
         began = time.perf_counter()
         try:
-            await self.engine.swap(folder)
+            await self._loaded.swap(folder)
             if await self._has_no_effect(run):
-                await self.engine.swap(self._held)
+                await self._loaded.swap(self._held)
                 raise Broken(_NO_EFFECT)
             self._clock.preparing("warm_up")
             findings = await self._probe.swapped(folder)
-        except UserError as error:  # an adapter that vLLM refuses: the one before stays
+        except UserError as error:  # vLLM refuses the adapter and keeps the previous one
             raise Broken(str(error)) from error
         except (EngineDead, ProbeFailed, OSError) as error:
             why = f"the swap to {self._job.runs[run].run_id} failed: {error}"
-            if isinstance(error, CannotTell):  # says nothing of the checkpoints to come
+            if isinstance(error, CannotTell):  # later checkpoints may still be swapped
                 await self._coordinator.unswappable.remote(well_formed(why), run=run)
             await self._end(why, run, for_all=not isinstance(error, CannotTell))
         seconds = round(time.perf_counter() - began, 2)
         self._let_go(self.run)
-        # Before anything may fail: from now on it is these that the engine holds.
+        # Before anything can fail: the engine holds the new weights from now on.
         self.run, self._held = run, folder
         if self._job.examine:
             await asyncio.to_thread(self._check_unchanged, run)
@@ -238,11 +236,11 @@ class Candidate:
         self._prepare(run + 1)
 
     async def _end(self, why: str, run: int | None, *, for_all: bool = True) -> NoReturn:
-        """End this process: its successor starts an engine on the weights of ``run``, or on those
-        that this one holds.
+        """End this process. Its successor starts an engine on the weights of ``run``, or, if None,
+        on the same weights.
 
-        Rows that have ended and not yet passed on would be lost with it, and their blocks would
-        come to the successor, which has other weights: they are waited for."""
+        Waits until ended rows have reached a checker: their blocks would be repeated by the
+        successor, which has other weights."""
         if for_all:
             await self._coordinator.unswappable.remote(well_formed(why))
         if run is not None:
@@ -250,7 +248,7 @@ class Candidate:
         end = time.monotonic() + PASS_ON_S
         while await self._coordinator.underway.remote(self._process) and time.monotonic() < end:
             await asyncio.sleep(PASS_ON_POLL_S)
-        # Their task may not have ended: Ray would run it again, and their weights be loaded anew.
+        # Else Ray would repeat their task, and load the old weights again.
         await asyncio.sleep(TASK_ENDS_S)
         die(self._coordinator, self._process, why, [])
         raise EngineDead(why)  # not reached: the process is gone
@@ -260,7 +258,7 @@ class Candidate:
         ray.get(self._coordinator.broken.remote(run, well_formed(why)))
 
     def _prepare(self, run: int) -> None:
-        """Fetch and examine the weights of ``run`` while the engine works on those before."""
+        """Fetch and examine the weights of ``run`` while the engine works on the previous run."""
         if run < len(self._job.runs):
             self._ahead = _Prepared(run, self._threads.submit(self._made_ready, run, self._held))
 
@@ -271,11 +269,11 @@ class Candidate:
         return folder
 
     def _folder(self, run: int) -> Path:
-        """The folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom` and
-        `Unreachable`, which are no fault of theirs."""
+        """Return the folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom`
+        and `Unreachable`, which say nothing about the weights."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.run == run:
-            with suppress(*_PASSING):  # there may be some room by now
+            with suppress(*_PASSING):  # there may be room by now
                 return ahead.folder.result()
         return self._examined(run)
 
@@ -303,16 +301,16 @@ class Candidate:
         release(model.adapter.ref if model.adapter else model)  # the base stays
 
     def _why_not(self, held: Path, folder: Path) -> str:
-        """Why the weights in ``folder`` cannot take the place of those that came from ``held``."""
+        """Return why ``folder`` cannot be swapped in for ``held``; "" if it can."""
         if self._adapters:
             return ""  # each is loaded beside the base, whatever its rank and modules
         try:
             return same_layout(held, folder)
-        except UserError as error:  # a trainer keeps the last few
+        except UserError as error:  # a trainer may have removed the older checkpoint
             return str(error)
 
     def _check_unchanged(self, run: int) -> None:
-        """Raise `Broken` when other weights lie where those of ``run`` were planned."""
+        """Raise `Broken` if the checkpoint of ``run`` has changed since the plan."""
         try:
             check_unchanged(self._job.runs[run].model)
         except UserError as error:
@@ -320,7 +318,7 @@ class Candidate:
 
 
 def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
-    """An engine on the weights in ``folder``, loaded."""
+    """Return an engine with the weights in ``folder`` loaded."""
     if job.config.backend == "fake":
         from ace_ray.models.fake import FakeEngine
 
@@ -331,7 +329,7 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
         return EndpointEngine(job.config.model)
     from ace_ray.models.vllm_engine import VLLMEngine
 
-    # Ray ends them with a worker that dies, unless it dies of the raylet's death.
+    # Ray ends the children of a worker that dies, except where its raylet died.
     end_with_this_process()
     return VLLMEngine(
         folder,
@@ -344,10 +342,9 @@ def start_engine(job: Job, folder: Path, phases: StartPhases) -> Any:
 
 
 class MonitoredEngine:
-    """The candidate's engine, and since when it owes a sign of life.
+    """The candidate's engine with the time of its last progress.
 
-    Answers are such signs. Where none comes for a while, since all are long, the engine is asked
-    whether it still works.
+    An answer is progress. If none comes for ``ask_after_s``, a health check is sent.
     """
 
     def __init__(self, engine: Any, ask_after_s: float, clock: Clock) -> None:
@@ -381,44 +378,32 @@ class MonitoredEngine:
             with self._clock.busy("call"):
                 yield
         except RequestFailed:
-            self._heard_at = time.monotonic()  # an answer, too
+            self._heard_at = time.monotonic()  # a refusal is an answer
             raise
         finally:
             self._pending -= 1
         self._heard_at = time.monotonic()
 
-    async def swap(self, folder: Path) -> None:
-        """Other weights; `ace_ray.models.vllm_engine.VLLMEngine.swap`."""
-        await self._engine.swap(folder)
-
-    async def logprobs(self) -> Logprobs:
-        logprobs: Logprobs = await self._engine.logprobs()
-        return logprobs
-
-    def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
-        logprobs: list[Logprobs] = self._engine.reference(folders)
-        return logprobs
-
     def processes(self) -> list[Any]:
-        """The engine cores, children of this process."""
+        """Return the engine cores, children of this process."""
         cores: list[Any] = self._engine.processes()
         return cores
 
     async def works(self) -> bool:
-        """Whether the engine gives a sign of life now."""
+        """Return whether the engine answers a health check now."""
         with suppress(Exception):
             await asyncio.wait_for(self._engine.alive(), ALIVE_S)
             return True
         return False
 
     async def answers(self) -> bool:
-        """Whether the engine works, and where it asks an endpoint, that answered last."""
+        """Return whether the engine works and its endpoint, if any, answered the last request."""
         return await self.works() and getattr(self._engine, "answering", True)
 
     def busy_since(self) -> float | None:
-        """When the engine was last heard of (`time.monotonic`), while it owes answers; else None.
+        """Return the time of the last progress (`time.monotonic`); None without a request.
 
-        Called from another thread, since the loop of the engine may be what hangs."""
+        Called from another thread, since the engine's event loop may hang."""
         if not self._pending or self._loop is None:
             return None
         if time.monotonic() - self._heard_at > self._ask_after_s and self._asking is None:
@@ -427,7 +412,7 @@ class MonitoredEngine:
 
     def _ask(self) -> None:
         async def ask() -> None:
-            with suppress(Exception):  # the calls themselves meet what is wrong
+            with suppress(Exception):  # the requests themselves raise
                 await self._engine.alive()
                 self._heard_at = time.monotonic()
             self._asking = None

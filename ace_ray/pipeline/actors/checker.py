@@ -1,4 +1,4 @@
-"""The actor that adds verdicts."""
+"""The checker: the actor that adds verdicts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ace_ray.storage.rows import checked_schema, entry_columns, metrics_of
 from ace_ray.types import SCORE, Entry, Episode
 
 CHECK_S = 300.0
-"""Seconds that the checks of one block, or of one isolated row, may take."""
+"""Timeout for the checks of one block, or of one isolated row."""
 
 
 class Checker:
-    """Adds the verdicts of all rule sets. Stateless: any checker can take any row."""
+    """Adds the verdicts of all rule sets. It has no state: any checker can take any row."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._coordinator = job, job.coordinator
@@ -33,9 +33,10 @@ class Checker:
         every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
         self._schema = checked_schema(tuple(dict.fromkeys(every)))
         self._sampling = job.config.sampling.sampling()
+        self._labels = [run.model.label for run in job.runs]
         self._since: float | None = None
         self._passed = False
-        """Whether this process has judged anything."""
+        """Whether this process has judged a row."""
         ray.get(self._coordinator.ready.remote(self._process, {}))
         Heartbeat(self._coordinator, self._process, stall_s=CHECK_S, busy_since=lambda: self._since)
 
@@ -48,7 +49,7 @@ class Checker:
 
     def _checked(self, block: pa.Table) -> pa.Table:
         rows = block.to_pylist()
-        # Waited for: what kills this process must be known to the coordinator before.
+        # Waited for: the coordinator must know the rows before one of them kills this process.
         isolated = ray.get(self._coordinator.checking.remote(self._process, _ids(rows)))
         ended, groups = grouped(rows, isolated)
         checked = [self._ended(row, isolated_row) for row, isolated_row in ended]
@@ -86,13 +87,13 @@ class Checker:
         return checked
 
     def _show_that_it_works(self, entry_index: int) -> None:
-        """Before an isolated row, whose entry has this index, judge another one without an answer:
-        a checker that dies on everything says nothing about it."""
+        """Judge the next entry without an answer before an isolated row of the entry at this index:
+        a checker that dies on everything says nothing about the row."""
         if self._passed or len(self._entries) < 2:
             return
         entry = self._entries[(entry_index + 1) % len(self._entries)]
         self._since = time.monotonic()
-        with suppress(Exception):  # an exception shows that it works, too
+        with suppress(Exception):  # an exception shows that the checker works
             self._benchmarks[entry.benchmark].verdicts(entry, Episode())
         self._since, self._passed = None, True
 
@@ -111,7 +112,7 @@ class Checker:
         return self._keyed(row, self._entries[row["entry"]])
 
     def _scores(self, row: Mapping[str, Any]) -> dict[str, float]:
-        """What the row counts under each rule set of its benchmark; none without a verdict."""
+        """Return the row's score by rule set; none without a verdict."""
         rule_sets = self._benchmarks[row["benchmark"]].rule_sets
         if row["status"] != "scored":
             return {}
@@ -122,7 +123,7 @@ class Checker:
         return {
             **{name: value for name, value in row.items() if name not in ("entry", "attempt")},
             "run_id": self._job.runs[row["run"]].run_id,
-            "model": self._job.runs[row["run"]].model.label,
+            "model": self._labels[row["run"]],
             "seed": self._sampling.for_row(row["sample"], *entry.path).seed,
             **entry_columns(entry),
         }

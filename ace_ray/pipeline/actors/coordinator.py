@@ -1,4 +1,4 @@
-"""The run's coordinator: a small actor that all processes report to and the driver reads."""
+"""The coordinator of a run: an actor that all processes report to and the driver reads."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from ace_ray.pipeline.monitoring.counts import Bug, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
 MAX_STARTS = 3
-"""Starts of one actor in a row that may fail before the run does."""
+"""Failed starts of one actor in a row after which the run fails."""
 
 MOST_BUGS = 100
-"""Places at which exceptions of benchmarks' code are counted."""
+"""Maximum places in benchmarks' code whose exceptions are counted."""
 
 MAX_STARTS_WITHOUT_PROGRESS = 10
-"""Starts of one engine worker or checker in a row, however they end, after which no row of the run
-has got further: then it is not the rows."""
+"""Starts of one engine worker or checker in a row without progress of any row after which the run
+stops: the cause is not the rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a process learns as it begins."""
+    """The coordinator's answer to a process that starts."""
 
     retryable: bool
-    """Whether another start is worth while should this one fail, since engines of this run have
-    started before."""
+    """Whether a failed start is repeated: engines of this run have started before."""
     run: int
-    """Whose weights to load."""
+    """Run whose weights are loaded first."""
     replaces: bool = False
-    """Whether it takes the place of another one, whose rows come again."""
+    """Whether it replaces a process, whose rows come again."""
     starts_since_progress: int = 0
-    """Processes that have ended in this place one after another, while no row got further."""
+    """Processes of this actor that ended in a row while no row got further."""
     isolated: bool = False
     """Whether rows of the run are isolated."""
 
@@ -54,13 +53,14 @@ class _ProcessState:
     starts: int = 1
     heard_at: float = field(default_factory=time.monotonic)
     phase: str = ""
-    """Of an engine's start."""
+    """Phase of an engine's start."""
     drain_at: float | None = None
-    """When its node goes."""
+    """Deadline of its node (`time.monotonic`)."""
 
 
 class Coordinator:
-    """Actor around a `Tally`. What it knows ends with the session; it holds no rows."""
+    """Actor with a `Tally` and the state of all processes. It holds no rows; it lives for one
+    pass."""
 
     def __init__(
         self,
@@ -78,29 +78,28 @@ class Coordinator:
         self._processes: dict[str, _ProcessState] = {}
         self._drain_at: float | None = None
         self._given_back: set[str] = set()
-        """Rows that workers have not ended which leave their nodes."""
+        """Rows that workers on draining nodes have not ended."""
         self._stopped: set[int] = set()
         self._deaths_since_write = 0
-        """Deaths of the writer since rows were last stored."""
+        """Deaths of the writer since the last stored row."""
         self._starts_since_progress: Counter[str] = Counter()
-        """Engine worker or checker -> its starts since a row last got further."""
+        """Engine worker or checker -> its starts since the last progress of a row."""
         self._last: dict[Kind, str] = {}
-        """Why the last process of each kind ended."""
+        """Kind -> why its last process ended."""
         self._underway: dict[str, str] = {}
-        """Row that has ended and reached no checker -> the engine worker it is from."""
+        """Row that has ended and reached no checker -> its engine worker."""
         self._killed: dict[ProcessInfo, tuple[str, bool]] = {}
-        """Process that the driver kills -> why, and whether the cause lies outside."""
+        """Process that the driver kills -> why, and whether the cause is outside."""
         self._run: int | None = None
         self._runs: dict[str, int] = {}
-        """Engine worker -> the run whose weights it has or wants."""
+        """Engine worker -> run whose weights it has or loads."""
         self._unswappable: dict[int | None, str] = {}
-        """By run; None: of all."""
+        """Run (None: all runs) -> why its weights are not swapped in."""
 
     def shared(self) -> list[Any]:
-        """ObjectRefs: of the run's entry table (`run.entries`), and of its benchmarks.
+        """Return ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
 
-        Workers ask for them here, since refs among an actor's constructor arguments, or arguments
-        so large that Ray makes them refs, would tie the actor's restarts to them.
+        Not arguments of the actors' constructors: an actor's restart would depend on the refs.
         """
         return self._shared
 
@@ -110,8 +109,7 @@ class Coordinator:
         process: ProcessInfo | None = None,
         ids: Sequence[str] = (),
     ) -> None:
-        """Count what a checker has judged of a block. ``ids`` are rows that ``process`` works on no
-        more."""
+        """Count judged rows of a block. The checker ``process`` has ended its work on ``ids``."""
         if process is not None:
             self.leave(process, ids)
         if rows:
@@ -131,33 +129,33 @@ class Coordinator:
             self._metrics.stored(run, rows)
 
     def loading(self, process: ProcessInfo, run: int) -> None:
-        """An engine is about to take the weights of ``run``, or to end since only a new one can."""
+        """Note that an engine loads the weights of ``run``, or ends since only a new one can."""
         self._run = self._runs[process.actor] = run
 
     def loaded(self, run: int, facts: dict[str, Any]) -> None:
-        """An engine holds them."""
+        """Note that an engine holds the weights of ``run``."""
         counts = self._tally.of(run)
         counts.ready_at = counts.ready_at or time.time()
         counts.loads.append(facts)
 
     def broken(self, run: int, why: str) -> None:
-        """The weights of ``run`` cannot be evaluated; its rows stay pending."""
+        """Note why the weights of ``run`` cannot be evaluated. Its rows stay pending."""
         counts = self._tally.of(run)
         counts.broken = counts.broken or why
 
     def unswappable(self, why: str | None = None, *, run: int | None = None) -> str:
-        """Why weights are not swapped in this graph any more, or into an engine for ``run``; ""
-        while they are."""
+        """Return why weights are not swapped any more, or not for ``run``; "" while they are.
+        ``why`` sets it."""
         if why:
             self._unswappable.setdefault(run, why)
         return self._unswappable.get(None) or self._unswappable.get(run, "")
 
     def spent(self, run: int, worker: str, seconds: dict[str, float]) -> None:
-        """What an engine worker's time on ``run`` went into so far."""
+        """Note the seconds by state that an engine worker has spent on ``run``."""
         self._tally.of(run).spent[worker] = seconds
 
     def bug(self, benchmark: str, place: str, traceback: str) -> None:
-        """A row ended in an exception of the benchmark's code."""
+        """Count a row that ended in an exception of the benchmark's code."""
         known = self._tally.bugs
         if len(known) < MOST_BUGS or (benchmark, place) in known:
             known.setdefault((benchmark, place), Bug(benchmark, place, traceback)).rows += 1
@@ -170,7 +168,8 @@ class Coordinator:
         self._tally.notice = line
 
     def predecessor(self, process: ProcessInfo) -> ProcessInfo | None:
-        """Whose place ``process`` takes, if that one worked and did not say that it ends."""
+        """Return the process that ``process`` replaces, if it was ready and did not report its
+        end."""
         last = self._processes.get(process.actor)
         return last.process if last is not None and last.ready else None
 
@@ -180,14 +179,14 @@ class Coordinator:
         first: int = 0,
         gone: tuple[str, bool] = ("its process was killed", True),
     ) -> Start | None:
-        """A process begins, in place of the same actor's last one.
+        """Register a process that starts, in place of the same actor's last one.
 
         Args:
-            first: the run whose weights an engine loads if no other one has or wants any.
-            gone: of a predecessor that said nothing: why it is gone, and whether the cause lies
-                outside of it.
+            first: run whose weights an engine loads if no engine has or loads any.
+            gone: why a predecessor that did not report its end is gone, and whether the cause is
+                outside.
 
-        Returns None when there have been too many starts already."""
+        Returns None after too many starts."""
         if process.kind == "engine":
             self._tally.begun_at = self._tally.begun_at or time.time()
         last = self._processes.get(process.actor)
@@ -226,7 +225,7 @@ class Coordinator:
         )
 
     def phase(self, process: ProcessInfo, phase: str) -> None:
-        """The start of an engine has come so far (`ace_ray.models.start_phases`)."""
+        """Note the phase of an engine's start (`ace_ray.models.start_phases`)."""
         if (state := self._processes.get(process.actor)) is not None:
             state.phase = phase
 
@@ -238,23 +237,24 @@ class Coordinator:
             self._tally.workers.append(facts)
 
     def isolated(self, kind: Kind, ids: list[str]) -> dict[str, IsolatedRow]:
-        """Return the isolated ones of ``ids``, of rows that have come to a process of ``kind`` and
-        of what they share."""
+        """Return the isolated ones of ``ids``: rows that have come to a process of ``kind``, and
+        preparations."""
         if kind == "checker":
             for row_id in ids:
                 self._underway.pop(row_id, None)
         return self._isolation[kind].among(ids)
 
     def checking(self, process: ProcessInfo, ids: list[str]) -> dict[str, IsolatedRow]:
-        """`isolated`, of rows that have come to a checker; it works on the others from now on."""
+        """Return the isolated ones of rows that have come to a checker. It works on the others from
+        now on."""
         isolated = self.isolated(process.kind, ids)
         apart = {row for row, known in isolated.items() if known.end or known.group != OPEN}
         self.enter(process, [row_id for row_id in ids if row_id not in apart])
         return isolated
 
     def enter(self, process: ProcessInfo, ids: list[str], run: int | None = None) -> bool:
-        """``process`` works on ``ids`` from now on, unless no further rows of ``run`` are wanted.
-        Returns whether it may."""
+        """Note that ``process`` works on ``ids`` from now on. Returns False, and notes nothing, if
+        ``run`` is stopped."""
         if run in self._stopped:
             return False
         self._isolation[process.kind].enter(process.actor, ids)
@@ -266,8 +266,8 @@ class Coordinator:
         ids: Sequence[str],
         spent: tuple[int, dict[str, float]] | None = None,
     ) -> None:
-        """``process`` has ended its work on ``ids``. ``spent`` is the run, and what the time of an
-        engine worker on it went into so far."""
+        """Note that ``process`` has ended its work on ``ids``. ``spent``: run, and seconds by state
+        that the engine worker has spent on it."""
         self._isolation[process.kind].leave(process.actor, ids)
         if process.kind == "engine":
             self._underway.update(dict.fromkeys(ids, process.actor))
@@ -275,27 +275,26 @@ class Coordinator:
             self.spent(spent[0], process.name, spent[1])
 
     def prepared(self, process: ProcessInfo, shared: str) -> None:
-        """What several rows share (`isolation.shared_id`) is done; it passes on to no checker."""
+        """Note that a preparation (`isolation.shared_id`) is done. It goes to no checker."""
         self._isolation[process.kind].leave(process.actor, [shared])
 
     def underway(self, process: ProcessInfo) -> int:
-        """Rows that have ended at ``process`` and have not come to a checker: they would be lost
-        with it."""
+        """Return the number of rows that ended at ``process`` and have not reached a checker."""
         return sum(actor == process.actor for actor in self._underway.values())
 
     def dying(
         self, process: ProcessInfo, why: str, rows_at_work: list[str] | None, outside: bool = False
     ) -> None:
-        """A process says that it is about to end itself, and what it was working on. ``outside``:
-        the cause lies outside of it."""
+        """Note that a process ends itself, and the rows it was working on. ``outside``: whether the
+        cause is outside."""
         state = self._processes.get(process.actor)
-        # One death is one, however many threads tell of it, and whenever that arrives.
+        # Several threads of a process may report the same death.
         if state is not None and state.ready and state.process == process:
             state.ready, state.starts = False, 0
             self._died(process, why, outside, rows_at_work)
 
     def killing(self, process: ProcessInfo, why: str, outside: bool) -> None:
-        """The driver is about to kill ``process``."""
+        """Note that the driver is about to kill ``process``."""
         self._killed[process] = why, outside
 
     def _died(
@@ -314,7 +313,7 @@ class Coordinator:
             self._tally.other_deaths[process.kind] += 1
 
     def beat(self, process: ProcessInfo) -> float | None:
-        """The process lives. Returns the seconds left to end its work in; None: no deadline."""
+        """Note a heartbeat. Returns the seconds until the process must end its work, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
             state.heard_at = time.monotonic()
@@ -323,27 +322,27 @@ class Coordinator:
         return max(0.0, min(left)) if left else None
 
     def drain(self, seconds: float) -> None:
-        """Begin no further row, and give up those that have not ended in ``seconds``."""
+        """Begin no further row; rows in flight have ``seconds`` to end."""
         self._drain_at = time.monotonic() + seconds
 
     def process(self, actor: str) -> ProcessInfo | None:
-        """The last one of ``actor``."""
+        """Return the last process of ``actor``."""
         state = self._processes.get(actor)
         return state.process if state is not None else None
 
     def leave_node(self, actor: str, seconds: float) -> None:
-        """The node of an engine worker goes: it begins no further row, and gives back those that
-        have not ended in ``seconds``."""
+        """Drain an engine worker whose node goes: it begins no further row, and gives back rows
+        that have not ended in ``seconds``."""
         if (state := self._processes.get(actor)) is not None:
             state.drain_at = time.monotonic() + seconds
 
     def left(self, actor: str) -> None:
-        """An engine worker has ended all its rows, or given them back, and goes."""
+        """Forget an engine worker that has ended its rows or given them back."""
         self._processes.pop(actor, None)
 
     def lost(self, actor: str, why: str, outside: bool, *, node: bool) -> None:
-        """An engine worker is gone, and others get its rows; it is not started again. ``node``: it
-        went with its node."""
+        """Note that an engine worker is gone for good and its rows go to others. ``node``: whether
+        its node is gone."""
         state = self._processes.pop(actor, None)
         if state is None or not state.ready:
             return
@@ -352,18 +351,15 @@ class Coordinator:
         self._died(state.process, why, outside, None)
 
     def stop_run(self, run: int) -> None:
-        """No further rows of ``run`` are wanted."""
+        """Begin no further rows of ``run``."""
         self._stopped.add(run)
 
-    def stopped_runs(self) -> set[int]:
-        return self._stopped
-
     def give_back(self, ids: list[str]) -> None:
-        """Rows that a worker has not ended and another one is to evaluate."""
+        """Note rows that a worker has not ended, for another worker."""
         self._given_back.update(ids)
 
     def given_back(self, ids: list[str]) -> list[str]:
-        """Those of ``ids`` that were given back, once."""
+        """Return, and forget, the rows among ``ids`` that were given back."""
         back = [row_id for row_id in ids if row_id in self._given_back]
         self._given_back.difference_update(back)
         return back
@@ -396,11 +392,16 @@ def start_coordinator(
     metrics: Callable[[], Metrics] | None = None,
     name: str | None = None,
 ) -> Any:
-    """Its actor handle. Entries and benchmarks go to the object store: one copy per node.
-    ``had_success``: engines of this run have started before, so one that does not may still.
-    ``metrics`` is called in the actor. ``name`` is what `named_coordinator` finds it by."""
-    # No logical CPU: it must never compete with the pools for a small cluster. On the driver's
-    # node, without which there is no run: others may go.
+    """Start the coordinator and return its handle. Entries and benchmarks go to the object store:
+    one copy per node.
+
+    Args:
+        had_success: whether engines of this run have started before.
+        metrics: called in the actor.
+        name: for `named_coordinator`.
+    """
+    # No logical CPU: it must not compete with the pools for a small cluster. On the driver's node:
+    # other nodes may go while the run goes on.
     node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     actor = ray.remote(Coordinator).options(num_cpus=0, name=name, scheduling_strategy=node)
     shared = [ray.put(entries), ray.put(dict(benchmarks))]
@@ -408,12 +409,12 @@ def start_coordinator(
 
 
 def named_coordinator(name: str) -> Any:
-    """Its handle, for actors that restart: among the arguments of their constructors it would be a
-    ref, too (see `Coordinator.shared`)."""
+    """Return the handle, for actors that restart: among the arguments of their constructors it
+    would be a ref (`Coordinator.shared`)."""
     return ray.get_actor(name)
 
 
 def fetch_shared(coordinator: Any) -> tuple[Entries, dict[str, Benchmark]]:
-    """Return the entries, shared by all processes of this node, and the benchmarks by name."""
+    """Return the entries, which all processes of a node share, and the benchmarks by name."""
     table, benchmarks = ray.get(ray.get(coordinator.shared.remote()))
     return Entries(table), benchmarks

@@ -1,4 +1,4 @@
-"""The actor that hosts an engine and drives episodes on it."""
+"""The actor that hosts an engine and runs episodes on it."""
 
 from __future__ import annotations
 
@@ -53,33 +53,31 @@ from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line, well_formed
 
 DEADLINE_GRACE_S = 300.0
-"""For an episode that has reached its deadline to read its sandbox's state."""
+"""Time for an episode at its deadline to read its sandbox's state."""
 
 START_AGAIN_S = 5.0
 """Pause before an engine that could not start is started again."""
 
 ARRIVE_S = 5.0
-"""After the first block of a process that takes another's place: the other's blocks are here."""
+"""Time after a new process's first block until its predecessor's blocks have come."""
 
 LEAVE_S = 0.5
-"""At most between the end of a row and telling the coordinator: one call tells of many rows."""
-
-
+"""Maximum delay from the end of a row to the report to the coordinator: one call for many rows."""
 CONTROL = [{"role": "user", "content": "Say yes."}]
-"""What an engine is asked that has answered nothing yet, before it gets an isolated row."""
+"""Request to an engine that has answered nothing yet, before its first isolated row."""
+
+_NO_EPISODE = episode_columns(Episode())
 
 Shared = dict[str, asyncio.Task[EpisodeContext]]
-"""Preparations of one block: `shared_id` -> the task that does it, or did: its context, with the
-value ``prepared`` and what that took."""
+"""Preparations of one block: `shared_id` -> task. Its result is the context of the preparation."""
 
 
 class EngineWorker:
-    """Hosts one engine in-process and drives many episodes on it at once.
+    """Hosts one engine in-process and runs many episodes on it at once.
 
-    One call handles one block; Ray Data keeps many calls in flight, so rows of different blocks
-    share the engine's batches. At most ``most`` rows are at work at a time. They come to work in
-    groups of an eighth of that, and each leaves room for another as soon as it ends, so that slow
-    rows do not keep the engine waiting for their block.
+    One call handles one block. Ray Data keeps many calls in flight, so rows of different blocks
+    share the engine's batches. At most ``most`` rows are in flight. They are admitted in groups of
+    up to an eighth of that, and each gives its place away as soon as it ends.
     """
 
     def __init__(self, job: Job, most: int) -> None:
@@ -91,6 +89,10 @@ class EngineWorker:
             begun = start(self._coordinator, self._process, job.first)
             self._crash_file = CrashFile(self._process)
             self._entries, self._benchmarks = fetch_shared(job.coordinator)
+            self._sampling = job.config.sampling.sampling()
+            self._identities = [
+                candidate_identity(job.config, run.model, job.choice) for run in job.runs
+            ]
             self._clock = Clock()
             self._clock.preparing("load")
             self._candidate = Candidate(job, self._process, self._clock, begun.run)
@@ -100,8 +102,8 @@ class EngineWorker:
             self._services = {name: RunningService(a) for name, a in job.services.items()}
         except Exception as error:
             if begun and begun.retryable and not isinstance(error, UserError):
-                # Memory of an engine that has just died may not be free yet. A raised exception
-                # would end the run; a dead process is started anew.
+                # Memory of an engine that just died may not be free yet. Ray restarts a dead
+                # process; an exception would end the run.
                 log_traceback()
                 log.say(
                     log.error(
@@ -117,9 +119,9 @@ class EngineWorker:
             raise
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._waiting: set[str] = set()
-        """Those of the rows held that wait for what they share with others."""
+        """Rows that wait for a preparation."""
         self._preparing: Shared = {}
-        """What is at work."""
+        """Preparations in flight."""
         self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
@@ -131,8 +133,9 @@ class EngineWorker:
         )
         self._group_size = max(1, most // 8)
         self._ended: list[str] = []
-        """Rows that the coordinator still takes for being worked on."""
+        """Rows that have ended, and the coordinator does not know yet."""
         self._decided: set[int] = set()
+        """Runs that were stopped early. Their rows are left out and stay pending."""
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -189,9 +192,9 @@ class EngineWorker:
         return pa.Table.from_pylist(done, schema=EPISODES)
 
     async def _isolated(self, planned: list[dict[str, Any]]) -> dict[str, IsolatedRow]:
-        """Ask which of these rows are isolated, and which of what they share.
+        """Return the isolated ones of these rows and of their preparations.
 
-        A row that has not been at work anywhere cannot be: a worker that replaces none asks nobody.
+        A row that was never in flight is not isolated, so a first process does not ask.
         """
         shared = {shared_id(row) for row in planned if row["shares"] >= 0}
         if not self._asks_isolated and not shared:
@@ -203,7 +206,7 @@ class EngineWorker:
         return isolated
 
     async def _give_back(self, planned: list[dict[str, Any]], done: list[dict[str, Any]]) -> None:
-        """Tell which rows of a block have not ended here, before the block passes on."""
+        """Report the rows of a block that have not ended here, before the block passes on."""
         ended = {record["row_id"] for record in done}
         rest = [row["row_id"] for row in planned if row["row_id"] not in ended]
         if rest:
@@ -216,14 +219,14 @@ class EngineWorker:
         isolated: Mapping[str, IsolatedRow],
         shared: Shared,
     ) -> list[dict[str, Any]]:
-        """The records of rows that may be in the engine together; none for those given up."""
+        """Return the records of rows of one partition; none for rows that were given up."""
         tried = max(s.deaths_alone if (s := isolated.get(row["row_id"])) else 0 for row in rows)
         run, isolation_group = partition
         if run in self._decided:
             return []
         async with self._admission.entered(partition, len(rows), tried=tried) as group:
-            # Those that waited longest come last: much may have been decided meanwhile.
-            if self._stopping or await self._is_decided(run):
+            # The run may have been stopped while the rows waited.
+            if self._stopping or run in self._decided:
                 return []
             try:
                 await self._candidate.hold(run)
@@ -234,7 +237,7 @@ class EngineWorker:
                 await self._show_that_it_works()
             if self._stopping:  # it may have taken a while
                 return []
-            # Those that share something enter when that is done.
+            # Rows with a preparation enter when it is done.
             alone = [row["row_id"] for row in rows if row["shares"] < 0]
             if not await self._coordinator.enter.remote(self._process, alone, run):
                 self._decided.add(run)
@@ -250,15 +253,9 @@ class EngineWorker:
             self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]
 
-    async def _is_decided(self, run: int) -> bool:
-        """Whether no further rows of ``run`` are wanted. They are left out and stay pending. Asked
-        before the engine takes other weights; of its own run, `Coordinator.enter` says so."""
-        if self._job.decides and run != self._candidate.run:
-            self._decided |= await self._coordinator.stopped_runs.remote()
-        return run in self._decided
-
     async def _show_that_it_works(self) -> None:
-        """Before an isolated row: one that dies on everything says nothing about it."""
+        """Make one request before an isolated row: an engine that dies on everything says nothing
+        about the row."""
         self._crash_file.note_memory()
         if self._admission.passed:
             return
@@ -270,7 +267,7 @@ class EngineWorker:
         except TimeoutError:
             if not await self._engine.works():
                 self._die("no sign of life on a request that is no row")
-        except Exception:  # noqa: BLE001 - refusing it is an answer, too
+        except Exception:  # noqa: BLE001 - a refusal is an answer
             log_traceback()
 
     def _die(self, why: str) -> NoReturn:
@@ -278,8 +275,7 @@ class EngineWorker:
         raise EngineDead(why)  # not reached: the process is gone
 
     def _at_work(self) -> list[str]:
-        """Rows, and what rows share: one of them may be why this process dies. Other threads ask,
-        too: the copies are atomic."""
+        """Return rows and preparations in flight. Other threads call this: copies are atomic."""
         ids = list(self._tasks)
         return [*list(self._preparing), *(row for row in ids if row not in self._waiting)]
 
@@ -293,7 +289,7 @@ class EngineWorker:
             asyncio.get_running_loop().call_later(LEAVE_S, self._leave)
 
     def _leave(self, spent: tuple[int, dict[str, float]] | None = None) -> None:
-        """Tell the coordinator which rows have ended: a death from now on is none of theirs."""
+        """Report rows that have ended, so that they are not blamed for a later death."""
         if self._ended or spent:
             self._coordinator.leave.remote(self._process, self._ended, spent)
             self._ended = []
@@ -308,8 +304,7 @@ class EngineWorker:
                 episode = await self._episode(benchmark, entry, row, shared)
             record |= episode_columns(episode)
         except EngineDead as error:
-            # Only a dead process makes Ray retry the rows elsewhere; an exception would fail the
-            # whole job.
+            # Ray retries the rows of a dead process; an exception would fail the job.
             self._die(str(error))
         except RowError as error:
             record |= {"status": error.status, **_named(error)}
@@ -338,7 +333,7 @@ class EngineWorker:
     def _blank(self, row: Mapping[str, Any], attempt: int) -> dict[str, Any]:
         return {
             **row,
-            **episode_columns(Episode()),
+            **_NO_EPISODE,
             "status": "scored",
             "error_class": None,
             "error": None,
@@ -357,11 +352,9 @@ class EngineWorker:
     async def _episode(
         self, benchmark: Benchmark, entry: Entry, row: Mapping[str, Any], shared: Shared
     ) -> Episode:
-        sampling = self._job.config.sampling.sampling()
+        sampling, identity = self._sampling, self._identities[row["run"]]
         sample, path = row["sample"], entry.path
         limit = self._job.config.episode_timeout_s
-        model = self._job.runs[row["run"]].model
-        identity = candidate_identity(self._job.config, model, self._job.choice)
         context = EpisodeContext(
             candidate=RoleModel(self._engine, sampling.for_row(sample, *path), identity),
             roles=self._roles.of(benchmark, sample, path),
@@ -374,11 +367,11 @@ class EngineWorker:
             replay_reasoning=self._job.replay.get(entry.benchmark, "none"),
             opening=self._entries.opening(row["entry"]),
         )
-        # An interactive episode ends by itself at the deadline and keeps what it has reached.
+        # An interactive episode ends by itself at the deadline and is scored as it stands.
         grace = DEADLINE_GRACE_S if benchmark.interactive(entry) else 0.0
         first, before = False, context
         if row["shares"] >= 0:
-            # Whichever row is the first: what they share is the same.
+            # The preparation is the same, whichever row is first.
             shared_path = (entry.benchmark, benchmark.preparation(entry))
             sharing = replace(
                 context,
@@ -398,8 +391,8 @@ class EngineWorker:
     async def _prepared(
         self, row: Mapping[str, Any], shared: Shared, work: Callable[[], Awaitable[EpisodeContext]]
     ) -> tuple[EpisodeContext, bool]:
-        """What ``row`` shares with others, and whether it was done for this row first. Meanwhile
-        that is at work, and not the rows that wait for it."""
+        """Wait for the preparation of ``row``. Returns its context, and whether this row started
+        it. Meanwhile the preparation is in flight, and not the row."""
         name, row_id = shared_id(row), row["row_id"]
         self._waiting.add(row_id)
         first = name not in shared and name not in self._preparing
@@ -437,9 +430,9 @@ class EngineWorker:
             raise
 
     def _busy_since(self) -> float | None:
-        """When there was last a sign of work on the rows held; None: there are none.
+        """Return the time of the last progress on rows in flight; None without any.
 
-        The engine's, and that of this process's own loop, in which a row may hang too."""
+        It is the earlier one of the engine's and the event loop's, in which a row may hang too."""
         if not self._tasks or self._loop is None:
             self._ticked_at = time.monotonic()
             return None
@@ -451,8 +444,8 @@ class EngineWorker:
         self._ticked_at = time.monotonic()
 
     def _drain(self, seconds: float) -> None:
-        """Begin no more rows; after ``seconds`` those in flight are given up. The run stops, and
-        they are pending again, or this node goes, and they go to others."""
+        """Begin no more rows; give up rows in flight after ``seconds``. They are pending again if
+        the run stops, or go to other workers if this node goes."""
         self._stopping = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._admission.close)
@@ -464,7 +457,7 @@ class EngineWorker:
 
 
 def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Run -> its rows: they need other weights."""
+    """Return the rows by run: runs need different weights."""
     by_run: dict[int, list[dict[str, Any]]] = {}
     for row in rows:
         by_run.setdefault(row["run"], []).append(row)

@@ -1,4 +1,4 @@
-"""What the actors of one run share."""
+"""The job that all actors of a graph get, and their start and failure reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ace_ray.storage.object_store import Store
 from ace_ray.util.sanitizing import well_formed
 
 ASK_S = 30.0
-"""For another node to say why a process of its own is gone."""
+"""Timeout for another node to say why one of its processes is gone."""
 
 
 @dataclass(frozen=True)
@@ -40,38 +40,35 @@ class JobRun:
 
 @dataclass(frozen=True)
 class Job:
-    """What every actor of one graph needs. Small: entries and benchmarks travel once, through the
-    coordinator. Its handles keep no actor (`ray_internals.without_reference_count`), or restarts of
-    actors that are given it would depend on the driver's node."""
+    """Configuration of all actors of one graph. Entries and benchmarks travel once, through the
+    coordinator. Its actor handles are not counted (`ray_internals.without_reference_count`), or
+    restarts of actors would depend on the driver's node."""
 
     runs: tuple[JobRun, ...]
-    """They differ in the weights and in nothing else; several are a lane of a sweep."""
+    """Runs that differ in their weights alone; several are a lane of a sweep."""
     config: RunConfig
     engine: dict[str, Any]
     coordinator: Any
-    """Actor handle of the run's `Coordinator`, which also knows the entries and benchmarks."""
+    """Actor handle of the `Coordinator`."""
     bindings: RoleBindings
     served: Mapping[tuple[str, str], Served]
     sandboxes: tuple[Any, ...]
-    """Handles of `SandboxActor`s; empty when no row is interactive."""
+    """Handles of `SandboxActor`s; empty if no row is interactive."""
     services: Mapping[str, Any]
     """Handles of `ServiceActor`s by benchmark."""
     choice: FormatChoice = field(default_factory=FormatChoice)
-    """How the candidate's chats are written and its answers read."""
+    """Chat template and parsers of the candidate."""
     replay: Mapping[str, str] = field(default_factory=dict)
-    """By benchmark: the reasoning that the candidate is shown again."""
-    decides: bool = False
-    """Whether a run may stop before its rows have ended (`ace_ray.pipeline.early`)."""
+    """Benchmark -> reasoning that the candidate is shown again."""
     first: int = 0
-    """The run whose weights an engine starts on."""
-
+    """Run whose weights an engine starts on."""
     examine: bool = False
     """Whether checkpoints are examined before they are loaded (`ace_ray.models.checkpoints`)."""
 
 
 class Scenarios:
-    """Opens the scenario of an entry by its index, in a sandbox actor. ``coordinator`` is
-    the name of the run's."""
+    """Opens the scenario of an entry by its index, in a sandbox actor. ``coordinator`` is the
+    coordinator's name."""
 
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator
@@ -86,17 +83,17 @@ class Scenarios:
 
 
 def report(job: Job, what: str, error: Exception, *, store: bool = False) -> None:
-    """Tell the coordinator the cause: Ray hands a driver the text of a long traceback only."""
+    """Report the cause to the coordinator: Ray gives the driver only the text of a traceback."""
     said = isinstance(error, UserError | EngineNotStarted)
     line = str(error) if said else f"{type(error).__name__}: {error}"
     ray.get(job.coordinator.fail.remote(f"{what}: {well_formed(line)[:2000]}", store=store))
 
 
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
-    """Tell the coordinator that this process begins, and how the one before it ended.
+    """Register this process with the coordinator, and report how its predecessor ended.
 
-    ``first``: the run whose weights an engine loads if no other one has or wants any. Raises
-    `RuntimeError` when there were too many starts."""
+    ``first``: run whose weights an engine loads if no engine has or loads any. Raises
+    `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
     gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
@@ -106,7 +103,7 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
 
 
 def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
-    """`why_gone`, asked where ``before`` was, if its node is there. ``here``: this process's."""
+    """Return `why_gone` of ``before``, asked on its node. ``here``: the node of this process."""
     if before.node == here:
         return why_gone(before)
     if before.node not in {node["NodeID"] for node in ray.nodes() if node["Alive"]}:
@@ -115,6 +112,6 @@ def why_gone_there(before: ProcessInfo, here: str) -> tuple[str, bool]:
     asked = ray.remote(why_gone).options(num_cpus=0, scheduling_strategy=there).remote(before)
     try:
         reason: tuple[str, bool] = ray.get(asked, timeout=ASK_S)
-    except Exception:  # noqa: BLE001 - a node that does not answer may be going, too
+    except Exception:  # noqa: BLE001 - a node that does not answer may be going
         return KILLED
     return reason

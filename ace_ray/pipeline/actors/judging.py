@@ -1,8 +1,7 @@
-"""A row's verdicts from its stored episode, the same for a run's checkers and for `rescore`; and
-what is done with exceptions of a benchmark's own code.
+"""Verdicts of a row from its stored episode, for checkers and `rescore`; reports of exceptions in a
+benchmark's code.
 
-One row that ends in an exception says little; the same exception in every row is a bug, and no
-other attempt helps."""
+The same exception in every row is a bug: another attempt does not help."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ def judged(
     benchmark: Benchmark,
     log: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """``row`` with its status and verdict columns; only ``scored`` rows are judged. ``log`` is told
-    while a checker's defect is handled; `log_traceback` by default."""
+    """Return ``row`` with its status and verdict columns. Only ``scored`` rows are judged. ``log``
+    (default: `log_traceback`) is called while an exception of the check is handled."""
     verdicts: dict[str, Verdict] = {}
     failure: dict[str, Any] = {}
     again: str | None = None
@@ -40,7 +39,7 @@ def judged(
             episode = episode_of(row)
             verdicts = benchmark.verdicts(entry, episode)
             again = read_again(benchmark, entry, episode)
-        except Exception as error:  # noqa: BLE001 - a checker's defect is not a wrong answer
+        except Exception as error:  # noqa: BLE001 - a defect of a check is not a wrong answer
             what = f"{type(error).__name__}: {well_formed(str(error))}"
             failure = {"status": "infra_error", "error_class": CHECK_FAILED, "error": what[:2000]}
             (log or log_traceback)()
@@ -49,8 +48,8 @@ def judged(
 
 
 def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | None:
-    """The column ``second_reading`` of a row that has verdicts. It costs none: a defect in it is
-    logged."""
+    """Return the column ``second_reading`` of a row that has verdicts. An exception is logged and
+    leaves the verdicts."""
     try:
         second = second_reading(benchmark, entry, episode)
     except Exception:  # noqa: BLE001 - as above
@@ -60,14 +59,14 @@ def read_again(benchmark: Benchmark, entry: Entry, episode: Episode) -> str | No
 
 
 def log_traceback() -> None:
-    """Of the exception that is being handled, in this process's log."""
+    """Log the exception that is being handled."""
     what = type(sys.exc_info()[1]).__name__
     log.say(log.error(f"{what} in this row's code:", traceback=traceback.format_exc()))
 
 
 def report_bug(coordinator: Any, benchmark: str) -> None:
-    """Tell the coordinator of the exception that is being handled, unless it may pass: one that a
-    model, the machine or the cluster raised."""
+    """Report the exception that is being handled to the coordinator, unless it may be transient:
+    raised by a model, the machine or the cluster."""
     from ray.exceptions import RayError, RayTaskError
 
     error = sys.exc_info()[1]

@@ -1,4 +1,4 @@
-"""What all episodes of a run share and one process owns: a benchmark's `Service` in an actor."""
+"""Service actors: state that all episodes of a benchmark share and one process owns."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
 from ace_ray.pipeline.actors.judging import log_traceback
 
 CALL_S = 60.0
-"""Seconds that one call may take."""
+"""Timeout of one call."""
 LOST_S = 120.0
-"""Seconds until a call is given up whose actor does not come back."""
+"""Timeout of a call with its retries, while the actor restarts."""
 MOST = 256
-"""Calls that go together."""
+"""Maximum requests in one call of the actor."""
 
 Asked = tuple[str, tuple[Any, ...]]
 """Method and arguments."""
 
 
 class ServiceLost(RowError):
-    """The service of a benchmark gave no answer; the row is tried again."""
+    """The service of a benchmark gave no answer; the row is retried."""
 
 
 class ServiceActor:
-    """Holds one benchmark's service, which ``make`` makes."""
+    """Holds the service of one benchmark."""
 
     def __init__(self, make: Callable[[], Service]) -> None:
         self._service = make()
 
     def open(self) -> UserError | None:
-        """Why it cannot be had now."""
+        """Open the service. Return why it cannot be opened."""
         try:
             self._service.open()
         except UserError as error:
@@ -48,7 +48,7 @@ class ServiceActor:
         return None
 
     def calls(self, asked: Sequence[Asked]) -> list[tuple[Any, str]]:
-        """Of each (answer, ""), or (None, why a row cannot go on)."""
+        """Return (answer, "") for each request, or (None, why the row fails)."""
         return [self._call(method, arguments) for method, arguments in asked]
 
     def _call(self, method: str, arguments: tuple[Any, ...]) -> tuple[Any, str]:
@@ -56,16 +56,16 @@ class ServiceActor:
             return self._service.call(method, *arguments), ""
         except RowError as error:
             return None, str(error)
-        except Exception as error:  # noqa: BLE001 - the others that came along are asked all the same
+        except Exception as error:  # noqa: BLE001 - the other requests of this call go on
             log_traceback()
             return None, f"{type(error).__name__}: {error}"
 
 
 class RunningService:
-    """A client of the actor, for the episodes of a process.
+    """The client of a service actor, for the episodes of one process.
 
-    A call of an actor costs Ray a millisecond: what is asked while an answer is on its way goes
-    along with the next.
+    A call of an actor costs Ray a millisecond, so requests that come during a call go together in
+    the next one.
     """
 
     def __init__(self, actor: Any) -> None:
@@ -74,10 +74,10 @@ class RunningService:
         self._sender: asyncio.Task[None] | None = None
 
     async def __call__(self, method: str, *arguments: Any) -> Any:
-        """What the service answers; asked again when its process dies, so a call may take effect
-        twice.
+        """Return the answer of the service. A request is retried when the actor dies, so it may
+        take effect twice.
 
-        Raises `RowError`: the service says so, or is gone.
+        Raises `RowError`: the service refuses, or is gone.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append(((method, arguments), future))
@@ -89,10 +89,10 @@ class RunningService:
         try:
             while self._waiting:
                 some = [self._waiting.popleft() for _ in range(min(MOST, len(self._waiting)))]
-                some = [one for one in some if not one[1].done()]  # the others were cancelled
+                some = [one for one in some if not one[1].done()]  # without cancelled ones
                 try:
                     answers = await self._call_actor([asked for asked, _ in some])
-                except Exception as error:  # noqa: BLE001 - whatever it is, rows wait for it
+                except Exception as error:  # noqa: BLE001 - raised in the rows that wait
                     answers = [(None, f"{type(error).__name__}: {error}")] * len(some)
                 for (_, future), (answer, refusal) in zip(some, answers, strict=True):
                     if future.done():
@@ -123,8 +123,9 @@ class RunningService:
 
 
 def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dict[str, Any]:
-    """An actor for each benchmark that has a service, on this node: it may own a local folder.
-    ``coordinator`` is its name. Raises `UserError`: one cannot be had, and none is left."""
+    """Start an actor for each benchmark with a service, on this node: it may own a local folder.
+    ``coordinator`` is the coordinator's name. Raises `UserError` if one cannot be opened; then no
+    actor is left."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     actor = ray.remote(ServiceActor).options(num_cpus=0, max_restarts=-1, scheduling_strategy=here)
     started = {
@@ -144,5 +145,5 @@ def start_services(coordinator: str, benchmarks: Mapping[str, Benchmark]) -> dic
 def _service_of(coordinator: str, benchmark: str) -> Service:
     _, benchmarks = fetch_shared(named_coordinator(coordinator))
     service = benchmarks[benchmark].service()
-    assert service is not None  # only benchmarks that have one get an actor
+    assert service is not None  # else there is no actor
     return service

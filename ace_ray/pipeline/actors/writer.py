@@ -1,4 +1,4 @@
-"""The actor that stores rows."""
+"""The writer: the actor that stores rows."""
 
 from __future__ import annotations
 
@@ -19,25 +19,24 @@ from ace_ray.storage.parts import PART_BYTES, write_parts
 from ace_ray.util.sanitizing import well_formed
 
 WRITE_S = 900.0
-"""Seconds that one attempt to store a part may take: an S3 client tries ten times by itself."""
+"""Timeout of one attempt to store a part, in which an S3 client tries ten times."""
 
 FLUSH_S = 30.0
-"""Rows that wait for others to make a part of a good size wait so long."""
+"""Maximum seconds that rows wait for more rows of their part."""
 
 
 class Writer:
-    """Stores rows as parts of their runs, many blocks to a part. An actor, not a task: its process
-    is up before the first row is, instead of starting when the last one waits for it.
+    """Stores rows as parts of their runs, many blocks to a part.
 
-    A call returns when the rows of its block are stored, and not before: Ray keeps the block until
-    then and repeats the call should this process die, so rows that wait here for others cannot be
-    lost. They wait until there are enough of them, for `FLUSH_S`, or until no more of their run
-    will come.
+    An actor, not a task: its process starts before the first row comes. A call returns when the
+    rows of its block are stored. Until then Ray keeps the block, and repeats the call if this
+    process dies, so that no row is lost. Rows wait for a part of ``rows`` rows, for `FLUSH_S`, or
+    for the last row of their run.
 
     Args:
-        rows: rows of a part of a good size.
-        planned: rows that come in all, by run.
-        calls: blocks that may wait here at a time.
+        rows: rows of a part.
+        planned: rows that will come, by run.
+        calls: maximum blocks that wait at a time.
     """
 
     def __init__(self, job: Job, *, rows: int, planned: Sequence[int], calls: int) -> None:
@@ -64,13 +63,13 @@ class Writer:
         stored = [self._add(run, rows) for run, rows in _by_run(table)]
         if sum(len(pile.waiting) for pile in self._piles) >= self._calls:
             await asyncio.gather(*(self._flush(run) for run in range(len(self._piles))))
-        # Shielded: a call that is given up must not take the others' rows along.
+        # Shielded: a cancelled call must not cancel the part of other calls.
         await asyncio.gather(*map(asyncio.shield, stored))
         counts = table.group_by("run").aggregate([([], "count_all")])
         return counts.rename_columns(["run", "rows"])
 
     def _add(self, run: int, table: pa.Table) -> asyncio.Future[None]:
-        """Returns what is done when ``table`` is stored."""
+        """Queue ``table``. Returns a future that is done when it is stored."""
         pile = self._piles[run]
         if pile.stored is None:
             pile.stored = asyncio.get_running_loop().create_future()
@@ -88,7 +87,7 @@ class Writer:
     async def _flush_in_time(self, run: int) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._draining.wait(), FLUSH_S)
-            # A run that stops has few seconds left, and rows that were given up never come.
+            # A run that stops has few seconds left, and rows that were given up do not come.
             await asyncio.sleep(1.0)
         await self._flush(run)
 
@@ -122,8 +121,8 @@ class Writer:
         stored.set_result(None)
 
     def _write(self, run: JobRun, table: pa.Table) -> None:
-        """Store the rows, trying again while the store refuses: the run has proved at its start
-        that it may write."""
+        """Store the rows, with retries for `store_patience_s`: the start of the run has shown that
+        it may write."""
         until = time.monotonic() + self._job.config.store_patience_s
         wait = 1.0
         while True:
@@ -149,10 +148,10 @@ def _by_run(table: pa.Table) -> list[tuple[int, pa.Table]]:
 
 @dataclass
 class _Pile:
-    """Rows of one run that wait for others to make a part."""
+    """Rows of one run that wait for their part."""
 
     left: int
-    """Rows that are still to come."""
+    """Rows that will still come."""
     waiting: list[pa.Table] = field(default_factory=list)
     stored: asyncio.Future[None] | None = None
     timer: asyncio.Task[None] | None = None

@@ -79,7 +79,6 @@ class Worker(EngineWorker):
         self._asks_isolated = begun.replaces or begun.isolated
         self._decided = set()
         self._group_size = max(1, run.most // 8)
-        self._job: Any = SimpleNamespace(decides=False)
         self._candidate: Any = SimpleNamespace(hold=hold)
         self._clock: Any = SimpleNamespace(read=dict)
         self.dead: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -117,7 +117,7 @@ class TestNumbers:
             raise EngineDead("no memory")
 
         candidate = engines.candidate(1)
-        monkeypatch.setattr(candidate.engine, "logprobs", dies.__get__(candidate.engine))
+        monkeypatch.setattr(candidate._loaded, "logprobs", dies.__get__(candidate._loaded))
         with pytest.raises(Ended, match="the probe failed: no memory"):
             hold(candidate, 0)
         assert engines.broken == {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from ace_ray.parsing import (
@@ -84,6 +85,8 @@ class Decoded(NamedTuple):
     """Length of the text that the official decoder parses."""
 
 
+# A check and the search for unread calls decode the same output, one after the other.
+@lru_cache(maxsize=1)
 def decode(output: str | None, *, whole: bool) -> Decoded:
     """Read an output by both rule sets; ``whole`` as in `fragment`."""
     if output is None:

@@ -1,8 +1,8 @@
 """The key of a role's server, as middleware of vLLM's OpenAI server.
 
-vLLM's own asks for a key below ``/v1`` and a few other prefixes, not for ``/invocations``,
-``/tokenize``, ``/metrics``, ``/scale_elastic_ep`` and what later versions add. Here all is refused
-but `HEALTH`, which says nothing but that the server lives.
+vLLM's own middleware asks for a key below ``/v1`` and a few other prefixes, not for
+``/invocations``, ``/tokenize``, ``/metrics`` or ``/scale_elastic_ep``. This one refuses every
+request without the key but `HEALTH`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequireKey:
-    """ASGI middleware: requests carry ``Authorization: Bearer KEY``, or go no further.
+    """ASGI middleware that refuses requests without ``Authorization: Bearer KEY``.
 
-    Raises `RuntimeError` where the environment holds no key: such a server must not start.
+    Raises `RuntimeError` without a key in the environment: such a server must not start.
     """
 
     def __init__(self, app: Asgi) -> None:
@@ -60,7 +60,7 @@ class RequireKey:
         if len(given) != 1:
             return False
         scheme, _, key = given[0].partition(b" ")
-        # Of digests: neither the place of the first difference nor the length shows in the time.
+        # Digests, so that the time shows neither the first difference nor the length.
         return hmac.compare_digest(_digest(key), self._key) and scheme.lower() == b"bearer"
 
 

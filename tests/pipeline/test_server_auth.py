@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.pipeline.servers.server_auth import KEY_ENV, RequireKey
-from ace_ray.pipeline.servers.serving import environment
+from ace_ray.pipeline.server_auth import KEY_ENV, RequireKey
+from ace_ray.pipeline.serving import environment
 
 KEY = "a-key-of-this-run"
 GOOD = (b"authorization", b"Bearer a-key-of-this-run")
@@ -118,7 +118,7 @@ from vllm.entrypoints.launchers.app import build_app
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from ace_ray.models.roles import ServedRole
-from ace_ray.pipeline.servers.serving import command
+from ace_ray.pipeline.serving import command
 from pathlib import Path
 
 role = ServedRole.model_validate({"model": {"source": "org/m"}})
