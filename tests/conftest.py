@@ -25,6 +25,10 @@ def pytest_configure() -> None:
     """Prepare what must be there before test modules are imported."""
     # The hub's client reads it once, when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
+    # Tests start hundreds of Python processes. Without bytecode each compiles the package anew,
+    # and pytest rewrites the assertions of every test file anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     # nohup and background jobs ignore some signals, children inherit that, and tests end children
     # by signals.
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
@@ -34,8 +38,17 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put runs first: xdist gives one process the first tests, and they share one Ray."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+    """Put runs first, then tests that import vLLM.
+
+    xdist gives one process the first tests, so one process starts Ray and imports vLLM.
+    """
+
+    def place(item: pytest.Item) -> int:
+        if item.get_closest_marker("ray"):
+            return 0
+        return 1 if "vllm" in getattr(item, "fixturenames", ()) else 2
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,6 +97,12 @@ def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
     client.create_bucket(Bucket=BUCKET)
     yield S3(endpoint, BUCKET, client)
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def vllm() -> Any:
+    """Import vLLM in this process, which takes some seconds."""
+    return pytest.importorskip("vllm")
 
 
 @pytest.fixture(scope="session")
