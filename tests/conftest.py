@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -19,6 +20,7 @@ from tests.faults.fault_runs import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
+NUMBERS = itertools.count()
 
 
 def pytest_configure() -> None:
@@ -64,10 +66,17 @@ def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the parent of all cache folders. `mktemp` lists it on each call: use `cache`."""
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty ``ACE_RAY_CACHE`` of the test's own."""
-    folder = tmp_path_factory.mktemp("cache")
+def cache(caches: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create an empty cache folder for the test and name it in ``ACE_RAY_CACHE``."""
+    folder = caches / str(next(NUMBERS))
+    folder.mkdir()
     monkeypatch.setenv("ACE_RAY_CACHE", str(folder))
     return folder
 
