@@ -32,5 +32,7 @@ def an_api(**changes: Any) -> Api:
     return replace(API, **changes)
 
 
-def role_of(model: ScriptedModel, sampling: Sampling | None = None, **identity: Any) -> RoleModel:
+def role_of(
+    model: ScriptedModel, sampling: Sampling | None = None, /, **identity: Any
+) -> RoleModel:
     return RoleModel(model, sampling or Sampling(temperature=0.1, seed=42), identity)
