@@ -1,7 +1,8 @@
-"""What several tests share: an S3 server, the command line, benchmark data, a tiny model."""
+"""Shared fixtures: an S3 server, a local Ray, the command line, benchmark data, model folders."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +21,19 @@ from tests.faults.fault_runs import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "results"
+NUMBERS = itertools.count()
 
 
 def pytest_configure() -> None:
-    """Prepare what must be there before test modules are imported."""
-    # The hub's client reads it once, when it is imported.
+    """Set the environment before test modules are imported."""
+    # Hugging Face's client reads the variable once, when it is imported.
     os.environ["HF_HUB_OFFLINE"] = "1"
-    # nohup and background jobs ignore some signals, children inherit that, and tests end children
-    # by signals.
+    # Tests start hundreds of Python processes. Without bytecode each compiles the package anew,
+    # and pytest rewrites the assertions of every test file anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # Under nohup and in background jobs some signals are ignored. Children inherit that, and tests
+    # end children with these signals.
     for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
@@ -34,13 +41,22 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put runs first: xdist gives one process the first tests, and they share one Ray."""
-    items.sort(key=lambda item: item.get_closest_marker("ray") is None)
+    """Put runs first, then tests that import vLLM.
+
+    xdist gives one process the first tests, so one process starts Ray and imports vLLM.
+    """
+
+    def place(item: pytest.Item) -> int:
+        if item.get_closest_marker("ray"):
+            return 0
+        return 1 if "vllm" in getattr(item, "fixturenames", ()) else 2
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
-    """No test reaches for the network, the user's caches or their credentials."""
+    """Remove credentials and settings of the user from the environment."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith(("AWS_", "ACE_RAY_", "RAY_"))]:
             if name not in ("ACE_RAY_SHARED", "AWS_CA_BUNDLE"):
@@ -51,17 +67,24 @@ def quiet_environment() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the parent of all cache folders. `mktemp` lists it on each call: use `cache`."""
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty ``ACE_RAY_CACHE`` of the test's own."""
-    folder = tmp_path_factory.mktemp("cache")
+def cache(caches: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create an empty cache folder for the test and name it in ``ACE_RAY_CACHE``."""
+    folder = caches / str(next(NUMBERS))
+    folder.mkdir()
     monkeypatch.setenv("ACE_RAY_CACHE", str(folder))
     return folder
 
 
 @dataclass(frozen=True)
 class S3:
-    """A running S3 server; the environment points every client at it."""
+    """A running S3 server. The environment points every client at it."""
 
     endpoint_url: str
     bucket: str
@@ -70,6 +93,7 @@ class S3:
 
 @pytest.fixture(scope="session")
 def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
+    """Start the S3 server of the session."""
     boto3 = pytest.importorskip("boto3")
     server_module = pytest.importorskip("moto.server")
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -87,8 +111,14 @@ def s3(quiet_environment: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 @pytest.fixture(scope="session")
+def vllm() -> Any:
+    """Import vLLM in this process, which takes some seconds."""
+    return pytest.importorskip("vllm")
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """All of ACEBench in the official layout."""
+    """Return the full ACEBench data, in the official layout."""
     shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
     folder = shared / "data" / "acebench"
     if not (folder / "data_en").is_dir():
@@ -98,7 +128,7 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="session")
 def local_ray(quiet_environment: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
-    """A local Ray for all tests of a session; yields the environment that joins it."""
+    """Start the local Ray of the session. Yields the environment variables that join it."""
     pytest.importorskip("ray")
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
     with subprocess.Popen(
@@ -116,26 +146,24 @@ def local_ray(quiet_environment: pytest.MonkeyPatch) -> Iterator[dict[str, str]]
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Makes runs of the fake engine, each a folder and a command of its own.
+    """Make runs of the fake engine, each with a folder of its own.
 
     Their processes end with the test.
     """
-    made: list[Run] = []
+    numbers = itertools.count()
+    with ExitStack() as made:
 
-    def make(output: str | None = None, **changes: Any) -> Run:
-        folder = tmp_path / f"{len(made)}"
-        folder.mkdir()
-        made.append(Run(folder, output, **changes))
-        return made[-1]
+        def make(output: str | None = None, **changes: Any) -> Run:
+            folder = tmp_path / str(next(numbers))
+            folder.mkdir()
+            return made.enter_context(Run(folder, output, **changes))
 
-    yield make
-    for run in made:
-        run.close()
+        yield make
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: str
@@ -147,7 +175,7 @@ Cli = Callable[..., Ended]
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Runs ``ace-ray ARGUMENTS`` as a process of its own, in an empty folder."""
+    """Run ``ace-ray ARGUMENTS`` as a new process, in an empty folder."""
     folder = tmp_path / "cwd"
     folder.mkdir()
 
@@ -168,7 +196,7 @@ def cli(tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """As `cli`, in this process: for the many cases where a second of start-up adds nothing."""
+    """Run ``ace-ray ARGUMENTS`` in this process, which saves a second of start-up."""
     from ace_ray.cli.main import main
 
     def run(*arguments: object) -> Ended:
@@ -185,7 +213,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture
 def config_file(tmp_path: Path) -> Callable[..., Path]:
-    """Writes a config: the fake backend on two entries' worth of the mini set, plus ``changes``."""
+    """Write a config of the fake backend on two entries of the mini set, with ``changes``."""
 
     def write(**changes: Any) -> Path:
         tree: dict[str, Any] = {
@@ -210,7 +238,7 @@ CHAT = (
 
 @pytest.fixture(scope="session")
 def real_outputs() -> Path:
-    """Answers of real models, which lie beside the project."""
+    """Return the folder of real models' answers, which lies beside the project."""
     folder = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared") / "data/real_outputs"
     if not folder.is_dir():
         pytest.skip("the real outputs are not here; name their parent with ACE_RAY_SHARED")
@@ -219,7 +247,7 @@ def real_outputs() -> Path:
 
 @pytest.fixture
 def model_folder(tmp_path: Path) -> Callable[..., Path]:
-    """Makes a model folder with a word tokenizer, ``template``, and one tensor of ``weights``."""
+    """Make a model folder with a word tokenizer, a chat template, and one tensor of ``weights``."""
 
     def make(
         *, template: str | None = CHAT, context: int = 4096, weights: bytes = b"w", name: str = "m"
@@ -259,7 +287,7 @@ def model_folder(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_checkpoint() -> Callable[..., Path]:
-    """Makes a checkpoint folder: one tensor of ``values``, and what the fake engine is to do."""
+    """Make a checkpoint folder: one tensor of ``values``, and a script for the fake engine."""
     import numpy as np
 
     def make(folder: Path, *values: float, tokens: str = "{}", **script: Any) -> Path:
@@ -279,8 +307,10 @@ def make_checkpoint() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def make_adapter() -> Callable[..., Path]:
-    """Makes a LoRA adapter with random weights on a model folder; ``config`` wins over PEFT's, and
-    ``script`` is what the fake engine is to do."""
+    """Make a LoRA adapter with random weights for a model folder.
+
+    ``config`` overrides PEFT's settings, ``script`` is written for the fake engine.
+    """
     import numpy as np
 
     from ace_ray.models.checkpoints import tensors_of

@@ -1,7 +1,7 @@
-"""List the unmarked tests that take 3 s or more.
+"""List unmarked tests that take 3 s or more.
 
-Reads what ``pytest -m "not (ray or engine or nightly)" --durations=0`` printed, from files that are
-named or from stdin. Exits with 1 when there are any.
+Reads the output of ``pytest -m "not (ray or engine or nightly)" --durations=0`` from the named
+files, or from stdin. Exits with 1 when it lists a test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LINE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(\S.*)$")
 
 
 def slow(lines: list[str]) -> list[tuple[str, float]]:
-    """Sum set-up, call and teardown of each test; return the slow ones, slowest first."""
+    """Sum set-up, call and teardown of each test. Return the slow tests, slowest first."""
     seconds = defaultdict[str, float](float)
     for line in lines:
         if found := LINE.match(line.strip()):

@@ -1,7 +1,7 @@
-"""Run all tests in parts, one after another, and say what each part took.
+"""Run the tests in parts, one after another, and print the seconds and counts of each part.
 
-``python tests/parts.py`` runs every part (`make test-all`), ``python tests/parts.py PART...`` those
-that are named. Exits with 1 when a part failed.
+``python tests/parts.py`` runs every part (`make test-all`). ``python tests/parts.py PART...`` runs
+the named parts. Exits with 1 when a part failed.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import time
 from collections import Counter
 
 TWO = ["-n", "2"]
-# The tests of a file share runs, so one process has them all.
+# Tests of a file share runs, so one process gets the whole file.
 TWO_BY_FILE = [*TWO, "--dist", "loadfile"]
 PATIENT = ["--timeout", "3600"]
 
 TESTS = {
-    # What `make test` runs.
+    # The tests of `make test`.
     "fast": [*TWO, "-m", "not nightly"],
     "slow": [*TWO, *PATIENT, "-m", "nightly and not (ray or engine)"],
-    # Whole runs wait more than they compute.
+    # Whole runs wait more than they compute, so two of them fit on two cores.
     "long runs": [*TWO_BY_FILE, *PATIENT, "-m", "ray and nightly and not cluster"],
-    # Ray fixes some ports of a cluster, and an engine takes all cores: one after another.
+    # One after another: clusters use fixed ports, and an engine uses all cores.
     "clusters": [*PATIENT, "-m", "cluster"],
     "engines": [*PATIENT, "-m", "engine and nightly"],
 }
-"""Arguments of pytest, by part. Each test is in exactly one part."""
+"""Arguments of pytest, by part. Each test belongs to exactly one part."""
 
 COMMANDS = {name: [sys.executable, "-m", "pytest", *given] for name, given in TESTS.items()}
 COMMANDS["docs"] = ["make", "docs"]
@@ -36,11 +36,11 @@ COMMANDS["docs"] = ["make", "docs"]
 ALL = tuple(COMMANDS)
 LAST_LINE = re.compile(r"^=+ (.*\d+ (?:passed|failed|error|skipped).*) in [\d.]+s.*=+$")
 NO_TESTS = 5
-"""pytest's exit code."""
+"""Exit code of pytest when it selects no test."""
 
 
 def run(part: str) -> tuple[bool, Counter[str], float]:
-    """Run one part and pass on what it prints; return success, its counts and its seconds."""
+    """Run one part and print its output. Return success, counts and seconds."""
     print(f"\n{part}: {' '.join(COMMANDS[part])}", flush=True)
     began, counts = time.monotonic(), Counter[str]()
     command = COMMANDS[part]
@@ -57,7 +57,7 @@ def run(part: str) -> tuple[bool, Counter[str], float]:
     return process.returncode in (0, NO_TESTS), counts, time.monotonic() - began
 
 
-def told(counts: Counter[str]) -> str:
+def format_counts(counts: Counter[str]) -> str:
     words = [f"{n:,} {word}" for word, n in counts.items() if word != "deselected"]
     return ", ".join(words) or "no tests"
 
@@ -72,12 +72,12 @@ def main() -> None:
     lines, total, seconds, good = [], Counter[str](), 0.0, True
     for part in parts:
         passed, counts, took = run(part)
-        ended = told(counts) if part in TESTS else ("built" if passed else "failed")
+        ended = format_counts(counts) if part in TESTS else ("built" if passed else "failed")
         lines.append(f"  {part:<10} {took:6.0f} s   {ended}" + ("" if passed else "   FAILED"))
         total, seconds, good = total + counts, seconds + took, good and passed
     print("\n" + "\n".join(lines))
     verdict = "all tests passed" if good else "SOME TESTS FAILED"
-    print(f"{verdict}: {told(total)} in {seconds:.0f} s")
+    print(f"{verdict}: {format_counts(total)} in {seconds:.0f} s")
     sys.exit(not good)
 
 

@@ -7,27 +7,19 @@ import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, as_sent
 from ace_ray.types import RAW_CHARS, Completion, Sampling, ToolAnswer, ToolCall, bounded_raw
+from tests.scripted_model import ScriptedModel
 
-
-class Thinker:
-    """Answers with a thought and a call, and keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[Any] = []
-
-    async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
-        self.sent.append([dict(message) for message in messages])
-        call = ToolCall("find", "{}", "functions.find:0")
-        return Completion(
-            "a", reasoning="why", raw="<think>why</think>a", tools=ToolAnswer("a", (call,))
-        )
+CALL = ToolCall("find", "{}", "functions.find:0")
+THOUGHT = Completion(
+    "a", reasoning="why", raw="<think>why</think>a", tools=ToolAnswer("a", (CALL,))
+)
 
 
 @pytest.mark.parametrize(
     ("policy", "shown"), [("none", []), ("tool_steps", [4, 6]), ("all", [1, 4, 6])]
 )
 def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown: list[int]) -> None:
-    model = Thinker()
+    model = ScriptedModel(THOUGHT)
     context = EpisodeContext(RoleModel(model, Sampling()), replay_reasoning=policy)
 
     async def episode() -> None:
@@ -45,7 +37,7 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     assert stored["reasoning"] == "why"
     assert stored["raw"] == "<think>why</think>a"
     assert stored["tool_calls"][0]["id"] == "functions.find:0"
-    last = model.sent[-1]
+    last = model.chats[-1]
     assert [at for at, message in enumerate(last) if "reasoning" in message] == shown
     assert not any("raw" in message or "text" in message for message in last)
 
@@ -54,7 +46,7 @@ def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
     def tool(name: str) -> dict[str, Any]:
         return {"type": "function", "function": {"name": name}}
 
-    context = EpisodeContext(RoleModel(Thinker(), Sampling()))
+    context = EpisodeContext(RoleModel(ScriptedModel(THOUGHT), Sampling()))
     assert context.episode.tools is None
 
     async def episode() -> None:
@@ -69,23 +61,15 @@ def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
         {**tool("a"), "since_answer": 2},
         {**tool("b"), "since_answer": 4},
     ]
-    single = EpisodeContext(RoleModel(Thinker(), Sampling()))
+    single = EpisodeContext(RoleModel(ScriptedModel(THOUGHT), Sampling()))
     asyncio.run(single.answer([{"role": "user", "content": "go"}], [tool("a")]))
     assert single.episode.tools == [tool("a")]
 
 
 def test_a_role_is_offered_tools_and_draws_as_it_is_told() -> None:
-    asked: list[Any] = []
-
-    class Caller(Thinker):
-        async def chat(self, messages: Any, sampling: Any, tools: Any = None) -> Completion:
-            asked.append((sampling, tools))
-            return await super().chat(messages, sampling, tools)
-
+    model = ScriptedModel(THOUGHT)
     own, tools = Sampling(seed=3), [{"type": "function", "function": {"name": "find"}}]
-    context = EpisodeContext(
-        RoleModel(Thinker(), Sampling()), roles={"user": RoleModel(Caller(), own)}
-    )
+    context = EpisodeContext(RoleModel(model, Sampling()), roles={"user": RoleModel(model, own)})
     messages = [{"role": "user", "content": "go"}]
 
     async def episode() -> Completion:
@@ -95,8 +79,12 @@ def test_a_role_is_offered_tools_and_draws_as_it_is_told() -> None:
         )
 
     answer = asyncio.run(episode())
-    assert asked[0] == (own, None)
-    assert asked[1] == (Sampling(seed=4).following({"type": "object"}), tools)
+    first, second = model.asked
+    assert (first.sampling, first.tools) == (own, None)
+    assert (second.sampling, second.tools) == (
+        Sampling(seed=4).following({"type": "object"}),
+        tools,
+    )
     assert answer.tools is not None
     assert [call.name for call in answer.tools.calls] == ["find"]
     assert context.episode.messages == []

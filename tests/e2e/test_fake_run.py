@@ -17,7 +17,7 @@ from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.rows import ROWS
-from tests.faults.fault_runs import Run, descendants, title_of
+from tests.faults.fault_runs import descendants, title_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -199,18 +199,17 @@ def test_a_cluster_that_is_held_but_for_a_fraction_of_a_cpu(tmp_path: Path) -> N
     assert "declared 2 = 2 scored" in done.stdout
 
 
-def test_a_ray_of_its_own_has_no_helpers(tmp_path):
+def test_a_ray_of_its_own_has_no_helpers(make_run):
     """No server of a dashboard, no autoscaler, no log monitor, no actors of Ray Data's that only
     gather numbers: each of them costs an engine on a small machine."""
-    run = Run(tmp_path, engine={"answer_file": str(tmp_path / "go")}, limit=2)
-    try:
-        driver = run.start()
-        for actor in ("EngineWorker", "Checker", "Writer"):
-            driver.find(actor)
-        titles = [title_of(process) for process in descendants(driver.process.pid)]
-        helpers = ("dashboard.py", "monitor.py", "_StatsActor", "AutoscalingCoordinator")
-        assert not [title for title in titles if any(map(title.__contains__, helpers))]
-        (tmp_path / "go").touch()
-        assert driver.wait() == 0, driver.text
-    finally:
-        run.close()
+    run = make_run(limit=2)
+    go = run.marker("go")
+    run.write(engine={"answer_file": go})
+    driver = run.start()
+    for actor in ("EngineWorker", "Checker", "Writer"):
+        driver.find(actor)
+    titles = [title_of(process) for process in descendants(driver.process.pid)]
+    helpers = ("dashboard.py", "monitor.py", "_StatsActor", "AutoscalingCoordinator")
+    assert not [title for title in titles if any(map(title.__contains__, helpers))]
+    Path(go).touch()
+    assert driver.wait() == 0, driver.text

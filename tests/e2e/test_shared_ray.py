@@ -1,4 +1,4 @@
-"""Whole runs that share one local Ray: `make test` is to see each kind of run once."""
+"""Whole runs on one shared local Ray, so that `make test` covers each kind of run once."""
 
 from __future__ import annotations
 
@@ -39,29 +39,26 @@ def test_a_killed_run_resumes_on_s3(make_run, s3: S3, local_ray: dict[str, str])
 
 
 FAILS, FAILS_ONCE, KILLS, HANGS_ONCE = range(1, 5)
-"""Entries, by what the engine does on them."""
+"""Numbers of the entries on which the engine fails, fails once, crashes, and hangs once."""
 
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory, local_ray: dict[str, str]) -> Iterator[tuple[Run, Driver]]:
-    run = Run(tmp_path_factory.mktemp("faulty"))
-    asked = run.questions
-    run.write(
-        engine={
-            "fail": {asked[FAILS]: "told to fail, always"},
-            "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
-            "die": {asked[KILLS]: ""},
-            "hang": {asked[HANGS_ONCE]: run.marker("hung")},
-        },
-        # One row at a time, so that no row is there when another one kills.
-        concurrency=1,
-        stall_s=3.0,
-        max_attempts=2,
-    )
-    try:
+    with Run(tmp_path_factory.mktemp("faulty")) as run:
+        asked = run.questions
+        run.write(
+            engine={
+                "fail": {asked[FAILS]: "told to fail, always"},
+                "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
+                "die": {asked[KILLS]: ""},
+                "hang": {asked[HANGS_ONCE]: run.marker("hung")},
+            },
+            # One row at a time, so that a crash takes no other row along.
+            concurrency=1,
+            stall_s=3.0,
+            max_attempts=2,
+        )
         yield run, run.to_the_end(**local_ray)
-    finally:
-        run.close()
 
 
 def test_rows_that_fail_kill_and_hang_are_told_apart(faulty: tuple[Run, Driver]) -> None:
@@ -97,7 +94,7 @@ print("RESULT", run.status, run.rows(["id"]).num_rows, accuracy)
 def test_a_local_benchmark_through_the_python_api(
     tmp_path: Path, local_ray: dict[str, str]
 ) -> None:
-    # A process of its own: Ray reads its settings when it is imported.
+    # A new process, because Ray reads its settings when it is imported.
     done = subprocess.run(
         [sys.executable, "-c", SUMS],
         cwd=tmp_path,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.models.fake import FakeEngine
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.types import Entry, Episode, Sampling
+from tests.scripted_model import ScriptedModel, hang
 
 FILE = Path(__file__).resolve().parents[2] / "examples" / "appointments.py"
 
@@ -24,30 +24,13 @@ def load() -> Any:
     return make_benchmark(f"{FILE}:Appointments", {})
 
 
-class Agent:
-    """Makes its turns in order: a text, a call, or an exception; then says goodbye."""
-
-    def __init__(self, *turns: str | tuple[str, str] | Exception, hangs_after: int = 99) -> None:
-        self._turns, self._hangs_after = list(turns), hangs_after
-        self.seen: list[list[dict[str, Any]]] = []
-
-    async def chat(
-        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling, tools: Any = None
-    ) -> Completion:
-        if len(self.seen) == self._hangs_after:
-            await asyncio.Event().wait()
-        self.seen.append(json.loads(json.dumps(list(messages))))
-        turn = self._turns.pop(0) if self._turns else "Goodbye."
-        if isinstance(turn, Exception):
-            raise turn
-        called = () if isinstance(turn, str) else (ToolCall(*turn),)
-        text = turn if isinstance(turn, str) else "<call>"
-        answer = ToolAnswer("" if called else text, called)
-        return Completion(text, prompt_tokens=5, completion_tokens=2, seconds=0.5, tools=answer)
-
-
 def episode_of(
-    benchmark: Any, entry: Entry, agent: Agent, *, seconds: float | None = None, works: bool = True
+    benchmark: Any,
+    entry: Entry,
+    agent: ScriptedModel,
+    *,
+    seconds: float | None = None,
+    works: bool = True,
 ) -> Episode:
     user = FakeEngine({"default": "Monday morning, for Ada.", "replies": {"Goodbye": "DONE"}})
 
@@ -71,6 +54,7 @@ def episode_of(
     return asyncio.run(run())
 
 
+BYE = "Goodbye."
 SLOTS = ("free_slots", '{"day": "Monday"}')
 BOOK = ("book", '{"day": "Monday", "time": "09:00", "name": "Ada"}')
 
@@ -82,18 +66,18 @@ def test_the_file_is_short() -> None:
 def test_the_right_booking_is_valid_and_no_other() -> None:
     benchmark = load()
     morning, full = benchmark.dataset()
-    episode = episode_of(benchmark, morning, agent := Agent("Which day?", SLOTS, BOOK))
+    episode = episode_of(benchmark, morning, agent := ScriptedModel("Which day?", SLOTS, BOOK, BYE))
     assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "finished"}
     assert benchmark.check(morning, episode).valid
     assert not benchmark.check(full, episode).valid
-    assert not benchmark.check(morning, episode_of(benchmark, morning, Agent())).valid
+    assert not benchmark.check(morning, episode_of(benchmark, morning, ScriptedModel(BYE))).valid
 
     assert (episode.model_calls, episode.generation_s) == (4, 2.0)
-    assert (episode.prompt_tokens, episode.completion_tokens) == (20, 8), "the agent's alone"
+    assert (episode.prompt_tokens, episode.completion_tokens) == (40, 8), "the agent's alone"
     roles = [message["role"] for message in episode.messages]
     calls = ["assistant", "tool"] * 2
     assert roles == ["system", "user", "assistant", "user", *calls, "assistant", "user"]
-    call, result = agent.seen[-1][-2:]
+    call, result = agent.chats[-1][-2:]
     assert call["tool_calls"][0]["function"]["arguments"] == json.loads(BOOK[1])
     assert call["tool_calls"][0]["id"] == result["tool_call_id"] == "call00001"
     assert result["content"] == "booked"
@@ -105,18 +89,18 @@ def test_the_right_booking_is_valid_and_no_other() -> None:
 )
 def test_a_bad_call_is_an_observation(call: tuple[str, str]) -> None:
     benchmark = load()
-    episode = episode_of(benchmark, benchmark.dataset()[0], Agent(call, BOOK))
+    episode = episode_of(benchmark, benchmark.dataset()[0], ScriptedModel(call, BOOK, BYE))
     assert episode.state["booked"] == {"Monday 09:00": "Ada"}
 
 
 def test_a_truncated_episode_keeps_what_it_has_reached() -> None:
     benchmark = load()
     morning = benchmark.dataset()[0]
-    episode = episode_of(benchmark, morning, Agent(BOOK, PromptTooLong("full")))
+    episode = episode_of(benchmark, morning, ScriptedModel(BOOK, PromptTooLong("full")))
     assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "context"}
-    episode = episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5)
+    episode = episode_of(benchmark, morning, ScriptedModel(BOOK, hang), seconds=0.5)
     assert episode.state == {"booked": {"Monday 09:00": "Ada"}, "ended": "deadline"}
-    endless = episode_of(benchmark, morning, Agent(*[SLOTS] * 20))
+    endless = episode_of(benchmark, morning, ScriptedModel(SLOTS))
     assert endless.state["ended"] == "max_turns"
 
 
@@ -124,8 +108,8 @@ def test_what_says_nothing_about_the_candidate_is_no_episode() -> None:
     benchmark = load()
     morning = benchmark.dataset()[0]
     with pytest.raises(EpisodeStalled, match="no sign of life"):
-        episode_of(benchmark, morning, Agent(BOOK, hangs_after=1), seconds=0.5, works=False)
+        episode_of(benchmark, morning, ScriptedModel(BOOK, hang), seconds=0.5, works=False)
     with pytest.raises(EpisodeStalled, match="candidate gave no answer"):
-        episode_of(benchmark, morning, Agent(hangs_after=0), seconds=0.2)
+        episode_of(benchmark, morning, ScriptedModel(hang), seconds=0.2)
     with pytest.raises(EpisodeStalled, match="user simulator gave no answer"):
-        episode_of(benchmark, morning, Agent(), seconds=-1)
+        episode_of(benchmark, morning, ScriptedModel(BYE), seconds=-1)

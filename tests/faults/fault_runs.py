@@ -28,7 +28,7 @@ PATIENCE_S = 1800.0
 
 
 class Run:
-    """One config, started as often as a test likes; ends what it started."""
+    """One config, started as often as a test likes. As a context manager, ends what it started."""
 
     def __init__(self, folder: Path, output: str | None = None, **changes: Any) -> None:
         self.folder = folder
@@ -100,7 +100,10 @@ class Run:
         assert content is not None
         return json.loads(content)
 
-    def close(self) -> None:
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for process in self._started:
             if process.poll() is None:
                 for child in reversed(descendants(process.pid)):

@@ -21,16 +21,13 @@ SCENARIO = next(iter(prerequisites(PACKAGE)))
 def faulty(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
     talks = prerequisites(PACKAGE)[SCENARIO]
     first = talks[0]["question"][0][-1]["content"]
-    run = Run(tmp_path_factory.mktemp("prepared"))
-    run.entries = load(PACKAGE, ["memory_kv"])
-    run.write(
-        engine={"die": {first: ""}},
-        benchmarks=[{"name": "bfcl", "categories": ["memory_kv", "irrelevance"]}],
-    )
-    try:
+    with Run(tmp_path_factory.mktemp("prepared")) as run:
+        run.entries = load(PACKAGE, ["memory_kv"])
+        run.write(
+            engine={"die": {first: ""}},
+            benchmarks=[{"name": "bfcl", "categories": ["memory_kv", "irrelevance"]}],
+        )
         yield run, run.to_the_end()
-    finally:
-        run.close()
 
 
 def test_its_rows_are_quarantined_together_and_no_others(faulty):

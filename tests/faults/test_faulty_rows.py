@@ -18,28 +18,25 @@ WRONG, FAILS, FAILS_ONCE, KILLS, KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_O
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
-    run = Run(tmp_path_factory.mktemp("faulty"))
-    asked = run.questions
-    run.write(
-        engine={
-            "fail": {asked[FAILS]: "told to fail, always"},
-            "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
-            "die": {asked[KILLS]: "", asked[KILLS_ONCE]: run.marker("died")},
-            "crash": {asked[CRASHES_ONCE]: run.marker("crashed")},
-            "hang": {asked[HANGS_ONCE]: run.marker("hung")},
-            "freeze": {asked[FREEZES_ONCE]: run.marker("frozen")},
-        },
-        workers=2,
-        worker_cpus=0.3,
-        # One row at a time, so that no row is there when another one kills.
-        concurrency=1,
-        stall_s=3.0,
-        max_attempts=2,
-    )
-    try:
+    with Run(tmp_path_factory.mktemp("faulty")) as run:
+        asked = run.questions
+        run.write(
+            engine={
+                "fail": {asked[FAILS]: "told to fail, always"},
+                "fail_once": {asked[FAILS_ONCE]: run.marker("failed")},
+                "die": {asked[KILLS]: "", asked[KILLS_ONCE]: run.marker("died")},
+                "crash": {asked[CRASHES_ONCE]: run.marker("crashed")},
+                "hang": {asked[HANGS_ONCE]: run.marker("hung")},
+                "freeze": {asked[FREEZES_ONCE]: run.marker("frozen")},
+            },
+            workers=2,
+            worker_cpus=0.3,
+            # One row at a time, so that no row is there when another one kills.
+            concurrency=1,
+            stall_s=3.0,
+            max_attempts=2,
+        )
         yield run, run.to_the_end()
-    finally:
-        run.close()
 
 
 def test_every_declared_row_is_there_once(faulty):

@@ -27,23 +27,20 @@ ENDLESS = len(OUTPUTS)
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory) -> Iterator[tuple[Run, Driver]]:
-    run = Run(tmp_path_factory.mktemp("hostile"))
-    asked = run.questions
-    run.write(
-        engine={
-            "repeat": {
-                question: {"text": text, "times": times}
-                for question, (text, times) in zip(asked, OUTPUTS.values(), strict=False)
+    with Run(tmp_path_factory.mktemp("hostile")) as run:
+        asked = run.questions
+        run.write(
+            engine={
+                "repeat": {
+                    question: {"text": text, "times": times}
+                    for question, (text, times) in zip(asked, OUTPUTS.values(), strict=False)
+                },
+                "endless": [asked[ENDLESS]],
             },
-            "endless": [asked[ENDLESS]],
-        },
-        episode_timeout_s=8.0,
-        max_attempts=1,
-    )
-    try:
+            episode_timeout_s=8.0,
+            max_attempts=1,
+        )
         yield run, run.to_the_end()
-    finally:
-        run.close()
 
 
 def test_every_one_is_a_row(hostile):

@@ -24,10 +24,6 @@ TEXTS = [
 NAMED = re.compile(r"(?:(?<=[\s`(])|^)((?:infra|jobs|configs|requirements)/[\w./-]*\w)")
 
 
-def shown(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
 def commands(text: str) -> list[list[str]]:
     """The calls of ``ace-ray`` in code, comments and manifests, as words."""
     joined = re.sub(r"\\\n\s*#?\s*", " ", text)
@@ -42,11 +38,11 @@ def jobs_called() -> list[tuple[str, list[str]]]:
     return [(script, shlex.split(rest)) for script, rest in found]
 
 
-@pytest.mark.parametrize("file", TEXTS, ids=shown)
-def test_named_paths_exist(file: Path) -> None:
-    for name in NAMED.findall(file.read_text()):
-        if "..." not in name:
-            assert (ROOT / name).exists(), f"{file}: {name}"
+def test_named_paths_exist() -> None:
+    for file in TEXTS:
+        for name in NAMED.findall(file.read_text()):
+            if "..." not in name:
+                assert (ROOT / name).exists(), f"{file}: {name}"
 
 
 def test_the_manifests_call_jobs_that_exist() -> None:
@@ -86,21 +82,23 @@ def test_flags_of_jobs_are_known() -> None:
                 assert re.search(rf"{flag}\b", helps[script]), f"{script} {flag}"
 
 
-@pytest.mark.parametrize("file", TEXTS, ids=shown)
-def test_commands_and_flags_of_ace_ray_are_known(file: Path) -> None:
-    for words in commands(file.read_text()):
-        command: click.Command = cli
-        rest = words[1:]
-        while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
-            if rest[0] not in command.commands:
-                break
-            command = command.commands[rest.pop(0)]
-        if command is cli:
-            continue  # a sentence about ace-ray
-        known = {o for p in command.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
-        for word in rest:
-            if word.startswith("--"):
-                assert word.partition("=")[0].rstrip(".,)") in known, f"{file}: {shlex.join(words)}"
+def test_commands_and_flags_of_ace_ray_are_known() -> None:
+    for file in TEXTS:
+        for words in commands(file.read_text()):
+            command: click.Command = cli
+            rest = words[1:]
+            while isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]):
+                if rest[0] not in command.commands:
+                    break
+                command = command.commands[rest.pop(0)]
+            if command is cli:
+                continue  # a sentence about ace-ray
+            known = {o for p in command.params for o in [*p.opts, *p.secondary_opts]} | {"--help"}
+            for word in rest:
+                if word.startswith("--"):
+                    assert word.partition("=")[0].rstrip(".,)") in known, (
+                        f"{file}: {shlex.join(words)}"
+                    )
 
 
 def test_calls_are_found_at_all() -> None:

@@ -90,9 +90,8 @@ def tiny_llama() -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def vllm_config(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def vllm_config(vllm: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """vLLM's configuration for a toy model, as an engine makes it."""
-    pytest.importorskip("vllm")
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     folder = tmp_path_factory.mktemp("toy")

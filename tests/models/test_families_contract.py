@@ -19,11 +19,8 @@ import pytest
 from ace_ray.config.schema import run_config
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
-from ace_ray.types import ToolCall
-
-pytest.importorskip("vllm")
-
 from ace_ray.models.format import Format
+from ace_ray.types import ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
 TOOLS = [
@@ -501,6 +498,7 @@ def test_candidates(template: str, model_type: str, found: list[str]) -> None:
     assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
 
 
+@pytest.mark.usefixtures("vllm")
 def test_every_parser_imports() -> None:
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager

@@ -13,12 +13,9 @@ import pytest
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
-from ace_ray.types import Sampling, ToolAnswer, ToolCall
-
-pytest.importorskip("vllm")
-
 from ace_ray.models.format import Format
 from ace_ray.models.vllm_engine import VLLMEngine
+from ace_ray.types import Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]

@@ -60,8 +60,7 @@ def test_greedy_decoding_has_no_seed_and_defaults_are_not_sent() -> None:
     }
 
 
-def test_vllm_takes_all_of_them() -> None:
-    vllm = pytest.importorskip("vllm")
+def test_vllm_takes_all_of_them(vllm: Any) -> None:
     drawn = EVERY.sampling().following(SCHEMA)
     params = vllm.SamplingParams(**vllm_arguments(drawn, room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)

@@ -83,6 +83,7 @@ def test_other_types(text: str, schema: Any, value: Any) -> None:
     assert type(found) is type(value)
 
 
+@pytest.mark.usefixtures("vllm")
 def test_unions_are_read_as_vllm_reads_them() -> None:
     utils = pytest.importorskip("vllm.tool_parsers.utils")
     kinds = ["string", "integer", "number", "boolean", "object", "array", "null", "str", "any"]

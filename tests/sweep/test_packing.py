@@ -231,24 +231,26 @@ MACHINES = [CPU, Machine(0, slots=3, shared=True), ONE, Machine(3), EIGHT]
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: f"{m.gpus or 'cpu'}-{m.slots}")
-@pytest.mark.parametrize("seed", range(25))
-def test_whatever_is_asked(machine: Machine, seed: int) -> None:
+def test_whatever_is_asked(machine: Machine) -> None:
     """Every run is in one lane of its own kind, and none is too large."""
-    asked = sweep_of(random.Random(seed), machine)
-    for swap in (True, False):
-        found = lanes(asked, machine, swap=swap)
-        assert Counter(r.label for lane in found for r in lane.runs) == {r.label: 1 for r in asked}
-        for lane in found:
-            assert lane.runs
-            assert 0 <= lane.gpus <= machine.gpus
-            assert (lane.gpus > 0) == (machine.gpus > 0)
-            assert lane.gpus % lane.runs[0].gpus == 0 or not machine.gpus
-            if len(lane.runs) > 1:
-                assert swap
-                assert {r.swap_group for r in lane.runs} == {lane.runs[0].swap_group} != {""}
-            order = [int(r.label) for r in lane.runs]
-            assert order == sorted(order)
-        assert [x.seconds for x in found] == sorted((x.seconds for x in found), reverse=True)
+    for seed in range(25):
+        asked = sweep_of(random.Random(seed), machine)
+        for swap in (True, False):
+            found = lanes(asked, machine, swap=swap)
+            assert Counter(r.label for lane in found for r in lane.runs) == {
+                r.label: 1 for r in asked
+            }
+            for lane in found:
+                assert lane.runs
+                assert 0 <= lane.gpus <= machine.gpus
+                assert (lane.gpus > 0) == (machine.gpus > 0)
+                assert lane.gpus % lane.runs[0].gpus == 0 or not machine.gpus
+                if len(lane.runs) > 1:
+                    assert swap
+                    assert {r.swap_group for r in lane.runs} == {lane.runs[0].swap_group} != {""}
+                order = [int(r.label) for r in lane.runs]
+                assert order == sorted(order)
+            assert [x.seconds for x in found] == sorted((x.seconds for x in found), reverse=True)
 
 
 def test_episodes_count_for_more() -> None:

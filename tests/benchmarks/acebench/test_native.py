@@ -298,6 +298,7 @@ def test_gold_calls_are_judged_as_gold_texts(mini: list[Entry]) -> None:
     all_the_same([entry for entry in mini if entry.category in GENERATION])
 
 
+@pytest.mark.nightly
 def test_published_gold_calls_are_judged_as_gold_texts(shared_data: Path) -> None:
     # "intelligence-forecasting" has no text in the official syntax: neither way of asking for it
     # can win, and only a checker that parses a minus says so in other words.

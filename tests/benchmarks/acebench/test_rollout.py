@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,26 +16,9 @@ from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.types import Entry, Episode, Sampling, ToolAnswer
 from tests.benchmarks.acebench.summary_row import SummaryRow
-
-
-class Scripted:
-    """Says its lines in order, then the last one for ever; remembers what it was shown."""
-
-    def __init__(self, *lines: str | Exception, delay_s: float = 0.0) -> None:
-        self._lines, self._delay_s = list(lines), delay_s
-        self.seen: list[list[dict[str, Any]]] = []
-
-    async def chat(
-        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling, tools: Any = None
-    ) -> Completion:
-        self.seen.append([dict(message) for message in messages])
-        await asyncio.sleep(self._delay_s)
-        line = self._lines.pop(0) if len(self._lines) > 1 else self._lines[0]
-        if isinstance(line, Exception):
-            raise line
-        return Completion(text=line, prompt_tokens=10, completion_tokens=2, seconds=0.5)
+from tests.scripted_model import Request, ScriptedModel, hang, say
 
 
 def bench(protocol: str = "fixed", **options: Any) -> ACEBench:
@@ -54,8 +35,8 @@ def entry(benchmark: ACEBench, category: str, number: int, language: str = "en")
 def play(
     benchmark: ACEBench,
     item: Entry,
-    agent: Scripted,
-    user: Scripted | None = None,
+    agent: ScriptedModel,
+    user: ScriptedModel | None = None,
     seconds: float | None = None,
 ) -> Episode:
     async def run() -> Episode:
@@ -65,7 +46,9 @@ def play(
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         context = EpisodeContext(
             candidate=RoleModel(agent, Sampling()),
-            roles={"user": RoleModel(user or Scripted("yes"), Sampling(), {"model": "scripted"})},
+            roles={
+                "user": RoleModel(user or ScriptedModel("yes"), Sampling(), {"model": "scripted"})
+            },
             open_sandbox=open_sandbox,
             deadline=deadline,
         )
@@ -86,7 +69,7 @@ def test_every_ideal_path_of_the_mini_set_is_right(choice: str) -> None:
     assert len(entries) == 16
     for item in entries:
         for path in ideal_paths(item):
-            episode = play(benchmark, item, Scripted(*path, "finish conversation"))
+            episode = play(benchmark, item, ScriptedModel(*path, "finish conversation"))
             assert episode.state["ended"] == "finished", item.key
             verdicts = benchmark.check(item, episode)
             for rules, verdict in verdicts.items():
@@ -100,15 +83,15 @@ def test_every_ideal_path_without_its_last_step_is_wrong(choice: str) -> None:
     for item in benchmark.entries():
         for path in ideal_paths(item):
             lines = path[:-1] or ["hello"]
-            episode = play(benchmark, item, Scripted(*lines, "finish conversation"))
+            episode = play(benchmark, item, ScriptedModel(*lines, "finish conversation"))
             assert not benchmark.check(item, episode)["strict"].valid, item.key
 
 
 def test_turns_follow_the_protocol() -> None:
     benchmark = bench()
     item = entry(benchmark, "multi_turn", 0)
-    agent = Scripted("What may I send?", "[turn_on_wifi()]", "Done. Anything else?")
-    user = Scripted("Text Yara.", "agent: Dinner is at eight.", "finish conversation")
+    agent = ScriptedModel("What may I send?", "[turn_on_wifi()]", "Done. Anything else?")
+    user = ScriptedModel("Text Yara.", "agent: Dinner is at eight.", "finish conversation")
     episode = play(benchmark, item, agent, user)
 
     speakers = [step["speaker"] for step in episode.state["steps"]]
@@ -116,16 +99,16 @@ def test_turns_follow_the_protocol() -> None:
     assert episode.state["ended"] == "finished"
     assert episode.state["process"] == ["[turn_on_wifi()]"]
     # The agent sees the whole conversation, call and result included ...
-    last = agent.seen[-1][1]["content"]
+    last = agent.chats[-1][1]["content"]
     assert last.endswith(
         "user:Text Yara.\nagent:What may I send?\nuser:agent: Dinner is at eight.\n"
         "agent:[turn_on_wifi()]\nexecution:[{'status': True, 'message': 'Wi-Fi is on now.'}]\n"
     )
     # ... the user what is said to it, and its own lines.
-    assert [message["role"] for message in user.seen[-1]] == [
+    assert [message["role"] for message in user.chats[-1]] == [
         "system", "user", "assistant", "user", "assistant", "user",
     ]  # fmt: skip
-    assert user.seen[-1][-1]["content"] == "Done. Anything else?"
+    assert user.chats[-1][-1]["content"] == "Done. Anything else?"
     assert episode.model_calls == 3
     assert episode.prompt_tokens == 30
     assert episode.state["user"] == {"model": "scripted"}
@@ -136,17 +119,17 @@ def test_turns_follow_the_protocol() -> None:
 
 def test_official_gives_the_simulator_its_lines_as_system_messages() -> None:
     benchmark = bench(protocol="official")
-    user = Scripted("Hi", "finish conversation")
-    play(benchmark, entry(benchmark, "multi_turn", 0), Scripted("What?", "And?"), user)
-    assert [message["role"] for message in user.seen[1]] == ["system", "user", "system", "user"]
+    user = ScriptedModel("Hi", "finish conversation")
+    play(benchmark, entry(benchmark, "multi_turn", 0), ScriptedModel("What?", "And?"), user)
+    assert [message["role"] for message in user.chats[1]] == ["system", "user", "system", "user"]
 
 
 def test_official_splits_an_error_into_characters_and_records_no_state() -> None:
     benchmark = bench(protocol="official")
     item = entry(benchmark, "multi_turn", 0)
-    agent = Scripted("[delete_message(id=1)]", "hm")
-    episode = play(benchmark, item, agent, Scripted("go", "finish conversation"))
-    assert "execution:['T', 'h', 'e', ' ', 'c', 'a', 'l', 'l'" in agent.seen[1][1]["content"]
+    agent = ScriptedModel("[delete_message(id=1)]", "hm")
+    episode = play(benchmark, item, agent, ScriptedModel("go", "finish conversation"))
+    assert "execution:['T', 'h', 'e', ' ', 'c', 'a', 'l', 'l'" in agent.chats[1][1]["content"]
     assert episode.state["after"] == []
     assert episode.state["end"] == episode.state["before"]
     assert benchmark.check(item, episode)["official"].error_type == "wrong number of class"
@@ -159,16 +142,16 @@ def test_official_splits_an_error_into_characters_and_records_no_state() -> None
 def test_an_agent_that_never_calls(choice: str, error: str) -> None:
     benchmark = bench(protocol=choice, max_messages=4)
     item = entry(benchmark, "multi_turn", 0)
-    episode = play(benchmark, item, Scripted("What?"), Scripted("Hi"))
+    episode = play(benchmark, item, ScriptedModel("What?"), ScriptedModel("Hi"))
     assert benchmark.check(item, episode)["official"].error_type == error
 
 
 def test_fixed_shows_the_error_and_records_the_state() -> None:
     benchmark = bench(protocol="fixed")
     item = entry(benchmark, "multi_turn", 0)
-    agent = Scripted("Sure: [delete_message(id=1), nothing(), turn_on_wifi()]", "hm")
-    episode = play(benchmark, item, agent, Scripted("go", "finish conversation"))
-    shown = agent.seen[1][1]["content"]
+    agent = ScriptedModel("Sure: [delete_message(id=1), nothing(), turn_on_wifi()]", "hm")
+    episode = play(benchmark, item, agent, ScriptedModel("go", "finish conversation"))
+    shown = agent.chats[1][1]["content"]
     assert "execution:[{'error': " in shown
     assert "{'status': True, 'message': 'Wi-Fi is on now.'}]" in shown
     assert episode.state["steps"][2]["errors"] == ["bad_arguments", "unknown_tool", ""]
@@ -179,10 +162,10 @@ def test_fixed_shows_the_error_and_records_the_state() -> None:
 def test_multi_step_agent_and_its_own_calls(choice: str, sees: bool) -> None:
     benchmark = bench(protocol=choice)
     item = entry(benchmark, "multi_step", 0)
-    agent = Scripted("[turn_on_wifi()]", "What next?", "finish conversation")
+    agent = ScriptedModel("[turn_on_wifi()]", "What next?", "finish conversation")
     episode = play(benchmark, item, agent)
-    assert ("[turn_on_wifi()]" in agent.seen[-1][1]["content"]) is sees
-    assert "execution result:Nobody answers here" in agent.seen[-1][1]["content"]
+    assert ("[turn_on_wifi()]" in agent.chats[-1][1]["content"]) is sees
+    assert "execution result:Nobody answers here" in agent.chats[-1][1]["content"]
     assert episode.state["ended"] == "finished"
     # A message that is no call is a milestone too; the last words are not.
     assert episode.state["process"] == ["[turn_on_wifi()]", "What next?"]
@@ -192,9 +175,9 @@ def test_multi_step_agent_and_its_own_calls(choice: str, sees: bool) -> None:
 def test_a_first_goodbye_does_not_end_an_official_episode() -> None:
     """Upstream looks for the phrase from the fourth message on."""
     benchmark = bench(protocol="official")
-    agent = Scripted("finish conversation")
+    agent = ScriptedModel("finish conversation")
     episode = play(benchmark, entry(benchmark, "multi_step", 0), agent)
-    assert len(agent.seen) == 2
+    assert len(agent.chats) == 2
     assert episode.state["process"] == ["finish conversation"]
     assert episode.state["ended"] == "finished"
 
@@ -203,10 +186,10 @@ def test_a_first_goodbye_does_not_end_an_official_episode() -> None:
 def test_model_that_loops_on_one_call_is_stopped_and_scored(category: str) -> None:
     benchmark = bench(max_messages=9)
     item = entry(benchmark, category, 0)
-    agent = Scripted("[turn_on_wifi()]")
+    agent = ScriptedModel("[turn_on_wifi()]")
     episode = play(benchmark, item, agent)
     assert episode.state["ended"] == "max_messages"
-    assert len(agent.seen) == 5
+    assert len(agent.chats) == 5
     assert len(episode.state["process"]) == 4
     assert benchmark.check(item, episode)["strict"].metrics["end_to_end"] == 0
 
@@ -214,7 +197,7 @@ def test_model_that_loops_on_one_call_is_stopped_and_scored(category: str) -> No
 def test_simulator_that_never_finishes_is_stopped() -> None:
     benchmark = bench(max_messages=6)
     item = entry(benchmark, "multi_turn", 0)
-    episode = play(benchmark, item, Scripted("And then?"), Scripted("Well."))
+    episode = play(benchmark, item, ScriptedModel("And then?"), ScriptedModel("Well."))
     assert episode.state["ended"] == "max_messages"
     # The opening line does not count.
     assert len(episode.state["steps"]) == 7
@@ -223,7 +206,12 @@ def test_simulator_that_never_finishes_is_stopped() -> None:
 def test_deadline_cuts_the_episode_and_keeps_what_was_done() -> None:
     benchmark = bench()
     item = entry(benchmark, "multi_step", 0)
-    episode = play(benchmark, item, Scripted("[turn_on_wifi()]", delay_s=0.05), seconds=0.2)
+
+    async def slowly(_: Request) -> str:
+        await asyncio.sleep(0.05)
+        return "[turn_on_wifi()]"
+
+    episode = play(benchmark, item, ScriptedModel(slowly), seconds=0.2)
     assert episode.state["ended"] == "deadline"
     assert {"BaseApi": {"wifi": True, "logged_in": True}} in episode.state["end"]
 
@@ -232,7 +220,7 @@ def test_deadline_cuts_the_episode_and_keeps_what_was_done() -> None:
 def test_nobody_is_judged_by_the_silence_of_another(slow: str) -> None:
     """A simulator that hangs, or an engine that has not answered once: no verdict, tried again."""
     benchmark = bench()
-    quick, hangs = Scripted("What?"), Scripted("Hi", delay_s=30)
+    quick, hangs = ScriptedModel("What?"), ScriptedModel(hang)
     agent, user = (quick, hangs) if slow == "user" else (hangs, quick)
     with pytest.raises(EpisodeStalled, match="no answer before the episode's deadline"):
         play(benchmark, entry(benchmark, "multi_turn", 0), agent, user, seconds=0.2)
@@ -243,7 +231,7 @@ def test_endings_reach_the_summary() -> None:
     item = entry(benchmark, "multi_step", 0)
     rows = []
     for number, line in enumerate(["[turn_on_wifi()]", "finish conversation"]):
-        verdicts = benchmark.check(item, play(benchmark, item, Scripted(line)))
+        verdicts = benchmark.check(item, play(benchmark, item, ScriptedModel(line)))
         rows.append(
             SummaryRow("en", item.category, str(number), str(number), 0, "scored", verdicts)
         )
@@ -257,7 +245,7 @@ def test_endings_reach_the_summary() -> None:
 def test_full_context_cuts_the_episode() -> None:
     benchmark = bench()
     item = entry(benchmark, "multi_step", 0)
-    episode = play(benchmark, item, Scripted("[turn_on_wifi()]", PromptTooLong("full")))
+    episode = play(benchmark, item, ScriptedModel("[turn_on_wifi()]", PromptTooLong("full")))
     assert episode.state["ended"] == "context"
     assert episode.model_calls == 1
 
@@ -265,14 +253,14 @@ def test_full_context_cuts_the_episode() -> None:
 def test_prompt_that_never_fitted_is_no_episode() -> None:
     benchmark = bench()
     with pytest.raises(PromptTooLong):
-        play(benchmark, entry(benchmark, "multi_step", 0), Scripted(PromptTooLong("full")))
+        play(benchmark, entry(benchmark, "multi_step", 0), ScriptedModel(PromptTooLong("full")))
 
 
 def test_full_context_of_the_simulator_is_no_wrong_answer() -> None:
     benchmark = bench()
     item = entry(benchmark, "multi_turn", 0)
     with pytest.raises(PromptTooLong, match="the user simulator: full"):
-        play(benchmark, item, Scripted("What?"), Scripted("Hi", PromptTooLong("full")))
+        play(benchmark, item, ScriptedModel("What?"), ScriptedModel("Hi", PromptTooLong("full")))
 
 
 def test_native_results_are_readable_in_any_language() -> None:
@@ -287,45 +275,42 @@ def test_simulator_that_is_down_is_no_wrong_answer() -> None:
         play(
             benchmark,
             entry(benchmark, "multi_turn", 0),
-            Scripted("What?"),
-            Scripted("Hi", RowError("down")),
+            ScriptedModel("What?"),
+            ScriptedModel("Hi", RowError("down")),
         )
 
 
 def test_instruction_never_reaches_the_agent_nor_functions_the_user() -> None:
     benchmark = bench()
     item = entry(benchmark, "multi_turn", 0)
-    agent, user = Scripted("Hello?"), Scripted("Hi", "finish conversation")
+    agent, user = ScriptedModel("Hello?"), ScriptedModel("Hi", "finish conversation")
     play(benchmark, item, agent, user)
-    assert item.data["question"] not in str(agent.seen)
-    assert item.data["question"] in user.seen[0][0]["content"]
-    assert "turn_on_wifi" not in str(user.seen)
+    assert item.data["question"] not in str(agent.chats)
+    assert item.data["question"] in user.chats[0][0]["content"]
+    assert "turn_on_wifi" not in str(user.chats)
 
 
-class Native(Scripted):
-    """Answers ideal steps as tool calls, as a tool parser hands them on; any other line as text."""
+def native(*lines: str) -> ScriptedModel:
+    """Gives ideal steps as tool calls, as a tool parser hands them on; any other line as text."""
 
-    async def chat(
-        self, messages: Sequence[Mapping[str, Any]], sampling: Sampling, tools: Any = None
-    ) -> Completion:
-        said = await super().chat(messages, sampling)
-        self.tools = tools
-        calls = agent_calls(said.text, loop="multi_step", protocol="fixed")
+    def reply(line: str) -> ToolAnswer:
+        calls = agent_calls(line, loop="multi_step", protocol="fixed")
         if calls is None:
-            return replace(said, tools=ToolAnswer(said.text))
-        made = tuple(ToolCall(call.name, json.dumps(call.arguments)) for call in calls)
-        return replace(said, text="<raw>", tools=ToolAnswer("", made))
+            return say(line)
+        return say("", *((call.name, call.arguments) for call in calls))
+
+    return ScriptedModel(*map(reply, lines))
 
 
 def test_ideal_paths_are_right_with_native_tool_calling_too() -> None:
     benchmark = bench(mode="native")
     for item in benchmark.entries():
         for path in ideal_paths(item):
-            agent = Native(*path, "finish conversation")
+            agent = native(*path, "finish conversation")
             episode = play(benchmark, item, agent)
             for rules, verdict in benchmark.check(item, episode).items():
                 assert verdict.valid, (item.key, rules, verdict)
-            assert [tool["function"]["name"] for tool in agent.tools] == [
+            assert [tool["function"]["name"] for tool in agent.asked[-1].tools or ()] == [
                 function["name"] for function in item.data["function"]
             ]
 
@@ -333,9 +318,9 @@ def test_ideal_paths_are_right_with_native_tool_calling_too() -> None:
 def test_native_agents_see_a_chat_with_calls_and_results() -> None:
     benchmark = bench(mode="native")
     item = entry(benchmark, "multi_step", 0)
-    agent = Native("[turn_on_wifi(), nothing(a=1)]", "What now?", "finish conversation")
+    agent = native("[turn_on_wifi(), nothing(a=1)]", "What now?", "finish conversation")
     episode = play(benchmark, item, agent)
-    system, task, called, first, second, text, refusal = agent.seen[-1]
+    system, task, called, first, second, text, refusal = agent.chats[-1]
     assert [system["role"], task] == [
         "system",
         {"role": "user", "content": item.data["question"]},
@@ -359,16 +344,10 @@ def test_native_call_with_broken_arguments_is_an_error_the_agent_sees() -> None:
     benchmark = bench(mode="native")
     item = entry(benchmark, "multi_step", 0)
 
-    class Broken(Scripted):
-        async def chat(self, *args: Any) -> Completion:
-            said = await super().chat(*args[:2])
-            calls = () if "finish" in said.text else (ToolCall("turn_on_wifi", "{oops"),)
-            return replace(said, tools=ToolAnswer(said.text, calls))
-
-    agent = Broken("x", "finish conversation")
+    agent = ScriptedModel(say("x", ("turn_on_wifi", "{oops")), "finish conversation")
     episode = play(benchmark, item, agent)
     assert episode.state["steps"][1]["errors"] == ["bad_arguments"]
-    assert "no JSON object" in agent.seen[-1][-1]["content"]
+    assert "no JSON object" in agent.chats[-1][-1]["content"]
     assert episode.state["end"] == episode.state["before"]
 
 
@@ -388,7 +367,7 @@ def answers_to(batch: str, category: str, number: int, **options: Any) -> Any:
     if "ONE" in batch:
         one, two = food_logins(item)
         batch = batch.replace("ONE", one).replace("TWO", two)
-    agent = Scripted("[turn_on_wifi()]", batch, "finish conversation")
+    agent = ScriptedModel("[turn_on_wifi()]", batch, "finish conversation")
     steps = play(benchmark, item, agent).state["steps"]
     return [step for step in steps if step["speaker"] == "execution"][1]
 

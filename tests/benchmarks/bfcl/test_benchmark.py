@@ -24,32 +24,10 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling
+from tests.scripted_model import ScriptedModel
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
-
-
-class Scripted:
-    """Answers in turn, the last for ever; remembers what it was asked."""
-
-    def __init__(self, *answers: str | Sequence[ToolCall]) -> None:
-        self.answers = list(answers)
-        self.asked: list[Any] = []
-        self.offered: list[Any] = []
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        self.asked.append([dict(message) for message in messages])
-        self.offered.append(tools)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        text = answer if isinstance(answer, str) else json.dumps([call.name for call in answer])
-        calls = () if isinstance(answer, str) else tuple(answer)
-        read = None if tools is None else ToolAnswer(text if not calls else "", calls)
-        return Completion(text, prompt_tokens=7, completion_tokens=2, tools=read)
 
 
 def bfcl(**options: Any) -> BFCL:
@@ -64,14 +42,14 @@ def entry_of(benchmark: BFCL, category: str, number: int = 0) -> Entry:
     return [entry for entry in benchmark.entries() if entry.category == category][number]
 
 
-def staged(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> EpisodeContext:
+def staged(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
     async def open_sandbox() -> LocalSession:
         return LocalSession(benchmark.scenario(entry))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=open_sandbox, **more)
 
 
-def played(benchmark: BFCL, entry: Entry, model: Scripted, **more: Any) -> Episode:
+def played(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> Episode:
     return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))
 
 
@@ -179,9 +157,9 @@ def test_the_entry_s_own_answer_is_right_and_another_is_wrong() -> None:
         entry = entry_of(benchmark, category)
         right = gold_text(entry.gold, entry.data["function"])
         assert verdicts(
-            benchmark, entry, played(benchmark, entry, Scripted(right))
+            benchmark, entry, played(benchmark, entry, ScriptedModel(right))
         ) == dict.fromkeys(RULE_SETS, (True, ""))
-        wrong = verdicts(benchmark, entry, played(benchmark, entry, Scripted("I cannot.")))
+        wrong = verdicts(benchmark, entry, played(benchmark, entry, ScriptedModel("I cannot.")))
         assert wrong["official"] == (False, "ast_decoder:decoder_failed")
         assert not wrong["strict"][0]
 
@@ -191,9 +169,9 @@ def test_java_is_asked_and_judged_as_java() -> None:
     entry = entry_of(benchmark, "simple_java")
     ((name, arguments),) = entry.gold[0].items()
     text = ", ".join(f"{key}={values[0]}" for key, values in arguments.items())
-    model = Scripted(f"[{name}({text})]")
+    model = ScriptedModel(f"[{name}({text})]")
     assert verdicts(benchmark, entry, played(benchmark, entry, model))["official"] == (True, "")
-    assert "Java" in model.asked[0][0]["content"]
+    assert "Java" in model.chats[0][0]["content"]
 
 
 def test_native_calls_are_offered_stored_and_judged() -> None:
@@ -201,15 +179,15 @@ def test_native_calls_are_offered_stored_and_judged() -> None:
     entry = entry_of(benchmark, "multiple")
     ((name, arguments),) = entry.gold[0].items()
     given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
-    call = ToolCall(name.replace(".", "_"), json.dumps(given))
-    model = Scripted([call])
+    called = name.replace(".", "_")
+    model = ScriptedModel((called, given))
     episode = played(benchmark, entry, model)
     assert verdicts(benchmark, entry, episode)["official"] == (True, "")
-    assert [tool["function"]["name"] for tool in model.offered[0]] == [
+    assert [tool["function"]["name"] for tool in model.asked[0].tools or ()] == [
         function["name"].replace(".", "_") for function in entry.data["function"]
     ]
-    assert model.asked[0] == entry.data["question"][0], "no system prompt beside the tools"
-    broken = played(benchmark, entry, Scripted([ToolCall(call.name, "{")]))
+    assert model.chats[0] == entry.data["question"][0], "no system prompt beside the tools"
+    broken = played(benchmark, entry, ScriptedModel((called, "{")))
     assert verdicts(benchmark, entry, broken)["official"] == (False, "ast_decoder:decoder_failed")
 
 
@@ -221,10 +199,10 @@ def test_a_form_of_format_sensitivity_is_asked_and_read() -> None:
     ((name, arguments),) = entry.gold[0].items()
     given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
     answer = json.dumps([{"function": name, "parameters": given}])
-    tagged = played(benchmark, entry, Scripted(f"<TOOLCALL>{answer}</TOOLCALL>"))
+    tagged = played(benchmark, entry, ScriptedModel(f"<TOOLCALL>{answer}</TOOLCALL>"))
     if len(entry.gold) == 1:
         assert verdicts(benchmark, entry, tagged)["official"] == (True, "")
-    bare = played(benchmark, entry, Scripted(answer))
+    bare = played(benchmark, entry, ScriptedModel(answer))
     assert verdicts(benchmark, entry, bare)["official"][1] == "ast_decoder:decoder_failed"
 
 
@@ -237,11 +215,11 @@ def test_the_engine_is_asked_how_likely_the_gold_calls_are() -> None:
         return [-1.0, -3.0]
 
     entry = entry_of(benchmark, "multiple")
-    episode = played(benchmark, entry, Scripted("[]"), token_logprobs=token_logprobs)
+    episode = played(benchmark, entry, ScriptedModel("[]"), token_logprobs=token_logprobs)
     assert asked == [(benchmark.prompt(entry), gold_text(entry.gold, entry.data["function"]))]
     found = benchmark.check(entry, episode)["strict"].metrics
     assert found == {"gold_token_probability": pytest.approx(0.1353352832366127)}
-    played(benchmark, entry_of(benchmark, "simple_java"), Scripted("[]"))
+    played(benchmark, entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
     assert len(asked) == 1, "Java has no gold text of its own"
 
 
@@ -253,7 +231,7 @@ def test_a_diagnostic_costs_no_verdict() -> None:
 
     entry = entry_of(benchmark, "multiple")
     right = gold_text(entry.gold, entry.data["function"])
-    episode = played(benchmark, entry, Scripted(right), token_logprobs=too_long)
+    episode = played(benchmark, entry, ScriptedModel(right), token_logprobs=too_long)
     assert verdicts(benchmark, entry, episode)["strict"] == (True, "")
 
 
@@ -279,12 +257,12 @@ def test_a_multi_turn_entry_played_by_its_key() -> None:
     answers = []
     for turn in entry.gold:
         answers += [f"[{', '.join(turn)}]", "Done."] if turn else ["I have no function for it."]
-    model = Scripted(*answers)
+    model = ScriptedModel(*answers)
     episode = played(benchmark, entry, model)
     assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, (True, ""))
     assert episode.model_calls == len(answers)
-    assert "cancel_order" not in model.asked[0][0]["content"], "held out"
-    assert "cancel_order" in model.asked[-1][-3]["content"], "brought by the user"
+    assert "cancel_order" not in model.chats[0][0]["content"], "held out"
+    assert "cancel_order" in model.chats[-1][-3]["content"], "brought by the user"
     metrics = benchmark.check(entry, episode)["official"].metrics
     assert metrics["turns_passed"] == 1 == metrics["ended_finished"]
 
@@ -293,32 +271,34 @@ def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
     benchmark = bfcl(categories=["memory_kv"])
     questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
     assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
-    writer = Scripted("[core_memory_add(key='hardest', value='statistics')]", "Noted.", "I see.")
+    writer = ScriptedModel(
+        "[core_memory_add(key='hardest', value='statistics')]", "Noted.", "I see."
+    )
     context = staged(benchmark, questions[0], writer)
     prepared = asyncio.run(benchmark.prepare(questions[0], context))
     used = context.episode
     assert used.model_calls == len(writer.asked) >= 3
-    assert used.prompt_tokens == 7 * used.model_calls
-    assert "statistics" in writer.asked[-1][0]["content"], "shown to the next conversation"
+    assert used.prompt_tokens == 10 * used.model_calls
+    assert "statistics" in writer.chats[-1][0]["content"], "shown to the next conversation"
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
-        reader = Scripted("[core_memory_clear()]", answer)
+        reader = ScriptedModel("[core_memory_clear()]", answer)
         entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
         episode = played(benchmark, entry, reader, prepared=prepared)
-        assert "statistics" in reader.asked[0][0]["content"], "nobody else's question cleared it"
+        assert "statistics" in reader.chats[0][0]["content"], "nobody else's question cleared it"
         assert verdicts(benchmark, entry, episode)["official"][0] is valid
 
 
 def test_messages_for_templates_without_system() -> None:
     benchmark = bfcl(categories=["multiple", "multi_turn_base"], system="user", results="user")
     for category in ("multiple", "multi_turn_base"):
-        model = Scripted("[list_orders()]", "Done.", "Done.")
+        model = ScriptedModel("[list_orders()]", "Done.", "Done.")
         entry = entry_of(benchmark, category)
         played(benchmark, entry, model)
-        roles = [message["role"] for message in model.asked[-1]]
+        roles = [message["role"] for message in model.chats[-1]]
         assert set(roles) <= {"user", "assistant"}
         assert all(one != two for one, two in itertools.pairwise(roles))
         assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
-        assert model.asked[0] == benchmark.prompt(entry)
+        assert model.chats[0] == benchmark.prompt(entry)
     said = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
     assert without_system(said) == [{"role": "user", "content": "a\n\nb"}]
 

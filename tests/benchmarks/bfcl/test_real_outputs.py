@@ -15,6 +15,7 @@ from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
+from ace_ray.benchmarks.outputs import Entries
 
 RENAMED = {
     "simple": "simple_python",
@@ -31,9 +32,20 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.fixture(scope="module")
+def entries(bfcl_copy: UpstreamPackage) -> Entries:
+    """Entries of all categories, each loaded once."""
+    return entries_of(bfcl_copy)
+
+
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
-    real_outputs: Path, bfcl_copy: UpstreamPackage, tmp_path: Path, third: int, answers: int
+    real_outputs: Path,
+    bfcl_copy: UpstreamPackage,
+    entries: Entries,
+    tmp_path: Path,
+    third: int,
+    answers: int,
 ) -> None:
     """``strict`` agrees with ``official`` on all of these 908 answers."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
@@ -49,7 +61,7 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
         path.parent.mkdir()
         lines = [json.dumps({"id": row["id"], "output": row["result"]}) for row in rows]
         path.write_text("\n".join(lines))
-        for output in read_outputs(path, entries_of(bfcl_copy)):
+        for output in read_outputs(path, entries):
             verdicts = benchmark.check(output.entry, output.episode)
             kinds = {rules: verdict.error_type for rules, verdict in verdicts.items()}
             assert kinds == dict.fromkeys(kinds, wanted[output.entry.id]), output.entry.id

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ace_ray.benchmarks.context import RoleModel
 from ace_ray.benchmarks.stabletoolbench.tools import Api
-from ace_ray.types import Completion, Sampling
+from ace_ray.types import Sampling
+from tests.scripted_model import ScriptedModel
 
 API = Api(
     category="News, Media",
@@ -33,29 +32,7 @@ def an_api(**changes: Any) -> Api:
     return replace(API, **changes)
 
 
-Reply = str | Exception | Callable[[list[dict[str, Any]], Sampling], str]
-
-
-class Scripted:
-    """A model that says what it is told to, one reply after the other, the last for ever."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = replies
-        self.asked: list[tuple[list[dict[str, Any]], Sampling]] = []
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        chat = [dict(message) for message in messages]
-        self.asked.append((chat, sampling))
-        reply = self.replies[min(len(self.asked), len(self.replies)) - 1]
-        await asyncio.sleep(0)
-        if isinstance(reply, Exception):
-            raise reply
-        return Completion(text=reply if isinstance(reply, str) else reply(chat, sampling))
-
-    def role_model(self, sampling: Sampling | None = None, **identity: Any) -> RoleModel:
-        return RoleModel(self, sampling or Sampling(temperature=0.1, seed=42), identity)
+def role_of(
+    model: ScriptedModel, sampling: Sampling | None = None, /, **identity: Any
+) -> RoleModel:
+    return RoleModel(model, sampling or Sampling(temperature=0.1, seed=42), identity)

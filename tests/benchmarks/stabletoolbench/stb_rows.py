@@ -15,7 +15,8 @@ from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.types import Entry, Sampling, Verdict
-from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, doc, say
+from tests.benchmarks.stabletoolbench.scripted_agent import doc
+from tests.scripted_model import ScriptedModel, say
 
 QUERY = "Which bread, and where?"
 
@@ -54,7 +55,7 @@ class _Caller:
 def run(script: Sequence[Said], method: str = "CoT@1", **settings: Any) -> dict[str, Any]:
     """The run, as JSON, of an agent that says this; the last reply again and again."""
     context = EpisodeContext(
-        RoleModel(Scripted(*[say(text or "", *calls) for text, calls in script]), Sampling())
+        RoleModel(ScriptedModel(*[say(text or "", *calls) for text, calls in script]), Sampling())
     )
     given = Settings(method=method, **{"max_steps": 12, "max_queries": 20, **settings})
     made = asyncio.run(run_agent(ENTRY, context, given, APIS, _Caller()))

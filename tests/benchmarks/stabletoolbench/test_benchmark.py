@@ -6,7 +6,7 @@ import asyncio
 import json
 import pickle
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,49 +26,22 @@ from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import notes
 from ace_ray.errors import UserError
 from ace_ray.models.roles import parse_role
-from ace_ray.types import (
-    RULE_SETS,
-    Completion,
-    Entry,
-    Episode,
-    Sampling,
-    ToolAnswer,
-    ToolCall,
-    digest,
-)
+from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, digest
 from tests.benchmarks.stabletoolbench.stb_rows import Row
+from tests.scripted_model import Request, ScriptedModel, hang
 
-FINISH = ToolCall("Finish", json.dumps({"return_type": "give_answer", "final_answer": "42."}))
+FINISH = ("Finish", {"return_type": "give_answer", "final_answer": "42."})
 
 
-class Agent:
+def calls_once() -> ScriptedModel:
     """Calls its first function once, then finishes."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def reply(request: Request) -> Any:
+        assert request.tools is not None
+        called = request.messages[-1]["role"] == "tool"
+        return FINISH if called else (request.tools[0]["function"]["name"], {})
 
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        self.asked += 1
-        assert tools is not None
-        name = tools[0]["function"]["name"]
-        call = FINISH if messages[-1]["role"] == "tool" else ToolCall(name, "{}")
-        return Completion("", prompt_tokens=9, completion_tokens=3, tools=ToolAnswer("", (call,)))
-
-
-class Says:
-    """A judge or a simulator with one line."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.asked = text, 0
-
-    async def chat(self, *_: Any, **__: Any) -> Completion:
-        self.asked += 1
-        return Completion(self.text, prompt_tokens=5, completion_tokens=1)
+    return ScriptedModel(reply)
 
 
 def made(tmp_path: Path, **options: Any) -> StableToolBench:
@@ -228,9 +201,9 @@ def test_roles_are_sent_chats_of_their_shape(tmp_path: Path) -> None:
     episode = played(
         plain,
         plain.entries()[0],
-        Agent(),
-        simulator=Says('{"response": 1}'),
-        judge=Says("Solved"),
+        calls_once(),
+        simulator=ScriptedModel('{"response": 1}'),
+        judge=ScriptedModel("Solved"),
     )
     assert episode.state["simulator"]["form"] == "own"
     assert episode.state["simulator"]["model"] == "simulator"
@@ -240,12 +213,12 @@ def test_an_answer_that_is_judged(tmp_path: Path) -> None:
     benchmark = made(tmp_path, fac=True)
     entry = benchmark.entries()[0]
     for said, official in (("Solved", True), ("Unsolved", False)):
-        agent, judging = Agent(), Says(json.dumps({"reason": "so", "status": said}))
+        agent, judging = calls_once(), ScriptedModel(json.dumps({"reason": "so", "status": said}))
         episode = played(benchmark, entry, agent, judge=judging)
         assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, official)
-        assert judging.asked == 4, "three votes and one on completeness"
-        assert episode.model_calls == agent.asked == 2
-        assert episode.prompt_tokens == 18, "the judge's tokens are not the candidate's"
+        assert len(judging.asked) == 4, "three votes and one on completeness"
+        assert episode.model_calls == len(agent.asked) == 2
+        assert episode.prompt_tokens == 20, "the judge's tokens are not the candidate's"
         (call,) = episode.state["calls"]
         assert call["failure"] == "no_backend"
 
@@ -253,51 +226,30 @@ def test_an_answer_that_is_judged(tmp_path: Path) -> None:
 def test_a_judge_that_names_no_verdict_is_no_verdict(tmp_path: Path) -> None:
     benchmark = made(tmp_path)
     with pytest.raises(asking.JudgeError):
-        played(benchmark, benchmark.entries()[0], Agent(), judge=Says("Who knows?"))
+        played(benchmark, benchmark.entries()[0], calls_once(), judge=ScriptedModel("Who knows?"))
 
 
 def test_a_judge_is_asked_with_other_seeds_when_a_row_is_tried_again(tmp_path: Path) -> None:
-    class Noting(Says):
-        def __init__(self) -> None:
-            super().__init__("Unsolved")
-            self.seeds: list[int] = []
-
-        async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
-            self.seeds.append(sampling.seed)
-            return await super().chat()
-
     benchmark = made(tmp_path, apis=["cache"], fac=True)
     asked = []
     for attempt in (1, 1, 2, 3):
-        noting = Noting()
-        context = replace(staged(benchmark, Agent(), judge=noting), attempt=attempt)
+        judging = ScriptedModel("Unsolved")
+        context = replace(staged(benchmark, calls_once(), judge=judging), attempt=attempt)
         asyncio.run(benchmark.run(benchmark.entries()[0], context))
-        asked.append(set(noting.seeds))
+        asked.append({request.sampling.seed for request in judging.asked})
     assert asked[0] == asked[1]
     assert not (asked[1] & asked[2])
     assert not (asked[2] & asked[3])
 
 
-class Drawn(Says):
-    """Keeps how it was asked."""
-
-    def __init__(self) -> None:
-        super().__init__("Answer Status: Solved")
-        self.samplings: list[Sampling] = []
-
-    async def chat(self, messages: Any, sampling: Sampling, tools: Any = None) -> Completion:
-        self.samplings.append(sampling)
-        return await super().chat()
-
-
 def fac_drawn(benchmark: StableToolBench, given: Sampling) -> Sampling:
     """How the question on completeness is drawn by a judge with this sampling."""
-    judging = Drawn()
-    context = staged(benchmark, Agent())
+    judging = ScriptedModel("Answer Status: Solved")
+    context = staged(benchmark, calls_once())
     context = replace(context, roles={"judge": RoleModel(judging, given, {})})
     asyncio.run(benchmark.run(benchmark.entries()[0], context))
-    *_, last = judging.samplings
-    assert len(judging.samplings) == 4
+    assert len(judging.asked) == 4
+    last = judging.asked[-1].sampling
     assert json.loads(last.schema)["properties"]["answer_status"]["enum"] == ["Solved", "Unsolved"]
     return replace(last, seed=given.seed, schema="")
 
@@ -351,14 +303,9 @@ def test_skipped_queries_count_in_what_was_asked_for(tmp_path: Path) -> None:
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
 
-    class Silent:
-        async def chat(self, *_: Any, **__: Any) -> Completion:
-            await asyncio.Event().wait()
-            raise AssertionError
-
     benchmark = made(tmp_path)
     with pytest.raises(asking.JudgeError, match="deadline"):
-        played(benchmark, benchmark.entries()[0], Agent(), judge=Silent())
+        played(benchmark, benchmark.entries()[0], calls_once(), judge=ScriptedModel(hang))
 
 
 def a_reference(tmp_path: Path, entries: Sequence[Entry], nodes: int = 1) -> str:
@@ -380,8 +327,8 @@ def test_a_reference_with_a_long_chain_travels(tmp_path: Path) -> None:
     entries = made(tmp_path).entries()[:1]
     benchmark = made(tmp_path, apis=["cache"], reference=a_reference(tmp_path, entries, 300))
     travelled = pickle.loads(pickle.dumps(benchmark))
-    judging = Says("Index: 0\nAnswer Status: Unsolved")
-    episode = played(travelled, entries[0], Agent(), judge=judging)
+    judging = ScriptedModel("Index: 0\nAnswer Status: Unsolved")
+    episode = played(travelled, entries[0], calls_once(), judge=judging)
     assert episode.state["sowr"]["outcome"] in ("win", "lose", "tie")
 
 
@@ -392,7 +339,7 @@ def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
     group = [one for one in entries if one.category == entries[0].category]
     rows = []
     for entry in group:
-        episode = played(benchmark, entry, Agent(), judge=Says("Solved"))
+        episode = played(benchmark, entry, calls_once(), judge=ScriptedModel("Solved"))
         assert (episode.state["sowr"] is None) == (entry is not group[0])
         row = Row(entry.category, entry.id, verdicts=benchmark.check(entry, episode))
         rows.append(row)
@@ -405,12 +352,12 @@ def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
 def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
     entry = benchmark.entries()[0]
-    simulator = Says(json.dumps({"error": "", "response": {"answer": "rye"}}))
-    first = played(benchmark, entry, Agent(), simulator=simulator)
+    simulator = ScriptedModel(json.dumps({"error": "", "response": {"answer": "rye"}}))
+    first = played(benchmark, entry, calls_once(), simulator=simulator)
     again = made(tmp_path, apis=["cache", "simulator"], judge="none", cache="read")
-    silent = Says("nothing")
-    second = played(again, entry, Agent(), simulator=silent)
-    assert (simulator.asked, silent.asked) == (1, 0)
+    silent = ScriptedModel("nothing")
+    second = played(again, entry, calls_once(), simulator=silent)
+    assert (len(simulator.asked), len(silent.asked)) == (1, 0)
     assert [call["source"] for call in first.state["calls"]] == ["simulator"]
     assert [call["source"] for call in second.state["calls"]] == ["cache"]
     assert second.messages == first.messages
@@ -420,8 +367,8 @@ def test_a_second_run_comes_from_the_cache(tmp_path: Path) -> None:
 def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -> None:
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none")
     entry = benchmark.entries()[0]
-    simulator = Says('{"response": 1}')
-    context = staged(benchmark, Agent(), simulator=simulator)
+    simulator = ScriptedModel('{"response": 1}')
+    context = staged(benchmark, calls_once(), simulator=simulator)
     candidates: list[dict[str, Any]] = [
         {"revision": "a"},
         {"revision": "b"},
@@ -429,22 +376,22 @@ def test_answers_of_the_same_simulator_are_those_of_its_engine(tmp_path: Path) -
     ]
     for makers, identity in enumerate(candidates, start=1):
         for _ in range(2):
-            again = replace(context, candidate=RoleModel(Agent(), Sampling(), identity))
+            again = replace(context, candidate=RoleModel(calls_once(), Sampling(), identity))
             episode = asyncio.run(benchmark.run(entry, again))
-            assert simulator.asked == makers
+            assert len(simulator.asked) == makers
             assert identity.items() <= episode.state["simulator"].items()
 
 
 def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) -> None:
     served = {"endpoint": {"url": "https://example.org/v1", "model": "m"}}
     benchmark = made(tmp_path, apis=["cache", "simulator"], judge="none", simulator=served)
-    entry, simulator = benchmark.entries()[0], Says('{"response": 1}')
-    context = staged(benchmark, Agent(), simulator=simulator)
+    entry, simulator = benchmark.entries()[0], ScriptedModel('{"response": 1}')
+    context = staged(benchmark, calls_once(), simulator=simulator)
     for dtype in ("float16", "bfloat16"):
-        candidate = RoleModel(Agent(), Sampling(), {"engine": {"dtype": dtype}})
+        candidate = RoleModel(calls_once(), Sampling(), {"engine": {"dtype": dtype}})
         episode = asyncio.run(benchmark.run(entry, replace(context, candidate=candidate)))
         assert "engine" not in episode.state["simulator"]
-    assert simulator.asked == 1
+    assert len(simulator.asked) == 1
 
 
 def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
@@ -471,9 +418,9 @@ def test_a_broken_cache_is_named_before_anything_starts(tmp_path: Path) -> None:
 def test_files_for_others(tmp_path: Path) -> None:
     benchmark = made(tmp_path)
     rows = []
-    judging = Says('{"status": "Solved"}')
+    judging = ScriptedModel('{"status": "Solved"}')
     for entry in benchmark.entries():
-        episode = played(benchmark, entry, Agent(), judge=judging)
+        episode = played(benchmark, entry, calls_once(), judge=judging)
         row = {"language": "en", "category": entry.category, "id": entry.id, "sample": 0}
         rows.append({**row, "status": "scored", "state": json.dumps(episode.state)})
     rows[0] |= {"status": "infra_error", "state": None}
@@ -497,7 +444,7 @@ def test_files_for_others(tmp_path: Path) -> None:
         place.write_bytes(content)
     compared = made(tmp_path, apis=["cache"], reference=str(tmp_path / "run"))
     entry = compared.entries()[1]
-    sowr = played(compared, entry, Agent(), judge=judging).state["sowr"]
+    sowr = played(compared, entry, calls_once(), judge=judging).state["sowr"]
     assert sowr["by"] in ("coin", "judge", "status")
 
 

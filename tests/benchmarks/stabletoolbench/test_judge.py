@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,36 +44,11 @@ from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
-from ace_ray.types import Completion, Sampling
-
-Reply = str | Exception | Callable[[str, Sampling], str]
-
-
-class Judge:
-    """Says what it is told to, in turn or by a function of prompt and sampling."""
-
-    def __init__(self, *replies: Reply) -> None:
-        self.replies = list(replies)
-        self.asked: list[tuple[str, Sampling]] = []
-
-    async def chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        sampling: Sampling,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-    ) -> Completion:
-        assert [message["role"] for message in messages] == ["user"]
-        prompt = messages[0]["content"]
-        self.asked.append((prompt, sampling))
-        reply = self.replies[min(len(self.asked), len(self.replies)) - 1]
-        await asyncio.sleep(0)
-        if isinstance(reply, Exception):
-            raise reply
-        text = reply if isinstance(reply, str) else reply(prompt, sampling)
-        return Completion(text=text, prompt_tokens=7, completion_tokens=3)
+from ace_ray.types import Sampling
+from tests.scripted_model import Request, ScriptedModel
 
 
-def role_model(judge: Judge, **sampling: Any) -> RoleModel:
+def role_model(judge: ScriptedModel, **sampling: Any) -> RoleModel:
     return RoleModel(judge, Sampling(**{"temperature": 0.2, "max_tokens": 1000, **sampling}))
 
 
@@ -107,7 +82,9 @@ def answered(text: str, *before: Mapping[str, Any] | str) -> dict[str, Any]:
 ANSWER = answered("Sunny.", called("weather_for_sky", '{"city": "Rome"}', '{"error": "", "r": 1}'))
 
 
-def sopr(judge: Judge, votes: int = 1, answer: Mapping[str, Any] = ANSWER, **more: Any) -> Any:
+def sopr(
+    judge: ScriptedModel, votes: int = 1, answer: Mapping[str, Any] = ANSWER, **more: Any
+) -> Any:
     final = answer["final_answer"]
     return asyncio.run(
         judge_sopr(
@@ -117,7 +94,7 @@ def sopr(judge: Judge, votes: int = 1, answer: Mapping[str, Any] = ANSWER, **mor
 
 
 def test_a_sure_judge_is_asked_once_a_vote() -> None:
-    judge = Judge("It says so.\nAnswer Status: Solved")
+    judge = ScriptedModel("It says so.\nAnswer Status: Solved")
     votes = sopr(judge, 3)
     assert [vote["status"] for vote in votes] == ["Solved"] * 3
     assert [len(vote["steps"]) for vote in votes] == [1, 1, 1]
@@ -126,40 +103,40 @@ def test_a_sure_judge_is_asked_once_a_vote() -> None:
         "status": "Solved",
         "reason": "It says so.\nAnswer Status: Solved",
         "attempts": 1,
-        "prompt_tokens": 7,
-        "completion_tokens": 3,
+        "prompt_tokens": 10,
+        "completion_tokens": 2,
     }
-    prompts = [prompt for prompt, _ in judge.asked]
+    prompts = [request.prompt for request in judge.asked]
     assert all("Sunny." in prompt and "weather_for_sky" not in prompt for prompt in prompts)
 
 
 def test_an_unsure_judge_sees_the_execution_too() -> None:
-    def reply(prompt: str, _: Sampling) -> str:
-        status = "Unsolved" if "weather_for_sky" in prompt else "Unsure"
+    def reply(request: Request) -> str:
+        status = "Unsolved" if "weather_for_sky" in request.prompt else "Unsure"
         return f'{{"answer_status": "{status}", "reason": "..."}}'
 
-    judge = Judge(reply)
+    judge = ScriptedModel(reply)
     (vote,) = sopr(judge)
     assert [step["question"] for step in vote["steps"]] == ["answer", "execution"]
     assert [step["status"] for step in vote["steps"]] == ["Unsure", "Unsolved"]
     assert vote["status"] == "Unsolved"
-    assert '\\"city\\": \\"Rome\\"' in judge.asked[1][0]
+    assert '\\"city\\": \\"Rome\\"' in judge.asked[1].prompt
 
 
 def test_votes_have_seeds_of_their_own_and_the_same_ones_again() -> None:
     runs = []
     for _ in range(2):
-        judge = Judge("Unsure")
+        judge = ScriptedModel("Unsure")
         sopr(judge, 4)
-        runs.append(sorted(sampling.seed for _, sampling in judge.asked))
+        runs.append(sorted(request.sampling.seed for request in judge.asked))
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == 8
-    other = Judge("Unsure")
+    other = ScriptedModel("Unsure")
     asyncio.run(
         judge_sopr(role_model(other, seed=1), "q", ANSWER, ANSWER["final_answer"], 4, own())
     )
-    assert not {sampling.seed for _, sampling in other.asked} & set(runs[0])
-    assert all(sampling.temperature == 0.2 for _, sampling in other.asked)
+    assert not {request.sampling.seed for request in other.asked} & set(runs[0])
+    assert all(request.sampling.temperature == 0.2 for request in other.asked)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +166,7 @@ def test_votes_have_seeds_of_their_own_and_the_same_ones_again() -> None:
     ],
 )
 def test_what_is_no_answer_is_unsolved_without_a_question(answer: Any, why: str) -> None:
-    judge = Judge("Answer Status: Solved")
+    judge = ScriptedModel("Answer Status: Solved")
     assert unanswered(answer, answer["final_answer"]) == why
     votes = sopr(judge, 2, answer)
     assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
@@ -338,13 +315,13 @@ def test_our_own_question_on_completeness_is_read_by_its_label(
     final = ANSWER["final_answer"]
     if status is None:
         with pytest.raises(JudgeError):
-            asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, own()))
+            asyncio.run(judge_fac(role_model(ScriptedModel(reply)), "q", ANSWER, final, own()))
     else:
-        found = asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, own()))
+        found = asyncio.run(judge_fac(role_model(ScriptedModel(reply)), "q", ANSWER, final, own()))
         assert found["status"] == status
     theirs = replace(own(), source="upstream")
     if "olved" in reply:
-        asyncio.run(judge_fac(role_model(Judge(reply)), "q", ANSWER, final, theirs))
+        asyncio.run(judge_fac(role_model(ScriptedModel(reply)), "q", ANSWER, final, theirs))
 
 
 @pytest.mark.parametrize(
@@ -368,19 +345,19 @@ def test_choices(reply: str, index: int | None) -> None:
 
 
 def test_a_reply_without_a_verdict_is_asked_for_again_with_another_seed() -> None:
-    judge = Judge("Hm.", "Solved or Unsolved", "Solved")
+    judge = ScriptedModel("Hm.", "Solved or Unsolved", "Solved")
     (vote,) = sopr(judge)
     assert vote["status"] == "Solved"
     assert vote["steps"][0]["attempts"] == 3
-    assert vote["steps"][0]["prompt_tokens"] == 21
-    assert len({prompt for prompt, _ in judge.asked}) == 1
-    assert len({sampling.seed for _, sampling in judge.asked}) == 3
-    temperatures = [sampling.temperature for _, sampling in judge.asked]
+    assert vote["steps"][0]["prompt_tokens"] == 30
+    assert len({request.prompt for request in judge.asked}) == 1
+    assert len({request.sampling.seed for request in judge.asked}) == 3
+    temperatures = [request.sampling.temperature for request in judge.asked]
     assert temperatures == [0.2, RETRY_TEMPERATURE, RETRY_TEMPERATURE]
 
 
 def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row_and_no_unsolved() -> None:
-    judge = Judge("I would rather talk about something else.")
+    judge = ScriptedModel("I would rather talk about something else.")
     with pytest.raises(JudgeError, match=r"no single verdict.*something else") as found:
         sopr(judge)
     assert isinstance(found.value, RowError)
@@ -388,28 +365,28 @@ def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row_and_no_unsolv
     assert len(judge.asked) == ATTEMPTS
     final = ANSWER["final_answer"]
     with pytest.raises(JudgeError, match="fac: "):
-        asyncio.run(judge_fac(role_model(Judge("Nothing.")), "q", ANSWER, final, own()))
+        asyncio.run(judge_fac(role_model(ScriptedModel("Nothing.")), "q", ANSWER, final, own()))
 
 
 def test_a_judge_that_fails_is_a_judge_error_and_a_dead_engine_stays_one() -> None:
     with pytest.raises(JudgeError, match="boom"):
-        sopr(Judge(RequestFailed("boom")), 3)
+        sopr(ScriptedModel(RequestFailed("boom")), 3)
     with pytest.raises(EngineDead):
-        sopr(Judge(EngineDead("gone")), 3)
+        sopr(ScriptedModel(EngineDead("gone")), 3)
 
 
 def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
-    def picky(prompt: str, _: Sampling) -> str:
-        if len(prompt) > 6_000:
+    def picky(request: Request) -> str:
+        if len(request.prompt) > 6_000:
             raise PromptTooLong("too long")
-        return "Answer Status: Solved" if "execution" in prompt else "Answer Status: Unsure"
+        return "Answer Status: Solved" if "execution" in request.prompt else "Answer Status: Unsure"
 
     long = answered("fine " * 10_000, *[called("f", "{}", "x" * 5_000)] * 30)
-    judge = Judge(picky)
+    judge = ScriptedModel(picky)
     (vote,) = sopr(judge, answer=long)
     assert vote["status"] == "Solved"
     with pytest.raises(JudgeError, match="does not fit"):
-        sopr(Judge(PromptTooLong("tiny")), answer=long)
+        sopr(ScriptedModel(PromptTooLong("tiny")), answer=long)
 
 
 def test_material_is_bounded() -> None:
@@ -472,7 +449,9 @@ def test_broken_up_text_keeps_its_words() -> None:
 OTHER = answered("Rain.", called("weather_for_sky"))
 
 
-def sowr(judge: Judge, ours: Any, theirs: Any, statuses: tuple[str, str], rounds: int = 3) -> Any:
+def sowr(
+    judge: ScriptedModel, ours: Any, theirs: Any, statuses: tuple[str, str], rounds: int = 3
+) -> Any:
     return asyncio.run(judge_sowr(role_model(judge), "q", ours, theirs, statuses, rounds, own()))
 
 
@@ -486,28 +465,30 @@ def sowr(judge: Judge, ours: Any, theirs: Any, statuses: tuple[str, str], rounds
     ],
 )
 def test_the_better_status_wins_without_a_question(statuses: tuple[str, str], outcome: str) -> None:
-    judge = Judge("Index: 0")
+    judge = ScriptedModel("Index: 0")
     found = sowr(judge, ANSWER, OTHER, statuses)
     assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
     assert not judge.asked
 
 
 def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
-    def prefers_ours(prompt: str, _: Sampling) -> str:
-        return f"Index: {int(prompt.index('Sunny.') > prompt.index('Rain.'))}"
+    def prefers_ours(request: Request) -> str:
+        return f"Index: {int(request.prompt.index('Sunny.') > request.prompt.index('Rain.'))}"
 
-    judge = Judge(prefers_ours)
+    judge = ScriptedModel(prefers_ours)
     found = sowr(judge, ANSWER, OTHER, ("Solved", "Solved"), 4)
     assert (found["outcome"], found["by"]) == ("win", "judge")
     firsts = [turn["first"] for turn in found["rounds"]]
     assert sorted(firsts) == ["candidate", "candidate", "reference", "reference"]
     assert firsts[0] != firsts[1]
     # A judge that looks at the place alone decides nothing.
-    assert sowr(Judge("Index: 0"), ANSWER, OTHER, ("Unsure", "Unsure"), 4)["outcome"] == "tie"
+    assert (
+        sowr(ScriptedModel("Index: 0"), ANSWER, OTHER, ("Unsure", "Unsure"), 4)["outcome"] == "tie"
+    )
 
 
 def test_of_equal_answers_a_coin_decides_always_the_same_way() -> None:
-    judge = Judge("Index: 0")
+    judge = ScriptedModel("Index: 0")
     outcomes = set()
     for query in map(str, range(30)):
         waits = [
@@ -526,7 +507,7 @@ def test_of_equal_answers_a_coin_decides_always_the_same_way() -> None:
 
 def test_a_judge_that_does_not_choose_is_an_error() -> None:
     with pytest.raises(JudgeError):
-        sowr(Judge("both"), ANSWER, OTHER, ("Solved", "Solved"))
+        sowr(ScriptedModel("both"), ANSWER, OTHER, ("Solved", "Solved"))
 
 
 def test_majority() -> None:
@@ -576,10 +557,10 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert "F why because" in prompts.of_fac("why", "because", 1_000)
     assert prompts.of_trace("why", ANSWER, "because", 1_000).startswith("Second. Q why A {")
     assert prompts.of_two("why", [ANSWER, OTHER], 4_000).startswith('Third. why {"final_answer"')
-    judge = Judge("Solved")
+    judge = ScriptedModel("Solved")
     sopr(judge, prompts=prompts)
-    assert "First." in judge.asked[0][0]
-    assert {drawn.schema for _, drawn in judge.asked} == {""}
+    assert "First." in judge.asked[0].prompt
+    assert {request.sampling.schema for request in judge.asked} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
 
 
@@ -700,14 +681,16 @@ def test_bad_labels_are_named_by_file_and_line(tmp_path: Path, row: Any, said: s
 
 
 def test_our_own_questions_are_asked_with_a_schema() -> None:
-    judge = Judge('{"reason": "why", "answer_status": "Solved"}')
+    judge = ScriptedModel('{"reason": "why", "answer_status": "Solved"}')
     (vote,) = sopr(judge, votes=1)
     assert vote["status"] == "Solved"
-    (schema,) = {drawn.schema for _, drawn in judge.asked}
+    (schema,) = {request.sampling.schema for request in judge.asked}
     assert json.loads(schema)["properties"]["answer_status"]["enum"] == list(STATUSES)
     assert own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
 
 
+# xgrammar imports what vLLM does.
+@pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize(
     ("question", "verdict", "read"),
     [

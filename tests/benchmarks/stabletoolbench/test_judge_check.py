@@ -7,7 +7,6 @@ import json
 import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,8 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
 from ace_ray.storage.rows import metrics_of
-from ace_ray.types import Completion, Sampling, Verdict, canonical_json
+from ace_ray.types import Sampling, Verdict, canonical_json
+from tests.scripted_model import Request, ScriptedModel
 
 LABELS = [
     {"query_id": 1, "query": "How far is Vega?", "answer": "25 light years.", "label": "solved"},
@@ -26,12 +26,10 @@ LABELS = [
 ]
 
 
-class Judge:
+def judged(request: Request) -> str:
     """Solved for all that has a number in it, else Unsolved."""
-
-    async def chat(self, messages: Any, *_: Any, **__: Any) -> Completion:
-        said = "Solved" if "light years" in messages[-1]["content"] else "Unsolved"
-        return Completion(json.dumps({"reason": "x", "status": said}), prompt_tokens=3)
+    said = "Solved" if "light years" in request.prompt else "Unsolved"
+    return json.dumps({"reason": "x", "status": said})
 
 
 @dataclass
@@ -56,7 +54,7 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
     rows = []
     for entry in benchmark.entries():
-        context = EpisodeContext(RoleModel(Judge(), Sampling()))
+        context = EpisodeContext(RoleModel(ScriptedModel(judged), Sampling()))
         episode = asyncio.run(benchmark.run(entry, context))
         verdicts = {
             rules: replace(verdict, metrics=metrics_of(canonical_json(verdict.metrics)))
@@ -104,17 +102,11 @@ def test_a_row_is_tried_again_with_other_seeds(labels: Path) -> None:
 
 def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]:
     """How the judge of the first label was asked."""
-    asked: list[Sampling] = []
-
-    class Noting(Judge):
-        async def chat(self, messages: Any, sampling: Sampling, *_: Any, **__: Any) -> Completion:
-            asked.append(sampling)
-            return await super().chat(messages)
-
+    model = ScriptedModel(judged)
     benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
-    context = EpisodeContext(RoleModel(Noting(), given), attempt=attempt)
+    context = EpisodeContext(RoleModel(model, given), attempt=attempt)
     asyncio.run(benchmark.run(benchmark.dataset()[0], context))
-    return asked
+    return [request.sampling for request in model.asked]
 
 
 def chained(path: Path, nodes: int) -> Path:
@@ -133,7 +125,9 @@ def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
     benchmark = pickle.loads(pickle.dumps(benchmark))
     assert benchmark.identity()
     assert benchmark.prompt(entry)
-    episode = asyncio.run(benchmark.run(entry, EpisodeContext(RoleModel(Judge(), Sampling()))))
+    episode = asyncio.run(
+        benchmark.run(entry, EpisodeContext(RoleModel(ScriptedModel(judged), Sampling())))
+    )
     assert episode.output == "Unsolved", "it does not end in Finish"
 
 

@@ -24,7 +24,8 @@ from ace_ray.benchmarks.tau2.upstream_package import (
 )
 from ace_ray.errors import UserError
 from ace_ray.types import Verdict
-from tests.benchmarks.tau2.scripted import entry_of, made
+from tests.benchmarks.tau2.scripted import entry_of, made, play
+from tests.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("package")
 
@@ -257,18 +258,16 @@ def test_an_import_is_the_same_benchmark(
 
 
 def test_answers_whose_calls_were_not_read() -> None:
-    from tests.benchmarks.tau2.scripted import Scripted, play
-
     benchmark = made(domains=["airline"])
     entry = entry_of(benchmark, "airline")
     written = '```json\n{"name": "list_all_airports", "arguments": {}}\n```'
-    episode = play(benchmark, entry, Scripted(written), Scripted("Hi", "###STOP###"))
+    episode = play(benchmark, entry, ScriptedModel(written), ScriptedModel("Hi", "###STOP###"))
     assert benchmark.unread(entry, episode) == [[written]]
     called = play(
         benchmark,
         entry,
-        Scripted(("list_all_airports", {}), "There."),
-        Scripted("Hi", "###STOP###"),
+        ScriptedModel(("list_all_airports", {}), "There."),
+        ScriptedModel("Hi", "###STOP###"),
     )
     assert benchmark.unread(entry, called) == [["There."]]
 

@@ -17,7 +17,8 @@ from ace_ray.pipeline.rescore import rescore
 from ace_ray.pipeline.score import score_outputs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry, Episode
-from tests.benchmarks.tau2.scripted import Scripted, entry_of, made, play
+from tests.benchmarks.tau2.scripted import entry_of, made, play
+from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
 SUMMARY = {"model": {"source": "s3://bucket/secret-place/org/name-7b"}}
@@ -52,11 +53,14 @@ def benchmark(package: object) -> Tau2:
 def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None:
     rows, played = [], []
     for category, agent in (
-        ("airline", Scripted([("list_all_airports", {}), ("nothing", {"a": 1})], "42 of them.")),
-        ("telecom_solo", Scripted(("toggle_data", {}), ("done", {}))),
+        (
+            "airline",
+            ScriptedModel(say("", ("list_all_airports", {}), ("nothing", {"a": 1})), "42 of them."),
+        ),
+        ("telecom_solo", ScriptedModel(("toggle_data", {}), ("done", {}))),
     ):
         entry = entry_of(benchmark, category)
-        episode = play(benchmark, entry, agent, Scripted("Hi", "###STOP###"))
+        episode = play(benchmark, entry, agent, ScriptedModel("Hi", "###STOP###"))
         rows += [row(benchmark, entry, episode, sample) for sample in (0, 1)]
         played.append((entry, episode))
     rows.append({**rows[0], "status": "infra_error", "sample": 2, "state": None})
@@ -82,7 +86,7 @@ def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None
 @pytest.mark.parametrize("year", [9999, 1, 1969])
 def test_any_time_has_a_place_in_the_file(benchmark: Tau2, year: int) -> None:
     entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, Scripted("x"), Scripted("Hi", "###STOP###"))
+    episode = play(benchmark, entry, ScriptedModel("x"), ScriptedModel("Hi", "###STOP###"))
     odd = {"started_at": datetime(year, 12, 31, tzinfo=UTC), "duration_s": 2.0**40}
     rows = [row(benchmark, entry, episode) | odd]
     content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
@@ -95,7 +99,7 @@ def test_any_time_has_a_place_in_the_file(benchmark: Tau2, year: int) -> None:
 
 def test_lone_surrogates_do_not_spoil_the_file(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, Scripted("x\ud800🙂"), Scripted("Hi", "###STOP###"))
+    episode = play(benchmark, entry, ScriptedModel("x\ud800🙂"), ScriptedModel("Hi", "###STOP###"))
     rows = [row(benchmark, entry, episode)]
     content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
     assert any(m["content"] == "x?🙂" for m in json.loads(content)["simulations"][0]["messages"])
@@ -103,7 +107,7 @@ def test_lone_surrogates_do_not_spoil_the_file(benchmark: Tau2) -> None:
 
 def test_ends_that_upstream_does_not_know(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, Scripted("x"), Scripted("Hi", "###STOP###"))
+    episode = play(benchmark, entry, ScriptedModel("x"), ScriptedModel("Hi", "###STOP###"))
     state = {**episode.state, "ended": "deadline"}
     rows = [row(benchmark, entry, Episode(state=state))]
     files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
@@ -115,8 +119,8 @@ def test_ends_that_upstream_does_not_know(benchmark: Tau2) -> None:
 
 def test_numbers_that_are_none_are_read_back(benchmark: Tau2, tmp_path: Path) -> None:
     entry = entry_of(benchmark, "airline")
-    agent = Scripted(("get_user_details", '{"user_id": NaN, "more": 1e999}'), "Yes.")
-    episode = play(benchmark, entry, agent, Scripted("Hi", "###STOP###"))
+    agent = ScriptedModel(("get_user_details", '{"user_id": NaN, "more": 1e999}'), "Yes.")
+    episode = play(benchmark, entry, agent, ScriptedModel("Hi", "###STOP###"))
     rows = [row(benchmark, entry, episode)]
     path = tmp_path / "results.json"
     path.write_bytes(dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"])

@@ -119,11 +119,19 @@ def test_workers_that_may_come_find_rows(
     assert found.most * workers <= rows // 2 or workers == limit, "others find half of them"
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("workers", [1, 2, 3, 16])
-@pytest.mark.parametrize("rows", [1, 5, 63, 64, 700, 5_000, 300_000])
-@pytest.mark.parametrize("max_num_seqs", [1, 8, 32, 256, 1024])
-@pytest.mark.parametrize("interactive", [0.0, 0.05, 1.0])
+@pytest.mark.parametrize(
+    ("rows", "workers", "max_num_seqs", "interactive"),
+    [
+        (1, 16, 1024, 0.0),
+        (5, 2, 1, 1.0),
+        (63, 3, 8, 0.05),
+        (64, 1, 256, 0.0),
+        (700, 3, 32, 0.05),
+        (5_000, 16, 8, 1.0),
+        (5_000, 2, 1024, 0.0),
+        (300_000, 16, 256, 0.05),
+    ],
+)
 def test_no_worker_takes_what_others_need_and_each_keeps_its_engine_full(
     rows: int, workers: int, max_num_seqs: int, interactive: float
 ) -> None:

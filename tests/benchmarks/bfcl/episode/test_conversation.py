@@ -18,29 +18,25 @@ from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_env
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Completion, Entry, Episode, Sampling, ToolAnswer, ToolCall
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Said, Script, said
-
-
-def called(*calls: tuple[str, Any]) -> Completion:
-    made = tuple(
-        ToolCall(name, args if isinstance(args, str) else json.dumps(args)) for name, args in calls
-    )
-    return Completion("raw", tools=ToolAnswer("", made))
+from ace_ray.types import Entry, Episode, Sampling
+from tests.benchmarks.bfcl.mini_set import COPY, DOCS, SOURCES
+from tests.scripted_model import ScriptedModel, hang, say
 
 
 def entry_of(category: str, number: int = 0) -> Entry:
     return load(COPY, [category])[number]
 
 
-def context_for(entry: Entry, model: Script, **more: Any) -> EpisodeContext:
+def context_for(entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
     async def opened() -> LocalSession:
         return LocalSession(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
-def played(entry: Entry, model: Script, *, seconds: float | None = None, **options: Any) -> Episode:
+def played(
+    entry: Entry, model: ScriptedModel, *, seconds: float | None = None, **options: Any
+) -> Episode:
     async def run() -> Episode:
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         works = options.pop("works", None)
@@ -56,7 +52,7 @@ def checked(entry: Entry, episode: Episode) -> bool:
     return check_multi_turn(entry, turns, state["ended"], SOURCES, DOCS)["official"].valid
 
 
-def key(entry: Entry) -> list[Said]:
+def key(entry: Entry) -> list[str]:
     """Answers that follow the key, each turn ending with a sentence."""
     return [
         said for turn in entry.gold for said in ([f"[{', '.join(turn)}]", "ok"] if turn else ["?"])
@@ -68,16 +64,16 @@ def test_the_key_played_is_valid(category: str) -> None:
     for entry in load(COPY, [category]):
         if any("('" in call for turn in entry.gold for call in turn):
             continue  # arguments without a name, which no model's answer may have
-        episode = played(entry, Script(key(entry)))
+        episode = played(entry, ScriptedModel(*key(entry)))
         assert episode.state["ended"] == ""
         assert checked(entry, episode)
 
 
 def test_what_a_prompt_model_sees() -> None:
     entry = entry_of("multi_turn_base")
-    model = Script(["[get_price(item='roll'), total(customer='x')]", "fine", "bye"])
+    model = ScriptedModel("[get_price(item='roll'), total(customer='x')]", "fine", "bye")
     episode = played(entry, model)
-    first, second, third = model.sent
+    first, second, third = model.chats
     functions = [doc for name in entry.data["involved_classes"] for doc in DOCS[name]]
     assert first == own().messages(entry.data["question"][0], functions)
     calls = ["get_price(item='roll')", "total(customer='x')"]
@@ -88,7 +84,7 @@ def test_what_a_prompt_model_sees() -> None:
     ]
     assert second == [*first, answer, *told]
     assert third == [*second, {"role": "assistant", "content": "fine"}, *entry.data["question"][1]]
-    assert model.tools == [None, None, None]
+    assert [request.tools for request in model.asked] == [None, None, None]
     assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
     assert episode.state["turns"] == [[answer["content"], "fine"], ["bye"]]
     assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
@@ -96,21 +92,21 @@ def test_what_a_prompt_model_sees() -> None:
 
 def test_results_told_by_the_user() -> None:
     entry = entry_of("multi_turn_base")
-    model = Script(["[close_day()]", "fine"])
+    model = ScriptedModel("[close_day()]", "fine")
     episode = played(entry, model, results="user")
     result = episode.state["results"][0][0][0]
     told = repr([{"role": "tool", "name": "close_day()", "content": result}])
-    assert model.sent[1][-1] == {"role": "user", "content": told}
+    assert model.chats[1][-1] == {"role": "user", "content": told}
 
 
 def test_functions_held_out_are_written_down_in_their_turn() -> None:
     entry = entry_of("multi_turn_miss_func")
     (turn, (name, *_)), *_ = entry.data["missed_function"].items()
-    model = Script([])
+    model = ScriptedModel("ok")
     played(entry, model)
     doc = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
-    assert f'"{name}"' not in model.sent[0][0]["content"]
-    given = model.sent[int(turn)][-1]
+    assert f'"{name}"' not in model.chats[0][0]["content"]
+    given = model.chats[int(turn)][-1]
     assert given == {"role": "user", "content": own().more_functions([doc])}
     assert name in given["content"]
 
@@ -119,13 +115,13 @@ def test_the_sandbox_before_and_after_is_stored() -> None:
     entry = entry_of("multi_turn_base")
     config = entry.data["initial_config"]["Bakery"]
     assert config["open"]
-    episode = played(entry, Script(["[close_day()]", "fine", "bye"]))
+    episode = played(entry, ScriptedModel("[close_day()]", "fine", "bye"))
     states = BFCL.sandbox_states(json.loads(json.dumps(episode.state)))
     assert states is not None
     before, after = (one["Bakery"] for one in states)
     assert before["orders"] == config["orders"]
     assert (before["open"], after["open"]) == (True, False)
-    cut = played(entry, Script(["[close_day()]", PromptTooLong("x")]))
+    cut = played(entry, ScriptedModel("[close_day()]", PromptTooLong("x")))
     assert cut.state["ended"] == "context"
     assert cut.state["end"]["Bakery"]["open"] is False, "of a conversation that was cut, too"
 
@@ -140,18 +136,16 @@ def test_a_row_without_states_has_none(state: Any) -> None:
 class TestNative:
     def test_what_a_model_with_tools_sees(self) -> None:
         entry = entry_of("multi_turn_base")
-        model = Script(
-            [
-                called(("get_price", {"item": "roll"}), ("total", {"customer": "x"})),
-                said("fine"),
-                called(("close_day", {})),
-                called(("close_day", "no json")),
-            ]
+        model = ScriptedModel(
+            say("", ("get_price", {"item": "roll"}), ("total", {"customer": "x"})),
+            "fine",
+            ("close_day", {}),
+            ("close_day", "no json"),
         )
         episode = played(entry, model, native=True)
-        assert model.sent[0] == entry.data["question"][0]
-        assert model.tools[0] == own().tools(DOCS["Bakery"])
-        assistant, one, two = model.sent[1][-3:]
+        assert model.chats[0] == entry.data["question"][0]
+        assert model.asked[0].tools == own().tools(DOCS["Bakery"])
+        assistant, one, two = model.chats[1][-3:]
         assert assistant["tool_calls"] == [
             {
                 "id": "call00000",
@@ -168,7 +162,7 @@ class TestNative:
         assert [one["content"], two["content"]] == texts
         assert [one["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
         assert (one["role"], one["name"]) == ("tool", "get_price")
-        third = model.sent[3][-2]["tool_calls"][0]
+        third = model.chats[3][-2]["tool_calls"][0]
         assert third["id"] == "call00002"
         # Arguments that are no JSON are no call: the turn is over.
         assert episode.state["turns"][1][1]["calls"] == [["close_day", "no json"]]
@@ -177,21 +171,22 @@ class TestNative:
     def test_functions_held_out_join_the_tools(self) -> None:
         entry = entry_of("multi_turn_miss_func")
         (turn, (name, *_)), *_ = entry.data["missed_function"].items()
-        model = Script([said("?")] * 9)
+        model = ScriptedModel("?")
         played(entry, model, native=True)
-        names = [[tool["function"]["name"] for tool in tools] for tools in model.tools]
+        offered = [request.tools or () for request in model.asked]
+        names = [[tool["function"]["name"] for tool in tools] for tools in offered]
         assert name not in names[0]
         assert names[int(turn)] == [*names[0], name]
         held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
-        assert model.tools[int(turn)][-1:] == own().tools([held], hints=0)
+        assert offered[int(turn)][-1:] == own().tools([held], hints=0)
         assert own().tools([held], hints=0) != own().tools([held])
-        assert model.sent[int(turn)][-1]["content"] == own().more_functions(None)
+        assert model.chats[int(turn)][-1]["content"] == own().more_functions(None)
 
 
 class TestEndings:
     def test_the_step_limit_ends_the_conversation(self) -> None:
         entry = entry_of("multi_turn_base")
-        model = Script(["[get_price(item='roll')]"] * 100)
+        model = ScriptedModel("[get_price(item='roll')]")
         episode = played(entry, model)
         assert MAX_STEPS == 21
         assert episode.model_calls == 21
@@ -201,34 +196,34 @@ class TestEndings:
 
     def test_a_context_that_is_full(self) -> None:
         entry = entry_of("multi_turn_base")
-        model = Script(["[get_price(item='roll')]", PromptTooLong("full")])
+        model = ScriptedModel("[get_price(item='roll')]", PromptTooLong("full"))
         episode = played(entry, model)
         assert episode.state["ended"] == "context"
         assert not checked(entry, episode)
         with pytest.raises(PromptTooLong):
-            played(entry, Script([PromptTooLong("full")]))
+            played(entry, ScriptedModel(PromptTooLong("full")))
 
     def test_a_deadline(self) -> None:
         async def works() -> bool:
             return True
 
-        async def hangs() -> bool:
+        async def stalled() -> bool:
             return False
 
         entry = entry_of("multi_turn_base")
-        model = Script(["[get_price(item='roll')]", "(hangs)"])
+        model = ScriptedModel("[get_price(item='roll')]", hang)
         episode = played(entry, model, seconds=0.2, works=works)
         assert episode.state["ended"] == "deadline"
         with pytest.raises(EpisodeStalled, match="engine"):
-            played(entry, Script(["fine", "(hangs)"]), seconds=0.2, works=hangs)
+            played(entry, ScriptedModel("fine", hang), seconds=0.2, works=stalled)
         with pytest.raises(EpisodeStalled, match="candidate"):
-            played(entry, Script(["(hangs)"]), seconds=0.2, works=works)
+            played(entry, ScriptedModel(hang), seconds=0.2, works=works)
         with pytest.raises(EpisodeStalled):
-            played(entry, Script([]), seconds=-1)
+            played(entry, ScriptedModel("ok"), seconds=-1)
 
     def test_what_is_no_call_ends_a_turn(self) -> None:
         entry = entry_of("multi_turn_base")
-        model = Script(["Sure: [close_day()]", "[]"])
+        model = ScriptedModel("Sure: [close_day()]", "[]")
         episode = played(entry, model)
         assert episode.state["turns"] == [["Sure: [close_day()]"], ["[]"]]
         assert episode.state["results"] == [[], []]
@@ -245,7 +240,7 @@ def test_the_session_is_closed_whatever_happens() -> None:
     async def opened() -> LocalSession:
         return Session(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
-    model = Script([RuntimeError("x")])
+    model = ScriptedModel(RuntimeError("x"))
     context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
     with pytest.raises(RuntimeError):
         asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))

@@ -23,7 +23,8 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, digest
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, SOURCES, Script
+from tests.benchmarks.bfcl.mini_set import COPY, DOCS, SOURCES
+from tests.scripted_model import Reply, ScriptedModel, hang
 
 TALKS = [
     {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
@@ -36,7 +37,7 @@ def entry_of(backend: str = "kv") -> Entry:
 
 
 def context_for(
-    entry: Entry, model: Script, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
+    entry: Entry, model: ScriptedModel, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
 ) -> EpisodeContext:
     async def opened() -> LocalSession:
         return LocalSession(open_environment(sources, initial_state_of(entry, docs)))
@@ -44,12 +45,14 @@ def context_for(
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
-def filled(entry: Entry, model: Script, talks: Any = TALKS, **options: Any) -> dict[str, Any]:
+def filled(
+    entry: Entry, model: ScriptedModel, talks: Any = TALKS, **options: Any
+) -> dict[str, Any]:
     context = context_for(entry, model)
     return asyncio.run(prepare(entry, context, EpisodeSettings(own(), DOCS), talks, **options))
 
 
-def asked(entry: Entry, model: Script, snapshot: Any) -> Episode:
+def asked(entry: Entry, model: ScriptedModel, snapshot: Any) -> Episode:
     context = context_for(entry, model, prepared={"snapshot": snapshot})
     return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))
 
@@ -59,7 +62,7 @@ def add(key: str) -> str:
 
 
 def test_each_conversation_starts_from_the_memory_before() -> None:
-    model = Script([add("one"), "ok", "ok", "ok", add("two"), "ok", "ok"])
+    model = ScriptedModel(add("one"), "ok", "ok", "ok", add("two"), "ok")
     context = context_for(entry_of(), model)
     found = asyncio.run(prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS))
     assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
@@ -77,9 +80,9 @@ def test_each_conversation_starts_from_the_memory_before() -> None:
 
 def test_the_system_prompt_shows_functions_then_memory() -> None:
     entry = entry_of()
-    model = Script([])
+    model = ScriptedModel("ok")
     filled(entry, model, TALKS[:1])
-    system = model.sent[0][0]["content"]
+    system = model.chats[0][0]["content"]
     functions = own().system(DOCS["MemoryAPI_kv"])
     memory = own().memory(entry.data["scenario"], "kv", "(empty)")
     assert system == f"{functions}\n\n{memory}"
@@ -88,9 +91,9 @@ def test_the_system_prompt_shows_functions_then_memory() -> None:
 def test_a_question_starts_from_the_snapshot() -> None:
     entry = entry_of()
     snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "deep"}}
-    model = Script(["[archival_memory_retrieve(key='b_key')]", "{'answer': 'deep'}"])
+    model = ScriptedModel("[archival_memory_retrieve(key='b_key')]", "{'answer': 'deep'}")
     episode = asked(entry, model, snapshot)
-    system, *rest = model.sent[0]
+    system, *rest = model.chats[0]
     assert system["content"].endswith(f"\n\n{own().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
     assert rest == entry.data["question"][0]
@@ -98,47 +101,49 @@ def test_a_question_starts_from_the_snapshot() -> None:
     assert episode.state["memory"] == snapshot
     assert len(episode.state["turns"]) == 1
     assert BFCL.sandbox_states(episode.state) == (snapshot, snapshot)
-    kept = asked(entry, Script([add("new"), "ok"]), snapshot)
+    kept = asked(entry, ScriptedModel(add("new"), "ok"), snapshot)
     assert kept.state["memory"] == snapshot
     assert kept.state["memory_end"]["core_memory"] == {"a_key": "kept", "new": "v"}
 
 
 def test_native_mode() -> None:
     entry = entry_of("rec_sum")
-    model = Script([])
+    model = ScriptedModel("ok")
     context = context_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
     asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS, native=True)))
-    assert model.tools[0] == own().tools(DOCS["MemoryAPI_rec_sum"])
+    assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
     memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
-    assert model.sent[0][0]["content"] == f"{memory}\n\n{own().texts.agentic}"
+    assert model.chats[0][0]["content"] == f"{memory}\n\n{own().texts.agentic}"
 
 
 def test_what_a_cut_conversation_wrote() -> None:
-    full = Script([add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three")])
+    full = ScriptedModel(
+        *(add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok")
+    )
     found = filled(entry_of(), full)
     assert found["snapshot"]["core_memory"] == {"one": "v", "three": "v"}
     assert [talk["ended"] for talk in found["conversations"]] == ["", "context", ""]
-    endless = Script(["[core_memory_list_keys()]"] * 20 + [add("late")] + ["ok"] * 9)
+    endless = ScriptedModel(*["[core_memory_list_keys()]"] * 20, add("late"), "ok")
     found = filled(entry_of(), endless)
     assert found["conversations"][0]["ended"] == "steps"
     assert found["snapshot"]["core_memory"] == {"late": "v"}
-    nothing = filled(entry_of(), Script([PromptTooLong("x")] * 3))
+    nothing = filled(entry_of(), ScriptedModel(PromptTooLong("x")))
     assert nothing["snapshot"] == {}
-    assert asked(entry_of(), Script([]), nothing["snapshot"]).state["memory"] == {}
+    assert asked(entry_of(), ScriptedModel("ok"), nothing["snapshot"]).state["memory"] == {}
 
 
 def test_a_deadline_ends_the_preparation() -> None:
-    async def run(said: Sequence[str]) -> dict[str, Any]:
+    async def run(*replies: Reply) -> dict[str, Any]:
         entry = entry_of()
         deadline = asyncio.get_running_loop().time() + 0.3
-        context = context_for(entry, Script(said), deadline=deadline)
+        context = context_for(entry, ScriptedModel(*replies), deadline=deadline)
         return await prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS)
 
-    found = asyncio.run(run([add("one"), "ok", "ok", "(hangs)"]))
+    found = asyncio.run(run(add("one"), "ok", "ok", hang))
     assert [talk["ended"] for talk in found["conversations"]] == ["", "deadline", "deadline"]
     assert found["snapshot"]["core_memory"] == {"one": "v"}
     with pytest.raises(EpisodeStalled):
-        asyncio.run(run(["(hangs)"]))
+        asyncio.run(run(hang))
 
 
 def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
@@ -147,7 +152,7 @@ def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
 
     async def run() -> dict[str, Any]:
         deadline = asyncio.get_running_loop().time() + 0.3
-        model = Script([add("one"), "ok", "ok", "(hangs)"])
+        model = ScriptedModel(add("one"), "ok", "ok", hang)
         context = context_for(entry_of(), model, deadline=deadline, works=stalled)
         return await prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS)
 
@@ -160,8 +165,8 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
     entry, before = entry_of(), [{"id": "a", "ended": ""}, {"id": "b", "ended": cut}]
     value = {"snapshot": {"core_memory": {"k": "v"}}, "conversations": before}
 
-    def ended(*said: Any) -> Any:
-        context = context_for(entry, Script(list(said)), prepared=value)
+    def ended(*replies: Reply) -> Any:
+        context = context_for(entry, ScriptedModel(*replies), prepared=value)
         return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS))).state
 
     state = ended("{'answer': 'x'}")
@@ -178,9 +183,9 @@ def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
 def test_the_mini_sets_conversations() -> None:
     for scenario, talks in prerequisites(COPY).items():
         entry = next(e for e in load(COPY, ["memory_kv"]) if e.data["scenario"] == scenario)
-        model = Script([])
+        model = ScriptedModel("ok")
         filled(entry, model, talks)
-        assert len(model.sent) == sum(len(talk["question"]) for talk in talks)
+        assert len(model.asked) == sum(len(talk["question"]) for talk in talks)
 
 
 def test_vector_memory(bfcl_copy: UpstreamPackage) -> None:
@@ -193,8 +198,8 @@ def test_vector_memory(bfcl_copy: UpstreamPackage) -> None:
         wanted.extend(texts)
         return [[float(len(text)), 1.0] for text in texts]
 
-    model = Script(
-        ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
+    model = ScriptedModel(
+        *("[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]", "ok")
     )
     context = context_for(entry, model, sources, docs)
     found = asyncio.run(

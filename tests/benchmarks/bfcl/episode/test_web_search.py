@@ -25,7 +25,8 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply
 from ace_ray.types import Sampling
-from tests.benchmarks.bfcl.scripted_model import COPY, DOCS, Script
+from tests.benchmarks.bfcl.mini_set import COPY, DOCS
+from tests.scripted_model import ScriptedModel
 
 CONFIG = WebSearchConfig(
     search=ServiceConfig(url="https://search.example/find"),
@@ -233,12 +234,12 @@ def test_embeddings() -> None:
 
 def test_an_episode() -> None:
     entry = load(COPY, ["web_search_no_snippet"])[0]
-    model = Script(["[search_engine_query(keywords='a')]", "{'answer': 'x'}"])
+    model = ScriptedModel("[search_engine_query(keywords='a')]", "{'answer': 'x'}")
     context = EpisodeContext(RoleModel(model, Sampling()))
     episode = asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS), CONFIG, Web(web)))
-    assert model.sent[0][0]["content"].endswith(f"\n\n{own().texts.agentic}")
-    assert model.sent[1][-1]["role"] == "tool"
-    assert "body" not in model.sent[1][-1]["content"]
+    assert model.chats[0][0]["content"].endswith(f"\n\n{own().texts.agentic}")
+    assert model.chats[1][-1]["role"] == "tool"
+    assert "body" not in model.chats[1][-1]["content"]
     assert episode.state["ended"] == ""
     assert episode.state["turns"] == [["[search_engine_query(keywords='a')]", "{'answer': 'x'}"]]
     assert web_search.MAX_RESULTS == 50

@@ -22,7 +22,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import Simulator, SystemT
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
 from ace_ray.benchmarks.stabletoolbench.tools import Api
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed
-from tests.benchmarks.stabletoolbench.an_api import API, Scripted
+from tests.benchmarks.stabletoolbench.an_api import API, role_of
+from tests.scripted_model import ScriptedModel
 
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
 SYSTEM = SystemText("s", "own")
@@ -39,8 +40,8 @@ class FakeReal(RealApis):
         return Answered(error, "real", "real", origin="real", failure=self.failure)
 
 
-def simulator(model: Scripted) -> Simulator:
-    return Simulator(model.role_model(), "own", SYSTEM)
+def simulator(model: ScriptedModel) -> Simulator:
+    return Simulator(role_of(model), "own", SYSTEM)
 
 
 def local(cache: AnswerCache) -> Service:
@@ -57,14 +58,14 @@ def cached(cache: AnswerCache) -> CacheClient:
 def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path) -> None:
     calls: list[dict[str, Any]] = [{"a": 1}, {"a": "1"}, {"b": [1, {"c": None}], "a": 2}, {}]
 
-    async def run(model: Scripted) -> list[Answered]:
+    async def run(model: ScriptedModel) -> list[Answered]:
         cache = AnswerCache(str(tmp_path), "readwrite")
         caller = ApiCaller(cache=cached(cache), simulator=simulator(model))
         found = [await caller.call(API, arguments) for arguments in calls]
         cache.close()
         return found
 
-    first, second = Scripted(GOOD), Scripted(AssertionError("asked again"))
+    first, second = ScriptedModel(GOOD), ScriptedModel(AssertionError("asked again"))
     before = asyncio.run(run(first))
     after = asyncio.run(run(second))
     assert (len(first.asked), len(second.asked)) == (4, 0)
@@ -77,7 +78,7 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path
 def test_two_workers_go_on_with_the_same_answer(tmp_path: Path) -> None:
     cache = AnswerCache(str(tmp_path), "readwrite")
     workers = [
-        ApiCaller(cache=cached(cache), simulator=simulator(Scripted(f'{{"response": {n}}}')))
+        ApiCaller(cache=cached(cache), simulator=simulator(ScriptedModel(f'{{"response": {n}}}')))
         for n in range(2)
     ]
 
@@ -93,7 +94,7 @@ def test_two_workers_go_on_with_the_same_answer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [RequestFailed("x"), EngineDead("x")])
 def test_a_simulator_that_is_down_fails_the_row(tmp_path: Path, error: Exception) -> None:
     cache = AnswerCache(str(tmp_path), "readwrite")
-    caller = ApiCaller(cache=cached(cache), simulator=simulator(Scripted(error, GOOD)))
+    caller = ApiCaller(cache=cached(cache), simulator=simulator(ScriptedModel(error, GOOD)))
     with pytest.raises(type(error)):
         asyncio.run(caller.call(API, {}))
     assert asyncio.run(caller.call(API, {})).failure == ""
@@ -102,7 +103,7 @@ def test_a_simulator_that_is_down_fails_the_row(tmp_path: Path, error: Exception
 
 def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     cache = AnswerCache(str(tmp_path), "readwrite")
-    model, real, dead = Scripted(GOOD), FakeReal(), FakeReal("real")
+    model, real, dead = ScriptedModel(GOOD), FakeReal(), FakeReal("real")
     first = ApiCaller(cache=cached(cache), real=real, simulator=simulator(model))
     assert asyncio.run(first.call(API, {"a": 1})).source == "real"
     second = asyncio.run(first.call(API, {"a": 1}))
@@ -131,7 +132,7 @@ def test_arguments_that_are_none_are_told_to_the_agent(said: str) -> None:
 
 @pytest.mark.parametrize("said", ["[1]", "null", '"a text"', '{"a": NaN, "b": 1e400}'])
 def test_arguments_of_every_json_kind_are_answered_and_recorded(tmp_path: Path, said: str) -> None:
-    model = Scripted(GOOD)
+    model = ScriptedModel(GOOD)
     for source in ("simulator", "cache"):
         cache = AnswerCache(str(tmp_path), "readwrite")
         client = CacheClient(local(cache), writes=True, simulator_id="s")
@@ -139,7 +140,7 @@ def test_arguments_of_every_json_kind_are_answered_and_recorded(tmp_path: Path, 
         assert asyncio.run(caller.call(API, said)).source == source
         cache.close()
     assert len(model.asked) == 1
-    mirror = Simulator(model.role_model(), "mirror", SystemText("s", "own"))
+    mirror = Simulator(role_of(model), "mirror", SystemText("s", "own"))
     failure = asyncio.run(ApiCaller(simulator=mirror).call(API, said)).failure
     assert failure == ("" if said.startswith("{") else "arguments")
 
@@ -149,14 +150,14 @@ def test_examples_reach_the_simulator(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"{'a': 1}": {"error": "", "response": "shown"}}))
     import_answers(tmp_path / "json", tmp_path)
-    model = Scripted(GOOD)
+    model = ScriptedModel(GOOD)
     cache = AnswerCache(str(tmp_path), "read")
     client = CacheClient(local(cache), writes=False)
     asyncio.run(ApiCaller(cache=client, simulator=simulator(model)).call(API, {"a": 2}))
-    assert "shown" in model.asked[0][0][1]["content"]
-    mirror = Simulator(model.role_model(), "mirror", SystemText("s", "own"))
+    assert "shown" in model.chats[0][1]["content"]
+    mirror = Simulator(role_of(model), "mirror", SystemText("s", "own"))
     asyncio.run(ApiCaller(cache=client, simulator=mirror).call(API, {"a": 2}))
-    assert "shown" not in model.asked[1][0][1]["content"]
+    assert "shown" not in model.chats[1][1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ def test_status_codes(error: str, code: int) -> None:
 @pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
 def test_a_prompt_that_is_not_taken_is_asked_again(tmp_path: Path, error: Exception) -> None:
     cache = AnswerCache(str(tmp_path), "readwrite")
-    asked = simulator(Scripted(error, GOOD))
+    asked = simulator(ScriptedModel(error, GOOD))
     client = CacheClient(local(cache), writes=True, simulator_id=asked.simulator_id)
     caller = ApiCaller(cache=client, simulator=asked)
     assert asyncio.run(caller.call(API, {})).failure == "prompt"
@@ -189,15 +190,15 @@ def test_a_simulators_failure_is_replayed_to_it_alone(tmp_path: Path) -> None:
     cache = AnswerCache(str(tmp_path), "readwrite")
     door = local(cache)
 
-    def call(model: Scripted, name: str) -> Answered:
-        asked = Simulator(model.role_model(model=name), "own", SYSTEM)
+    def call(model: ScriptedModel, name: str) -> Answered:
+        asked = Simulator(role_of(model, model=name), "own", SYSTEM)
         client = CacheClient(door, writes=True, simulator_id=asked.simulator_id)
         return asyncio.run(ApiCaller(cache=client, simulator=asked).call(API, {}))
 
-    first = call(Scripted("no"), "a")
-    again = call(silent := Scripted(GOOD), "a")
+    first = call(ScriptedModel("no"), "a")
+    again = call(silent := ScriptedModel(GOOD), "a")
     assert (first.failure, first.source) == ("simulator", "simulator")
     assert (again.failure, again.source, again.origin) == ("simulator", "cache", "simulator")
     assert (observation(first), silent.asked) == (observation(again), [])
-    assert call(Scripted(GOOD), "b").response == VALUE
+    assert call(ScriptedModel(GOOD), "b").response == VALUE
     cache.close()

@@ -26,14 +26,22 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
 )
 from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
 from ace_ray.types import Sampling
-from tests.benchmarks.stabletoolbench.an_api import API, Scripted, an_api
+from tests.benchmarks.stabletoolbench.an_api import API, an_api, role_of
+from tests.scripted_model import ScriptedModel
 
 GOOD = '{"error": "", "response": {"name": "Messi"}}'
 SYSTEM = SystemText("you are a server", "own")
 
 
-def simulated(model: Scripted, form: Form = "own", sampling: Sampling | None = None) -> Simulator:
-    return Simulator(model.role_model(sampling), form, SYSTEM)
+def drawn(model: ScriptedModel) -> list[tuple[int, float]]:
+    """Seed and temperature of each request."""
+    return [(one.sampling.seed, one.sampling.temperature) for one in model.asked]
+
+
+def simulated(
+    model: ScriptedModel, form: Form = "own", sampling: Sampling | None = None
+) -> Simulator:
+    return Simulator(role_of(model, sampling), form, SYSTEM)
 
 
 def ask(simulator: Simulator, *examples: tuple[str, str]) -> Any:
@@ -155,39 +163,39 @@ class TestSystemText:
 
 
 def test_a_good_answer_takes_one_call() -> None:
-    model = Scripted(GOOD)
+    model = ScriptedModel(GOOD)
     answered = ask(simulated(model))
     assert (answered.error, answered.response) == ("", {"name": "Messi"})
     assert (answered.source, answered.origin, answered.failure) == ("simulator", "simulator", "")
-    assert [sampling.seed for _, sampling in model.asked] == [42]
+    assert [request.sampling.seed for request in model.asked] == [42]
 
 
 def test_retries_draw_with_other_seeds() -> None:
-    model = Scripted("no", "{", GOOD)
+    model = ScriptedModel("no", "{", GOOD)
     assert ask(simulated(model)).response == {"name": "Messi"}
-    assert [(s.seed, s.temperature) for _, s in model.asked] == [(42, 0.1), (43, 0.1), (44, 0.1)]
+    assert drawn(model) == [(42, 0.1), (43, 0.1), (44, 0.1)]
 
 
 def test_a_greedy_retry_is_drawn_warmer() -> None:
-    model = Scripted("no")
+    model = ScriptedModel("no")
     simulator = simulated(model, sampling=Sampling())
     ask(simulator)
-    assert [(s.seed, s.temperature) for _, s in model.asked] == [(0, 0.0), (1, 0.5), (2, 0.5)]
+    assert drawn(model) == [(0, 0.0), (1, 0.5), (2, 0.5)]
     assert simulator.identity()["retry_temperature"] == 0.5
 
 
 def test_no_answer_in_all_attempts_is_a_declared_failure() -> None:
-    model = Scripted("I am a language model")
+    model = ScriptedModel("I am a language model")
     answered = ask(simulated(model))
     assert (answered.error, answered.source, answered.failure) == (FAILED, "simulator", "simulator")
     assert len(model.asked) == ATTEMPTS == simulated(model).identity()["attempts"]
 
 
 def test_a_prompt_too_long_is_tried_without_examples() -> None:
-    model = Scripted(PromptTooLong("x"), GOOD)
+    model = ScriptedModel(PromptTooLong("x"), GOOD)
     assert ask(simulated(model), ("{'a': 1}", "b")).failure == ""
-    assert ["Earlier" in chat[1]["content"] for chat, _ in model.asked] == [True, False]
-    alone = Scripted(PromptTooLong("x"))
+    assert ["Earlier" in chat[1]["content"] for chat in model.chats] == [True, False]
+    alone = ScriptedModel(PromptTooLong("x"))
     assert ask(simulated(alone)).failure == "prompt"
     assert len(alone.asked) == 1
 
@@ -200,23 +208,25 @@ def test_a_prompt_that_is_not_taken_is_no_failure_to_answer(error: Exception) ->
         (("no", "no", error), "prompt"),
         ((error, "no"), "simulator"),
     ]:
-        assert ask(simulated(Scripted(*replies)), example).failure == failure
+        assert ask(simulated(ScriptedModel(*replies)), example).failure == failure
 
 
 @pytest.mark.parametrize("error", [RequestFailed("x"), EngineDead("x")])
 def test_a_model_that_fails_is_not_the_agents_fault(error: Exception) -> None:
     with pytest.raises(type(error)):
-        ask(simulated(Scripted(error)))
+        ask(simulated(ScriptedModel(error)))
 
 
 def test_what_is_answered_is_what_would_be_stored() -> None:
-    answered = ask(simulated(Scripted('{"error": "", "response": {"a": -0.0, "b": "\\ud800"}}')))
+    answered = ask(
+        simulated(ScriptedModel('{"error": "", "response": {"a": -0.0, "b": "\\ud800"}}'))
+    )
     assert json.loads(json.dumps(answered.response)) == answered.response
 
 
 def test_the_identity_names_what_moves_an_answer() -> None:
-    model = Scripted(GOOD)
-    bound = model.role_model(Sampling(temperature=0.3, seed=7), model="m", revision="r")
+    model = ScriptedModel(GOOD)
+    bound = role_of(model, Sampling(temperature=0.3, seed=7), model="m", revision="r")
     found = Simulator(bound, "own", SYSTEM).identity()
     assert (found["model"], found["revision"], found["form"]) == ("m", "r", "own")
     assert (found["temperature"], found["seed"]) == (0.3, 7)
@@ -228,10 +238,10 @@ def test_the_identity_names_what_moves_an_answer() -> None:
 def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
     forms: dict[Form, str] = {"own": json.dumps(SCHEMA), "mirror": "", "mirror_cache": ""}
     for form, wanted in forms.items():
-        model = Scripted(GOOD)
+        model = ScriptedModel(GOOD)
         simulator = simulated(model, form)
         assert ask(simulator).response == {"name": "Messi"}
-        assert [drawn.schema for _, drawn in model.asked] == [wanted]
+        assert [request.sampling.schema for request in model.asked] == [wanted]
         assert ("schema_sha256" in simulator.identity()) is bool(wanted)
 
 

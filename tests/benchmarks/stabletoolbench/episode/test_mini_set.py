@@ -12,7 +12,8 @@ from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.queries import MINI, load
-from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, answer, say
+from tests.benchmarks.stabletoolbench.scripted_agent import answer
+from tests.scripted_model import ScriptedModel, say
 
 Played = Callable[..., AgentRun]
 
@@ -24,7 +25,7 @@ def test_every_mini_query_can_be_worked_on(play: Played, method: str) -> None:
         calls = [say("", (function_name(api, tool), {})) for tool, api in relevant]
 
         def once(entry: Any = entry, calls: Any = calls) -> AgentRun:
-            model = Scripted(*calls, say("", answer("Done.")))
+            model = ScriptedModel(*calls, say("", answer("Done.")))
             return play(model, entry=entry, method=method)
 
         run = once()

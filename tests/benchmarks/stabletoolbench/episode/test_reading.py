@@ -11,7 +11,8 @@ import pytest
 from ace_ray.benchmarks.stabletoolbench.episode.reading import read_finish, read_react
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
-from tests.benchmarks.stabletoolbench.scripted_agent import Scripted, Table
+from tests.benchmarks.stabletoolbench.scripted_agent import Table
+from tests.scripted_model import ScriptedModel
 
 Played = Callable[..., AgentRun]
 FIND = "find_bread_for_bakery"
@@ -39,12 +40,12 @@ def test_official_cuts_as_upstream_does() -> None:
 
 
 def test_an_episode(play: Played) -> None:
-    model, table = Scripted(ROUND, END), Table()
+    model, table = ScriptedModel(ROUND, END), Table()
     run = play(model, form="react", caller=table)
     assert run.final
     assert run.final["answer"] == "Rye."
     assert table.calls == [(FIND, '{"q": "rye"}')]
-    assert model.tools == [None, None]
+    assert [request.tools for request in model.asked] == [None, None]
     system, user, said, seen = model.chats[1]
     assert FIND in system["content"]
     assert "Action Input: its arguments" in system["content"]
@@ -56,7 +57,7 @@ def test_an_episode(play: Played) -> None:
 
 
 def test_official_takes_words_for_an_unknown_function(play: Played) -> None:
-    run = play(Scripted("just some words here", END), form="react")
+    run = play(ScriptedModel("just some words here", END), form="react")
     assert run.calls[0]["code"] == 1
     assert run.ended == "answered"
 
@@ -68,7 +69,7 @@ def test_hostile_text_is_survived(play: Played) -> None:
     texts = ["".join(draw.choices(pieces, k=12)) for _ in range(60)]
     texts += ["Action: " * 20_000, "\nAction Input: " * 20_000, "`" * 200_000, " " * 300_000]
     for text in texts:
-        run = play(Scripted(text), form="react", max_steps=6)
+        run = play(ScriptedModel(text), form="react", max_steps=6)
         assert run.query_count <= 6
 
 
@@ -101,7 +102,7 @@ def test_finish(arguments: str, code: int, answer: str) -> None:
 
 def test_a_bad_finish_is_an_observation_and_the_work_goes_on(play: Played) -> None:
     bad = "Action: Finish\nAction Input: {}"
-    run = play(Scripted(bad, END), form="react")
+    run = play(ScriptedModel(bad, END), form="react")
     assert "Finish needs return_type" in json.dumps(run.messages)
     assert run.ended == "answered"
     assert run.calls == [], "Finish is no API"

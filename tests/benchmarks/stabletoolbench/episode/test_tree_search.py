@@ -8,14 +8,8 @@ from collections.abc import Callable
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.errors import PromptTooLong
 from ace_ray.types import ToolAnswer
-from tests.benchmarks.stabletoolbench.scripted_agent import (
-    BREAD,
-    GIVE_UP,
-    Scripted,
-    Table,
-    answer,
-    say,
-)
+from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, GIVE_UP, Table, answer
+from tests.scripted_model import ScriptedModel, say
 
 Played = Callable[..., AgentRun]
 FIND, SHOPS = "find_bread_for_bakery", "list_shops_for_bakery"
@@ -38,14 +32,14 @@ def tree(run: AgentRun) -> list[tuple[int | None, str]]:
 
 
 def test_an_answer_ends_the_search(play: Played) -> None:
-    run = play(Scripted(call(1), say("", answer("x")), call(9)), method=DFS)
+    run = play(ScriptedModel(call(1), say("", answer("x")), call(9)), method=DFS)
     assert (run.ended, run.valid, run.query_count) == ("answered", True, 2)
     assert run.final
     assert run.final["answer"] == "x"
 
 
 def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
-    model = Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
+    model = ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
     run = play(model, method=DFS)
     # 1 -> 2 -> give up; back over 2, on at 1
     assert tree(run) == [
@@ -61,7 +55,7 @@ def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
 
 
 def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
-    model = Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
+    model = ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
     play(model, method=DFS)
     assert [message["role"] for message in model.chats[3]] == [
         *("system", "user", "assistant", "tool", "user")
@@ -76,7 +70,7 @@ def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
 
 
 def test_the_depth_goes_one_round_back(play: Played) -> None:
-    model = Scripted(*[call(number) for number in range(20)])
+    model = ScriptedModel(*[call(number) for number in range(20)])
     run = play(model, method=DFS, max_steps=4)
     assert run.ended == "exhausted"
     assert tree(run) == [
@@ -88,11 +82,13 @@ def test_the_depth_goes_one_round_back(play: Played) -> None:
         (8, '{"q": 5}'),
     ]
     assert (run.valid, run.final) == (False, None)
-    assert len(set(model.seeds)) == 2, "a second child draws other tokens"
+    assert len({request.sampling.seed for request in model.asked}) == 2, (
+        "a second child draws other tokens"
+    )
 
 
 def test_three_children_a_node(play: Played) -> None:
-    model = Scripted(*[call(number) for number in range(20)])
+    model = ScriptedModel(*[call(number) for number in range(20)])
     run = play(model, method="DFS_woFilter_w3", max_steps=2)
     assert [parent for parent, _ in tree(run)] == [0, 0, 0]
     assert model.chats[2][-1]["content"].count('"arguments"') == 2
@@ -100,7 +96,7 @@ def test_three_children_a_node(play: Played) -> None:
 
 def test_queries_are_limited(play: Played) -> None:
     table = Table()
-    run = play(Scripted(call(1)), method=DFS, max_queries=3, caller=table)
+    run = play(ScriptedModel(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)
     assert len(table.calls) == 2, "upstream throws the last reply away"
 
@@ -109,7 +105,7 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played)
     script = [call(1), call(2), say("", GIVE_UP), call(3), say("no", GIVE_UP)]
 
     def once() -> AgentRun:
-        return play(Scripted(*script, say("", GIVE_UP)), method="DFS_woFilter_w2")
+        return play(ScriptedModel(*script, say("", GIVE_UP)), method="DFS_woFilter_w2")
 
     run = once()
     assert (run.valid, run.ended) == (True, "exhausted")
@@ -123,14 +119,14 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played)
 
 
 def test_thoughts_count_as_depth_and_are_searched_too(play: Played) -> None:
-    run = play(Scripted(say("hm"), say("ha"), say("", answer("x"))), method=DFS, max_steps=2)
+    run = play(ScriptedModel(say("hm"), say("ha"), say("", answer("x"))), method=DFS, max_steps=2)
     assert [node["type"] for node in run.tries[0]["nodes"][1:4]] == ["Thought", "Thought", "Action"]
     assert run.ended == "answered"
 
 
 def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
     full = PromptTooLong("too long")
-    model = Scripted(call(1), call(2), call(3), full, call(4), say("", answer("x")))
+    model = ScriptedModel(call(1), call(2), call(3), full, call(4), say("", answer("x")))
     run = play(model, method=DFS)
     assert run.ended == "answered"
     full_at = [n for n in run.tries[0]["nodes"] if n.get("context_full")]
@@ -141,13 +137,13 @@ def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
 
 def test_a_search_that_never_answers_ends(play: Played) -> None:
     for reply in (say(""), call(1), say("", ("no", {})), say("x", ("Finish", {}))):
-        run = play(Scripted(reply), method=DFS, max_queries=40)
+        run = play(ScriptedModel(reply), method=DFS, max_queries=40)
         assert run.query_count == 40
         assert run.ended == "max_queries"
 
 
 def test_the_run_is_stored_whole(play: Played) -> None:
-    run = play(Scripted(call(1), call(2), say("", GIVE_UP), say("", answer("x"))), method=DFS)
+    run = play(ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x"))), method=DFS)
     stored = json.loads(json.dumps(run.as_json()))
     assert len(stored["tries"][0]["nodes"]) == 9
     assert [one["node"] for one in stored["calls"]] == [2, 4]
