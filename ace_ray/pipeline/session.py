@@ -229,6 +229,8 @@ class Session:
             bindings = plan.bindings if interactive else {}
             nodes = resources.nodes()
             has_gpus = any(node.get("GPU", 0) for node in nodes)
+            if slow := resources.slow_dtype(config, has_gpus):
+                self._say(log.warning(slow))
             # A candidate behind an endpoint takes no GPU; served roles do.
             on_gpu = has_gpus and (resources.takes_gpus(config) or config.backend == ENDPOINT)
             fit = partial(
