@@ -86,7 +86,7 @@ class TestTime:
             raise gpu.TimeIsUp
 
         clock = Clock(gpu)
-        parts = [gpu.Part("f", 1, fail), gpu.Part("s", 1, stop)]
+        parts = [clock.part("first", 1), gpu.Part("f", 1, fail), gpu.Part("s", 1, stop)]
         found = clock.lines(5, *parts, clock.part("a", 1))
         assert (found["f"].value, found["f"].note) == ("FAILED", "the engine died")
         assert found["s"].value == "not run"
