@@ -12,6 +12,7 @@ import json
 import stat
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -269,12 +270,21 @@ def json_value(raw: bytes, where: str | Path, fix: str = "") -> Any:
     """Parse all of a file or line ``where`` as one JSON value. Raises `UserError`."""
     try:
         # Models emit lone surrogates, and some writers do not escape them.
-        return json.loads(raw.decode("utf-8", "surrogatepass"))
+        return json.loads(raw.decode("utf-8", "surrogatepass"), object_pairs_hook=_unique)
     except RecursionError:
         problem = "it is nested too deeply"
     except ValueError as error:
         problem = str(error)
     raise UserError(f"is not valid JSON ({problem})", where=str(where), fix=fix)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object. Raises `ValueError` if a key appears twice: one value would be lost."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+        raise ValueError(f"the key {twice!r} appears twice in one object")
+    return found
 
 
 def json_lines(lines: bytes | Iterable[bytes], path: str | Path) -> Iterator[tuple[str, Row]]:

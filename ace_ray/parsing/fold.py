@@ -22,7 +22,7 @@ MAX_SIZE = 100_000
 """Maximum size of a value that one operation makes: characters, elements and 32-bit words."""
 MAX_WORK = 1_000_000
 """Maximum size of all values that the operations of one text make."""
-MAX_LEVELS = 300
+MAX_LEVELS = 329
 """Deepest operation. Upstream's decoders write one back as text within Python's recursion limit."""
 _CHARS = 50
 """Number of characters that count as one when texts are joined."""

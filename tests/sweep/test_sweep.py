@@ -194,7 +194,7 @@ def setup(
     tmp_path: Path, make_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Setup]:
     setup = Setup(tmp_path, make_checkpoint)
-    monkeypatch.setattr("ace_ray.sweep.watching.LEAST_POLL_S", 0.01)
+    monkeypatch.setattr("ace_ray.sweep.checkpoints.LEAST_POLL_S", 0.01)
 
     def made(lane: Lane, specs: list[Any], devices: Any, *, say: Any, room: Any) -> FakeLane:
         fake = FakeLane(setup, lane, specs, devices, say)

@@ -88,13 +88,13 @@ def test_a_row_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(parts, "GROUP_ROWS", 4)
     table = RunTable(open_store(str(write_run(tmp_path / "run", ROWS_OF_RUN))))
     rows: list[int] = []
-    read = pa.parquet.ParquetFile.read_row_group
+    read = pa.parquet.ParquetFile.iter_batches
 
-    def watched(self: Any, number: int, **asked: Any) -> pa.Table:
-        rows.append(self.metadata.row_group(number).num_rows)
-        return read(self, number, **asked)
+    def watched(self: Any, size: int, groups: list[int], **asked: Any) -> Any:
+        rows.append(sum(self.metadata.row_group(number).num_rows for number in groups))
+        return read(self, size, groups, **asked)
 
-    monkeypatch.setattr(pa.parquet.ParquetFile, "read_row_group", watched)
+    monkeypatch.setattr(pa.parquet.ParquetFile, "iter_batches", watched)
     for found in table.rows:
         view = table.episode(found)
         assert (view.row_id, view.key["id"]) == (found.row_id, found.id)

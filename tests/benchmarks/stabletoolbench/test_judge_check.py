@@ -148,7 +148,7 @@ def test_what_is_resolved_makes_the_same_benchmark(labels: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "part"),
-    [("", "blank"), ('{"query_id": 1}', "has no query"), ("[", "labels.jsonl")],
+    [("", "is empty"), ('{"query_id": 1}', "has no query"), ("[", "labels.jsonl")],
 )
 def test_bad_labels_are_one_line(labels: Path, text: str, part: str) -> None:
     labels.write_text(text)

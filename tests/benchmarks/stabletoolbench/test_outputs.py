@@ -275,5 +275,5 @@ def test_only_the_groups_of_the_answers_are_needed(tmp_path: Path) -> None:
     lines.write_text('{"id": "8", "output": "Rye."}\n')
     assert scored(lines) == ["8"], "no category: the groups that the data has are searched"
     write(tmp_path / "answers" / "G2_category.json", given)
-    with pytest.raises(UserError, match=r"G2_category is missing.* out of the answers"):
+    with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
         scored(tmp_path / "answers")

@@ -146,6 +146,7 @@ def _json_bytes(value: Any, where: Path) -> bytes:
     """Write equal values alike, so that the version does not depend on the writer of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+        json_value(text.encode(), where)  # integer and text keys may coincide in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"holds literals that JSON cannot: {error}", where=str(where)) from error

@@ -139,7 +139,7 @@ def test_hostile_source(checkout, cache, source, message):
     [
         ("self.lamp = False", "self.lamp = open('/etc/passwd').read()", r":8: a literal was exp"),
         ("self.lamp = False", "self.lamp = {1, 2}", "JSON cannot"),
-        ("self.lamp = False", "self.lamp = {1: 0, '1': 0}", "JSON cannot: the key '1' appears tw"),
+        ("self.lamp = False", "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
         ('scenario.get("lamp", False)', 'scenario.get("lamp")', "with a key and a default"),
         ("class Travel", "class Journey", "has no class Travel"),
         ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
