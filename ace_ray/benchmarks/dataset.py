@@ -1,7 +1,7 @@
 """A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
 
 Files that others wrote are read within bounds, and must be plain files. A version in the cache
-lands whole, and is named and verified by its content.
+lands whole, and is named by its content.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ace_ray.config.schema import cache_root
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
-from ace_ray.util.local_files import folder_of, without_bom
+from ace_ray.util.local_files import path_of, without_bom
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
@@ -50,7 +50,7 @@ def locate(
         return mini
     if place := imported(name, benchmark, get_data):
         return place
-    folder = folder_of(name, "data")
+    folder = path_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
             f"{name!r} is neither mini, imported, imported:<version> nor a folder",
@@ -126,25 +126,9 @@ def keep(
             where=str(home),
             fix="set ACE_RAY_CACHE to a folder you can write to",
         ) from error
-    verify(target)
     done = "imported" if new else "already imported, nothing to do"
     say(f"{done}: {counted}, version {target.name} in {target}")
     return target
-
-
-def verify(folder: Path) -> None:
-    """Raise `UserError` if an imported version differs from its manifest."""
-    noted = manifest_value(folder, "files"), manifest_value(folder, "content_sha256")
-    try:
-        hashes: dict[str, str] = dict(noted[0].items())
-        changed = "" if digest(sorted(hashes.items())) == noted[1] else "manifest.json"
-        changed = changed or next(
-            (name for name, sha in hashes.items() if _sha256(read_inside(folder, name)) != sha), ""
-        )
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _no_manifest(folder) from error
-    if changed:
-        raise UserError(f"{changed} was changed after the import", where=str(folder), fix=_AGAIN)
 
 
 def manifest_value(folder: Path, key: str) -> Any:
@@ -208,6 +192,12 @@ def need(where: str, row: Row, **shapes: Shape) -> None:
                 where=where,
                 fix=f"it must be {name}",
             )
+
+
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:

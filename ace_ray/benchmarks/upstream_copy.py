@@ -22,7 +22,7 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 UNKNOWN = "unknown"
 """Version of a folder without metadata whose data differ from the known version's."""
@@ -94,7 +94,7 @@ class UpstreamCopy:
             version = str(manifest_value(root, "upstream_version"))
             copy = cls(f"imported:{root.name}", root, version)
         else:
-            path = folder_of(spec, "data")
+            path = path_of(spec, "data")
             if not spec or not path.is_dir():
                 mini = "mini, " if upstream.mini is not None else ""
                 raise UserError(

@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from ace_ray.config.suggestions import mistake
 from ace_ray.errors import UserError
 from ace_ray.types import Sampling
-from ace_ray.util.local_files import folder_of, without_bom
+from ace_ray.util.local_files import path_of, without_bom
 from ace_ray.util.safe_loading import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.util.secrets import is_secret_name, secrets_in
 
@@ -38,7 +38,7 @@ def cache_root() -> Path:
     """Return the folder of downloads, imports and converted models: ``ACE_RAY_CACHE``, else
     ``~/.cache/ace_ray``."""
     set_root = os.environ.get("ACE_RAY_CACHE")
-    return folder_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
+    return path_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 class Section(BaseModel):

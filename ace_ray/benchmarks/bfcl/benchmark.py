@@ -51,7 +51,7 @@ from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
 """`Prompts.sha256` of the published package."""
@@ -138,7 +138,7 @@ class BFCL(Benchmark):
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
         if data not in ("mini", "installed") and not data.startswith("imported:"):
-            data = str(folder_of(data, "data").absolute())
+            data = str(path_of(data, "data").absolute())
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.tau2"
 USER_TOKENS = 4096
@@ -139,7 +139,7 @@ class Tau2(Benchmark):
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
         if data != "installed" and not data.startswith("imported:"):
-            data = str(folder_of(data, "data").absolute())
+            data = str(path_of(data, "data").absolute())
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
