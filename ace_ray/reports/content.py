@@ -13,7 +13,7 @@ from ace_ray.benchmarks.results import (
     Curves,
     Estimate,
     Paper,
-    ScoredRow,
+    ResultRow,
     Table,
     Value,
 )
@@ -298,7 +298,7 @@ def error_table(holders: BenchmarkRuns) -> Table:
     )
 
 
-def _errors(rows: Iterable[ScoredRow], rules: str) -> list[list[Value]]:
+def _errors(rows: Iterable[ResultRow], rules: str) -> list[list[Value]]:
     by_type: dict[str, Counter[str]] = {}
     for row in rows:
         verdict = row.verdicts.get(rules)

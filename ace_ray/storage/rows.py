@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ace_ray.benchmarks.diagnosis import SecondReading
+from ace_ray.benchmarks.results import ResultRow as ResultRow
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.types import (
     RULE_SETS,
@@ -28,7 +28,7 @@ from ace_ray.types import (
     canonical_json,
 )
 from ace_ray.util.safe_loading import json_of_row
-from ace_ray.util.sanitizing import one_line, well_formed
+from ace_ray.util.sanitizing import well_formed
 
 _T = TypeVar("_T")
 
@@ -319,41 +319,6 @@ def metrics_of(text: str | None) -> dict[str, float]:
     ):
         raise ValueError("is no mapping of names to numbers")
     return metrics
-
-
-@dataclass(slots=True, repr=False)
-class ResultRow:
-    """The fields of a stored row that summaries read (`ace_ray.benchmarks.results.ScoredRow`)."""
-
-    row_id: str
-    benchmark: str
-    category: str
-    language: str
-    id: str
-    group: str
-    sample: int
-    status: str
-    repeat: int = 0
-    """1 for a row that was generated again to measure how two identical runs differ."""
-    error_class: str | None = None
-    error: str | None = None
-    """The reason why the row has no verdict."""
-    prompt_tokens: int | None = 0
-    completion_tokens: int | None = 0
-    """None where an endpoint did not report it."""
-    model_calls: int = 0
-    generation_s: float = 0.0
-    duration_s: float = 0.0
-    reasoning_truncated: bool = False
-    finish_reason: str = ""
-    endpoint: dict[str, Any] | None = None
-    """`endpoint_of`."""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    second_reading: SecondReading | None = None
-
-    def __repr__(self) -> str:
-        judged = {rules: one.valid for rules, one in self.verdicts.items()}
-        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
 _RESULT_FIELDS = [

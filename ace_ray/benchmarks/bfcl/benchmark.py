@@ -46,7 +46,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
+from ace_ray.benchmarks.results import Paper, ReportedRun, ResultRow, Score
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
@@ -268,7 +268,7 @@ class BFCL(Benchmark):
         return [answer_texts(episode, answer.text or "")]
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         return summarize(rows, max_unscored=max_unscored)
 
     @classmethod
@@ -290,7 +290,7 @@ class BFCL(Benchmark):
         return tables.scores(summary, rules)
 
     @classmethod
-    def task(cls, row: ScoredRow) -> str:
+    def task(cls, row: ResultRow) -> str:
         return tables.task(row)
 
     @classmethod
@@ -312,7 +312,7 @@ class BFCL(Benchmark):
     def gold(self, entry: Entry) -> Gold | None:
         return gold_of(entry, self._docs)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         asked = named(self._options)
         missing = {name: why for name, why in absent(self._options).items() if name in asked}

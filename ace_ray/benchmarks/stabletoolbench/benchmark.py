@@ -19,8 +19,8 @@ from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
@@ -270,7 +270,7 @@ class StableToolBench(Benchmark):
         return [texts_of(m) for m in said if not m.get("tool_calls")]
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         return summarize(rows, max_unscored=max_unscored)
 
     @classmethod
@@ -295,8 +295,7 @@ class StableToolBench(Benchmark):
         def of(_: str, group: str) -> list[Entry]:
             return load(self._folder, groups=[group]).entries
 
-        searched = present(self._folder)
-        return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
+        return Entries(of, languages=["en"], categories=present(self._folder))
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
@@ -309,7 +308,7 @@ class StableToolBench(Benchmark):
             return super().import_data(path, say)
         import_queries(path, say=say)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         return {
             "method": self._options.method,

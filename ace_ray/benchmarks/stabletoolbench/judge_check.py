@@ -16,7 +16,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.stabletoolbench.converted import (
     answer_json,
     called,
@@ -123,11 +123,11 @@ class JudgeCheck(Benchmark):
         wrong = Verdict(False, f"{status.lower()}", f"people say {entry.gold}", metrics)
         return dict.fromkeys(RULE_SETS, wrong)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         labels: list[str] = []
         statuses: list[str | None] = []
 
-        def noted() -> Iterator[ScoredRow]:
+        def noted() -> Iterator[ResultRow]:
             for row in rows:
                 labels.append(row.category)
                 stated = row.verdicts["strict"].metrics if row.verdicts else {}

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
-from ace_ray.benchmarks.results import Score, ScoredRow
+from ace_ray.benchmarks.results import ResultRow, Score
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
@@ -231,7 +231,7 @@ class Tau2(Benchmark):
     # Numbers of a run.
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
         return statistics.statistics(rows, cls.rule_sets, order, max_unscored) | {"groups": {}}
 
@@ -254,7 +254,7 @@ class Tau2(Benchmark):
         before, end = state.get("before"), state.get("end")
         return (before, end) if isinstance(before, Mapping) and isinstance(end, Mapping) else None
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = self.statistics(rows, max_unscored)
         return {
             "mode": self._options.mode,
