@@ -12,7 +12,7 @@ import json
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -50,14 +50,21 @@ def locate(
         return mini
     if place := imported(name, benchmark, get_data):
         return place
+    folder = folder_of(name, ["mini", "imported"], get_data)
+    check(folder)
+    return folder
+
+
+def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
+    """Return ``name`` as the path of a folder. Raises `UserError`: ``data:`` names neither a folder
+    nor one of ``words``, the last of which is "imported"."""
     folder = path_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
-            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
+            f"{name!r} is neither {', '.join(words)}, imported:<version> nor a folder",
             where="data",
-            fix=did_you_mean(name, ["mini", "imported"], get_data),
+            fix=did_you_mean(name, words, get_data),
         )
-    check(folder)
     return folder
 
 

@@ -59,10 +59,13 @@ class Entries:
         languages: Sequence[str],
         categories: Sequence[str],
         load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
+        searched: Sequence[str] | None = None,
     ) -> None:
         """``load`` takes a language and a category; it may raise `UserError`. ``load_others`` gives
-        further entries of a category, which are declared only if an output answers them."""
+        further entries of a category, which are declared only if an output answers them.
+        ``searched`` are the categories that are searched for a row without one, by default all."""
         self.languages, self.categories = languages, categories
+        self._searched = categories if searched is None else searched
         self._load, self._load_others = load, load_others
         self.remarks: Counter[str] = Counter()
         """Remark about outputs, for people -> how many outputs it is about."""
@@ -109,7 +112,7 @@ class Entries:
         groups = [
             (one, other)
             for one in ([language] if language else self.languages)
-            for other in ([category] if category else self.categories)
+            for other in ([category] if category else self._searched)
         ]
         entries = [self.of(*group)[entry_id] for group in groups if entry_id in self.of(*group)]
         if not entries:

@@ -43,16 +43,23 @@ _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
+def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
+    """Return the rows of each benchmark, without repeats."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in run.rows:
+        if not row.repeat:
+            found.setdefault(row.benchmark, []).append(row)
+    return found
+
+
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
     """Write the run's rows, repeats left out, as logs into ``target``, and return their names.
 
     A benchmark's rows are in files of `MOST_SAMPLES`, each with the scores of the whole run. Raises
     `UserError`: there are no rows, or one cannot be read.
     """
-    rows = [row for row in run.rows if not row.repeat]
     names = []
-    for benchmark in dict.fromkeys(row.benchmark for row in rows):
-        own = [row for row in rows if row.benchmark == benchmark]
+    for benchmark, own in by_benchmark(run).items():
         parts = [own[i : i + MOST_SAMPLES] for i in range(0, len(own), MOST_SAMPLES)]
         for number, part in enumerate(parts, start=1):
             log = _Log(run, benchmark, own, part, number, len(parts))
@@ -188,7 +195,7 @@ class _Log:
         facts = view.facts
         began = facts["started_at"]
         seconds = float(facts["duration_s"] or 0.0)
-        output = _last_said(view.steps)
+        output = last_answer(view.steps)
         answer = _output(self._answered, output, facts, f"{view.row_id}-output")
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
@@ -402,7 +409,8 @@ def _question(steps: Sequence[Step]) -> str:
     return asked
 
 
-def _last_said(steps: Sequence[Step]) -> str:
+def last_answer(steps: Sequence[Step]) -> str:
+    """Return the text of the last message of the model."""
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
 
 

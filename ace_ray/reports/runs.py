@@ -148,7 +148,7 @@ class Run:
                 **identity.benchmarks[benchmark],
                 "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
                 "samples": len(identity.sampling),
-                "sampling": identity.sampling[0],
+                "sampling": identity.sampling[0].model_dump(),
                 **self._identity(of_the_candidate=False),
                 "roles": {
                     role: _without_the_candidate(part) if part.get("kind") == _SAME else part

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
@@ -35,14 +35,6 @@ class _Sampling(Stored):
     temperature: float = 0.0
 
 
-def _is_sampling(sampling: dict[str, Any]) -> dict[str, Any]:
-    try:
-        validated(_Sampling, sampling, where="")
-    except UserError as error:
-        raise ValueError(error.what) from error
-    return sampling
-
-
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
 """A name that is part of file names."""
 Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -64,9 +56,7 @@ class _Model(Stored):
 
 class _Identity(Stored):
     benchmarks: dict[Name, dict[str, Any]]
-    sampling: Annotated[
-        list[Annotated[dict[str, Any], AfterValidator(_is_sampling)]], Field(min_length=1)
-    ]
+    sampling: Annotated[list[_Sampling], Field(min_length=1)]
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
 

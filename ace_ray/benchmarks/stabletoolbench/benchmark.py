@@ -295,7 +295,8 @@ class StableToolBench(Benchmark):
         def of(_: str, group: str) -> list[Entry]:
             return load(self._folder, groups=[group]).entries
 
-        return Entries(of, languages=["en"], categories=present(self._folder))
+        searched = present(self._folder)
+        return Entries(of, languages=["en"], categories=GROUPS, searched=searched)
 
     def outputs(self, path: Path, entries: Entries) -> Iterator[Output]:
         return read_outputs(path, entries)
