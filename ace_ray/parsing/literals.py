@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ace_ray.parsing.fold import Budget, fold
-from ace_ray.parsing.syntax import NotCalls
+from ace_ray.parsing.syntax import NotCalls, expression
 
 
 class Call(NamedTuple):
@@ -75,6 +75,13 @@ def literal_calls(tree: ast.expr) -> list[Call]:
     if not isinstance(tree, ast.List):
         raise NotCalls("not a list")
     return [_literal_call(item) for item in tree.elts]
+
+
+def parse_calls(text: str) -> list[Call]:
+    """Read the calls of a text that is exactly one list of literal calls.
+
+    Raises `NotCalls` for anything else."""
+    return literal_calls(expression(text))
 
 
 def _literal_call(node: ast.expr) -> Call:

@@ -15,7 +15,8 @@ from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form, Language
 from ace_ray.benchmarks.bfcl.decode.calls import Answer, Read, json_value, read_json, read_xml
 from ace_ray.benchmarks.bfcl.decode.python_calls import read_python, read_python_with_keywords
 from ace_ray.benchmarks.bfcl.decode.source_trees import read_java, read_javascript
-from ace_ray.parsing import MAX_CHARS, NotCalls, Refused
+from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.syntax import MAX_CHARS, NotCalls
 from ace_ray.types import ToolCall
 
 MAX_NATIVE_CALLS = 10_000

@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
-from ace_ray.parsing import LenientReader, NotCalls, expression
+from ace_ray.parsing.literals import LenientReader
+from ace_ray.parsing.syntax import NotCalls, expression
 
 
 def read_python(text: str) -> list[Read]:
