@@ -22,7 +22,7 @@ from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.results import ResultRow
 from ace_ray.types import Verdict
 from ace_ray.util.stats import wilson
-from tests.benchmarks.acebench.summary_row import summary_row
+from tests.benchmarks.scored_row import scored_row
 
 GOOD, BAD = Verdict(True), Verdict(False, "value_error")
 
@@ -32,7 +32,7 @@ def row(category: str, number: int | str, valid: bool = True, **changes: object)
     entry_id = f"{category}_{number}"
     group = entry_id.rsplit("_", 1)[0] if category in MULTI_TURN else entry_id
     verdicts = {"official": verdict, "strict": verdict}
-    made = summary_row("en", category, entry_id, group, "scored", verdicts)
+    made = scored_row(category, entry_id, verdicts, group=group)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

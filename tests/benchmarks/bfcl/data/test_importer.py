@@ -121,18 +121,6 @@ def test_a_write_that_fails_leaves_nothing_behind(
     assert left() == []
 
 
-def test_a_changed_import_is_not_handed_out(made_up: Path) -> None:
-    folder = import_copy(made_up)
-    (folder / upstream_package.FORMAT_IDS).write_text("{}")
-    with pytest.raises(UserError, match=r"format_sensitivity.json was changed .*; remove the"):
-        import_copy(made_up)
-    (folder / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match="has no readable manifest"):
-        import_copy(made_up)
-    with pytest.raises(UserError, match="has no readable manifest"):
-        UpstreamPackage.locate("imported")
-
-
 def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is neither mini"):
         import_copy(tmp_path / "nothing")
