@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -45,42 +46,36 @@ class S3Store:
         return "/".join(p for p in (urlsplit(self.root).path.strip("/"), path) if p)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_cached")}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @property
+    @cached_property
     def _client(self) -> Any:
-        client = self.__dict__.get("_cached_client")
-        if client is None:
-            from botocore.config import Config
+        from botocore.config import Config
 
-            limits: dict[str, Any] = (
-                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
-                if self.patient
-                else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
-            )
-            limits["retries"]["mode"] = "standard"
-            client = self._session.client(
-                "s3",
-                endpoint_url=self.endpoint_url,
-                region_name=self.region,
-                config=Config(**limits),
-            )
-            address = client.meta.endpoint_url
-            # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
-            client.meta.events.register_first(
-                "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
-            )
-            self.__dict__["_cached_client"] = client
+        limits: dict[str, Any] = (
+            {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
+            if self.patient
+            else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
+        )
+        limits["retries"]["mode"] = "standard"
+        client = self._session.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            region_name=self.region,
+            config=Config(**limits),
+        )
+        address = client.meta.endpoint_url
+        # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
+        client.meta.events.register_first(
+            "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
+        )
         return client
 
-    @property
+    @cached_property
     def _session(self) -> Any:
-        session = self.__dict__.get("_cached_session")
-        if session is None:
-            import boto3
+        import boto3
 
-            session = self.__dict__["_cached_session"] = boto3.Session()
-        return session
+        return boto3.Session()
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
