@@ -250,10 +250,19 @@ Ids = Annotated[
 ]
 
 
-class BenchmarkConfig(BaseModel):
-    """A benchmark by name. The benchmark checks the other keys."""
+class _WithOptions(BaseModel):
+    """A section with keys that another part of the program checks."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class BenchmarkConfig(_WithOptions):
+    """A benchmark by name. The benchmark checks the other keys."""
+
     name: str = Field(
         description="an installed benchmark, or a class in a local file, FILE.py:CLASS"
     )
@@ -269,24 +278,15 @@ class BenchmarkConfig(BaseModel):
         "or CATEGORY/ID, or LANGUAGE/CATEGORY/ID; in place of the run's `ids`",
     )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
 
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 """Keys of every section of ``benchmarks``, beside the benchmark's own keys."""
 
 
-class PublishConfig(BaseModel):
+class PublishConfig(_WithOptions):
     """A tracker by name. The tracker checks the other keys."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
     to: str = Field(min_length=1, description="tensorboard, trackio, wandb or mlflow")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
 
 
 class EarlyConfig(Section):

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import ace_ray
@@ -400,13 +401,8 @@ def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def _question(steps: Sequence[Step]) -> str:
     """Return the last message of the user before the model answered."""
-    asked = ""
-    for step in steps:
-        if step.role == "assistant":
-            break
-        if step.role == "user":
-            asked = step.text
-    return asked
+    before = list(takewhile(lambda step: step.role != "assistant", steps))
+    return next((step.text for step in reversed(before) if step.role == "user"), "")
 
 
 def last_answer(steps: Sequence[Step]) -> str:

@@ -23,8 +23,7 @@ from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
 from ace_ray.storage.rows import rows_of
-from ace_ray.storage.sessions import versions_line
-from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary
+from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary, versions_line
 from ace_ray.types import digest
 from ace_ray.util.sanitizing import one_line
 

@@ -101,11 +101,6 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
     )
 
 
-def checked_schema(rule_sets: Sequence[str]) -> pa.Schema:
-    """Return the schema of the rows that a checker emits."""
-    return pa.schema([PLAN.field("run"), *rows_schema(rule_sets)])
-
-
 ROWS = rows_schema(RULE_SETS)
 """Schema for the built-in benchmarks, and for runs whose manifest names no rule sets."""
 

@@ -79,8 +79,9 @@ class S3Store:
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
+            kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
             self._client.put_object(
-                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
+                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
             )
 
     def get(self, path: str) -> bytes | None:
@@ -242,10 +243,6 @@ def _check_answer(
             fix="write the address of the store's S3 service as store.endpoint_url "
             "(--endpoint-url, AWS_ENDPOINT_URL); a console, such as MinIO's, has another port",
         )
-
-
-def _kind(path: str) -> str:
-    return _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
 
 
 def _is_passing(error: ClientError) -> bool:
