@@ -83,7 +83,6 @@ class RunTable:
 
     def __init__(self, store: Store) -> None:
         """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
-        self.uri = store.root
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)

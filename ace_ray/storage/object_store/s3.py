@@ -28,15 +28,15 @@ class S3Store:
 
     def __post_init__(self) -> None:
         try:
-            named = self._bucket
-        except ValueError as error:  # brackets that hold no address
+            bucket = self._bucket
+        except ValueError:  # brackets that hold no address
+            bucket = ""
+        if not bucket:
             raise UserError(
-                f"{self.root!r} is no address: {error}",
+                f"{self.root[:200]!r} names no bucket",
                 where="s3://",
                 fix="write s3://bucket/prefix",
-            ) from error
-        if not named:
-            raise UserError("names no bucket", where="s3://", fix="write s3://bucket/prefix")
+            )
 
     @property
     def _bucket(self) -> str:
