@@ -27,7 +27,6 @@ from ace_ray.util.local_files import path_of, without_bom
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
-_AGAIN = "remove the folder and import again"
 
 Files = Mapping[str, bytes]
 """Contents by path relative to the version's folder."""
@@ -143,7 +142,11 @@ def manifest_value(folder: Path, key: str) -> Any:
     try:
         return json_value(read_inside(folder, "manifest.json"), folder)[key]
     except (UserError, KeyError, TypeError) as error:
-        raise _no_manifest(folder) from error
+        raise UserError(
+            "has no readable manifest.json",
+            where=str(folder),
+            fix="remove the folder and import again",
+        ) from error
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
@@ -347,10 +350,6 @@ def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
                 raise
             return False
     return True
-
-
-def _no_manifest(folder: Path) -> UserError:
-    return UserError("has no readable manifest.json", where=str(folder), fix=_AGAIN)
 
 
 def _sha256s(files: Files) -> dict[str, str]:

@@ -506,9 +506,11 @@ def read_tree(
 
 
 def _file_tree(path: str) -> dict[str, Any]:
-    fix = f"name an existing YAML file, or one of {', '.join(shipped_configs())}"
+    shipped = shipped_configs()
+    fix = f"name an existing YAML file, or one of {', '.join(shipped)}"
+    is_shipped = path in shipped and not Path(path).exists()
     try:
-        tree = yaml_tree(config_text(config_path(path), fix))
+        tree = yaml_tree(config_text(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix))
     except Unbounded as error:
         raise UserError(str(error), where=path, fix="correct the file") from error
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
@@ -528,13 +530,6 @@ def _section_of(sections: Any, name: str) -> Any:
 def shipped_configs() -> list[str]:
     """Return the names of the shipped configs."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
-
-
-def config_path(name: str) -> str:
-    """Return the path of a shipped config, or ``name`` itself as a path."""
-    if name in shipped_configs() and not Path(name).exists():
-        return str(SHIPPED / f"{name}.yaml")
-    return name
 
 
 def refuse_secrets(tree: Any, why: str) -> None:
