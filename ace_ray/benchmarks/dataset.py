@@ -34,8 +34,6 @@ Row = dict[str, Any]
 Rows = dict[str, tuple[str, Row]]
 """By id: where the row stands (file:line) and the row without its id."""
 _Model = TypeVar("_Model", bound=BaseModel)
-Shape = tuple[str, Callable[[Any], bool]]
-"""How an error names the shape, and the test for it."""
 
 
 def locate(
@@ -189,19 +187,6 @@ def check_joined(
                     where=where,
                     fix="every id needs one question and one answer",
                 )
-
-
-def need(where: str, row: Row, **shapes: Shape) -> None:
-    """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
-    for key, (name, fits) in shapes.items():
-        if key not in row:
-            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
-        if not fits(row[key]):
-            raise UserError(
-                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
-                where=where,
-                fix=f"it must be {name}",
-            )
 
 
 class Part(BaseModel):
