@@ -32,7 +32,7 @@ class UserError(Exception):
 
     exit_code = 2
 
-    def __init__(self, what: str, *, where: str = "", fix: str = "") -> None:
+    def __init__(self, what: str, where: str = "", fix: str = "") -> None:
         self.what, self.where, self.fix = what, where, fix
         super().__init__(what, where, fix)
 
@@ -42,19 +42,12 @@ class UserError(Exception):
             line = f"{line}; {self.fix}"
         return " ".join(printed(line, LONGEST).split())
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.what, self.where, self.fix))
-
 
 def first_line(error: object, otherwise: str | None = None) -> str:
     """Return the first line of ``str(error)`` that is not blank, else ``otherwise``, by default the
     name of the class."""
     default = type(error).__name__ if otherwise is None else otherwise
     return next((line for line in str(error).splitlines() if line.strip()), default)
-
-
-def _rebuild(cls: type[UserError], what: str, where: str, fix: str) -> UserError:
-    return cls(what, where=where, fix=fix)
 
 
 class RowError(Exception):

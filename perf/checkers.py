@@ -32,7 +32,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_text, named_call
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.parsing import render
+from ace_ray.parsing.literals import render
 from ace_ray.sandbox.attempts import end_processes
 from ace_ray.types import Entry, Verdict
 

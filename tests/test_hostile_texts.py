@@ -27,8 +27,8 @@ from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import broken_up, one_line
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
-from ace_ray.parsing import parse_calls
 from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.literals import parse_calls
 from ace_ray.types import Entry, ToolCall
 from ace_ray.util.sanitizing import cleaned, printed
 from tests.limits import cpu_limit

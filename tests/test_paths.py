@@ -13,7 +13,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.errors import UserError
 from ace_ray.models.sources import resolve
 from ace_ray.storage.object_store import is_relative, open_store
-from ace_ray.util.local_files import folder_of, path_of
+from ace_ray.util.local_files import path_of
 
 NO_PATHS = ["~nosuchuser", "~nosuchuser/x", "a" * 5000, "b/" * 3000, "a\0b", "~\0"]
 KEYS = ["data", "upstream", "reference", "cache_folder", "tool_folder"]
@@ -66,11 +66,11 @@ def test_a_folder_that_is_a_link_to_itself_or_shut(tmp_path: Path) -> None:
             pytest.skip("this user reads everything")
         for path in (shut, shut / "inner"):
             with pytest.raises(UserError, match="may not be read"):
-                folder_of(path, "data")
+                path_of(path, "data")
     finally:
         shut.chmod(0o700)
 
 
 def test_what_is_not_there_is_a_path(tmp_path: Path) -> None:
-    assert folder_of(tmp_path / "no" / "such", "data") == tmp_path / "no" / "such"
-    assert folder_of("~/x", "data") == Path.home() / "x"
+    assert path_of(tmp_path / "no" / "such", "data") == tmp_path / "no" / "such"
+    assert path_of("~/x", "data") == Path.home() / "x"

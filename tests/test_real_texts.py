@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.check.decode import decode as decode_acebench
 from ace_ray.benchmarks.bfcl.decode import decode as decode_bfcl
-from ace_ray.parsing import NotCalls
+from ace_ray.parsing.syntax import NotCalls
 from tests.text_readers import READERS, checks_and_golds
 
 

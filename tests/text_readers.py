@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ace_ray import parsing as calls
 from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.gold import render_gold
@@ -24,6 +23,8 @@ from ace_ray.benchmarks.stabletoolbench.judge import asking as judge
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
 from ace_ray.models.reasoning import split_think
 from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.literals import parse_calls
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry, Episode, ToolCall
 
 Reader = Callable[[str, int], Any]
@@ -47,7 +48,7 @@ def refusing(call: Callable[[str], Any], *errors: type[Exception]) -> Reader:
 def decode_bfcl(text: str, number: int) -> None:
     others: tuple[Any, ...] = ((Form(), "java"), (Form(), "javascript"))
     for form, language in ((FORMS[number % len(FORMS)], "python"), *others):
-        with suppress(calls.NotCalls):
+        with suppress(NotCalls):
             read(text, form, language)
     executable(Answer(text))
     executable(Answer("", (ToolCall("f", text), ToolCall(text, "{}"))))
@@ -78,7 +79,7 @@ def read_judge(text: str, number: int) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "calls": refusing(calls.parse_calls, calls.NotCalls),
+    "calls": refusing(parse_calls, NotCalls),
     "known formats": lambda text, number: (known_calls(text), known_calls(text, OFFERED)),
     "JSON arguments": refusing(native.arguments_of, ValueError),
     "ACEBench, agent": read_agent_message,

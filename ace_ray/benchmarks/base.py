@@ -25,8 +25,8 @@ from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
     own_task,
 )
 from ace_ray.benchmarks.transcript import Step, of_messages
@@ -214,7 +214,7 @@ class Benchmark(ABC):
 
     # The numbers of a run.
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Return the benchmark's part of ``summary.json``: `statistics` and the printed `tables`.
         An optional ``comparable`` says in one sentence which numbers these compare with."""
         summary = self.statistics(rows, max_unscored)
@@ -233,7 +233,7 @@ class Benchmark(ABC):
     # Reports. All of it belongs to the class and needs no data: rows hold the verdicts.
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         """Compute accuracies, aggregates and error distributions (JSON values, docs/results.md).
 
         ``max_unscored``: maximum share of rows without a verdict for which an aggregate is given.
@@ -261,7 +261,7 @@ class Benchmark(ABC):
         return statistics.categories(run, cls.rule_sets)
 
     @classmethod
-    def task(cls, row: ScoredRow) -> str:
+    def task(cls, row: ResultRow) -> str:
         """Return the key of the row's task. Rows of one task are not independent evidence. At least
         the rows of one dialogue share a key, as they do by default."""
         return own_task(row)

@@ -11,12 +11,13 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ace_ray.errors import UserError, first_line
 from ace_ray.types import SCORE, Entry, Episode, Verdict, canonical_json
+from ace_ray.util.sanitizing import well_formed
 
 
 @contextmanager
@@ -78,18 +79,10 @@ def _complete(entry: Entry, name: str) -> Entry:
 def _check_names(entry: Entry, where: str) -> None:
     for key in ("id", "category", "language", "group"):
         text = getattr(entry, key)
-        if not isinstance(text, str) or not _is_unicode(text) or (key == "id" and not text):
+        if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
             raise UserError(
                 f"its {key} is {text!a:.80}, not a text", where=where, fix="give it a text"
             )
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _check_json(entry: Entry, where: str) -> None:
@@ -144,27 +137,18 @@ def _names(tool: Mapping[str, Any]) -> bool:
     return isinstance(function, Mapping) and isinstance(function.get("name"), str)
 
 
-_EPISODE: dict[str, type | tuple[type, ...]] = {
-    "messages": list,
-    "output": str,
-    "reasoning": str,
-    "reasoning_truncated": bool,
-    "finish_reason": str,
-    "prompt_tokens": int,
-    "completion_tokens": int,
-    "model_calls": int,
-    "generation_s": (int, float),
-}
+_EMPTY = Episode()
 
 
 def check_episode(episode: Any) -> None:
     """Raise `TypeError` unless ``run`` gave an episode that can be stored."""
     if not isinstance(episode, Episode):
         raise TypeError(f"run gives a {type(episode).__name__} in place of an Episode")
-    for name, kind in _EPISODE.items():
-        value = getattr(episode, name)
-        if not isinstance(value, kind):
-            raise TypeError(f"the episode's {name} is a {type(value).__name__}")
+    for field in fields(Episode):
+        value, expected = getattr(episode, field.name), getattr(_EMPTY, field.name)
+        kinds = (int, float) if isinstance(expected, float) else type(expected)
+        if expected is not None and not isinstance(value, kinds):
+            raise TypeError(f"the episode's {field.name} is a {type(value).__name__}")
     if not all(isinstance(message, dict) for message in episode.messages):
         raise TypeError("the episode's messages are no mappings")
 

@@ -1,7 +1,7 @@
 """A benchmark's data: located, imported into the cache, read, joined, checked and hashed.
 
 Files that others wrote are read within bounds, and must be plain files. A version in the cache
-lands whole, and is named and verified by its content.
+lands whole, and is named by its content.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ import stat
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ace_ray.config.schema import cache_root
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, digest
-from ace_ray.util.local_files import folder_of, without_bom
+from ace_ray.util.local_files import path_of, without_bom
 
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
-_AGAIN = "remove the folder and import again"
 
 Files = Mapping[str, bytes]
 """Contents by path relative to the version's folder."""
@@ -36,8 +35,6 @@ Row = dict[str, Any]
 Rows = dict[str, tuple[str, Row]]
 """By id: where the row stands (file:line) and the row without its id."""
 _Model = TypeVar("_Model", bound=BaseModel)
-Shape = tuple[str, Callable[[Any], bool]]
-"""How an error names the shape, and the test for it."""
 
 
 def locate(
@@ -51,14 +48,21 @@ def locate(
         return mini
     if place := imported(name, benchmark, get_data):
         return place
-    folder = folder_of(name, "data")
+    folder = folder_of(name, ["mini", "imported"], get_data)
+    check(folder)
+    return folder
+
+
+def folder_of(name: str, words: Sequence[str], get_data: str) -> Path:
+    """Return ``name`` as the path of a folder. Raises `UserError`: ``data:`` names neither a folder
+    nor one of ``words``, the last of which is "imported"."""
+    folder = path_of(name, "data")
     if not name or not folder.is_dir():
         raise UserError(
-            f"{name!r} is neither mini, imported, imported:<version> nor a folder",
+            f"{name!r} is neither {', '.join(words)}, imported:<version> nor a folder",
             where="data",
-            fix=did_you_mean(name, ["mini", "imported"], get_data),
+            fix=did_you_mean(name, words, get_data),
         )
-    check(folder)
     return folder
 
 
@@ -127,25 +131,9 @@ def keep(
             where=str(home),
             fix="set ACE_RAY_CACHE to a folder you can write to",
         ) from error
-    verify(target)
     done = "imported" if new else "already imported, nothing to do"
     say(f"{done}: {counted}, version {target.name} in {target}")
     return target
-
-
-def verify(folder: Path) -> None:
-    """Raise `UserError` if an imported version differs from its manifest."""
-    noted = manifest_value(folder, "files"), manifest_value(folder, "content_sha256")
-    try:
-        hashes: dict[str, str] = dict(noted[0].items())
-        changed = "" if digest(sorted(hashes.items())) == noted[1] else "manifest.json"
-        changed = changed or next(
-            (name for name, sha in hashes.items() if _sha256(read_inside(folder, name)) != sha), ""
-        )
-    except (ValueError, TypeError, AttributeError) as error:
-        raise _no_manifest(folder) from error
-    if changed:
-        raise UserError(f"{changed} was changed after the import", where=str(folder), fix=_AGAIN)
 
 
 def manifest_value(folder: Path, key: str) -> Any:
@@ -153,7 +141,11 @@ def manifest_value(folder: Path, key: str) -> Any:
     try:
         return json_value(read_inside(folder, "manifest.json"), folder)[key]
     except (UserError, KeyError, TypeError) as error:
-        raise _no_manifest(folder) from error
+        raise UserError(
+            "has no readable manifest.json",
+            where=str(folder),
+            fix="remove the folder and import again",
+        ) from error
 
 
 def data_hash(entries: Iterable[Entry]) -> str:
@@ -198,17 +190,10 @@ def check_joined(
                 )
 
 
-def need(where: str, row: Row, **shapes: Shape) -> None:
-    """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
-    for key, (name, fits) in shapes.items():
-        if key not in row:
-            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
-        if not fits(row[key]):
-            raise UserError(
-                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
-                where=where,
-                fix=f"it must be {name}",
-            )
+class Part(BaseModel):
+    """An object of upstream's files; further keys are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 def shaped(model: type[_Model], tree: Any, where: str | Path, fix: str = "") -> _Model:
@@ -360,10 +345,6 @@ def _land(files: Files, manifest: Mapping[str, Any], target: Path) -> bool:
                 raise
             return False
     return True
-
-
-def _no_manifest(folder: Path) -> UserError:
-    return UserError("has no readable manifest.json", where=str(folder), fix=_AGAIN)
 
 
 def _sha256s(files: Files) -> dict[str, str]:

@@ -16,45 +16,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow, SecondReading, Where
 from ace_ray.parsing.known import known_calls
-from ace_ray.types import Entry, Episode, canonical_json
+from ace_ray.types import Entry, Episode
 
-Where = Literal["answer", "reasoning"]
 Answers = Sequence[Sequence[str]]
 """For each answer in which no call was read, the texts that may hold one (`texts_of`)."""
-_MOST_ANSWERS = 1 << 31
 _END_OF_REASONING = "</think>"
-
-
-@dataclass(frozen=True, slots=True)
-class SecondReading:
-    """The reader that finds calls in most of a row's answers, where they are (in the answer, or in
-    reasoning that never ended), and the number of answers that hold calls."""
-
-    reader: str
-    where: Where
-    answers: int
-
-    def as_json(self) -> str:
-        return canonical_json(asdict(self))
-
-    @classmethod
-    def of_json(cls, value: Any) -> SecondReading:
-        """Read what `as_json` gave. Raises `ValueError`."""
-        if not isinstance(value, dict):
-            raise ValueError("is no object")
-        reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
-        if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
-            raise ValueError("names no reader")
-        if where not in ("answer", "reasoning"):
-            raise ValueError("names no place")
-        if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
-            raise ValueError("counts no answers")
-        return cls(reader, where, answers)
 
 
 def second_reading(benchmark: Any, entry: Entry, episode: Episode) -> SecondReading | None:
@@ -112,22 +83,6 @@ _NAMED_CATEGORIES = 3
 Kind = Literal["unread_calls", "cut_by_length", "reasoning_never_ended"]
 
 
-class DiagnosedRow(ScoredRow, Protocol):
-    """A row as a diagnosis sees it."""
-
-    @property
-    def repeat(self) -> int: ...
-    @property
-    def finish_reason(self) -> str: ...
-    @property
-    def reasoning_truncated(self) -> bool: ...
-    @property
-    def second_reading(self) -> SecondReading | None: ...
-
-
-_Row = TypeVar("_Row", bound=DiagnosedRow)
-
-
 def _text(finding: Mapping[str, Any]) -> str:
     rows = f"{finding['rows']} of {finding['of']} rows"
     if categories := finding.get("categories"):
@@ -182,13 +137,13 @@ class Diagnosis:
             "reasoning_never_ended": _Tally(),
         }
 
-    def through(self, rows: Iterable[_Row]) -> Iterator[_Row]:
+    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         """Count each of ``rows`` as it passes."""
         for row in rows:
             self.add(row)
             yield row
 
-    def add(self, row: DiagnosedRow) -> None:
+    def add(self, row: ResultRow) -> None:
         if row.status != "scored" or row.repeat:
             return
         scores = {rules: verdict.score for rules, verdict in row.verdicts.items()}
@@ -248,7 +203,7 @@ def _are_many(rows: int, of: int, share: float) -> bool:
     return rows >= max(MIN_ROWS, share * of)
 
 
-def diagnose(rows: Iterable[DiagnosedRow]) -> list[dict[str, Any]]:
+def diagnose(rows: Iterable[ResultRow]) -> list[dict[str, Any]]:
     """Return the findings on the rows of one benchmark."""
     diagnosis = Diagnosis()
     for row in rows:

@@ -58,17 +58,15 @@ class Entries:
         *,
         languages: Sequence[str],
         categories: Sequence[str],
-        named_by: Collection[str] = (),
         load_others: Callable[[str, str], Iterable[Entry]] = lambda *_: (),
         searched: Sequence[str] | None = None,
     ) -> None:
-        """``load`` takes a language and a category; it may raise `UserError`. ``named_by`` are the
-        keys that a row needs beside its id: "language", "category", or both. ``load_others`` gives
+        """``load`` takes a language and a category; it may raise `UserError`. ``load_others`` gives
         further entries of a category, which are declared only if an output answers them.
         ``searched`` are the categories that are searched for a row without one, by default all."""
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
-        self._load, self._named_by, self._load_others = load, named_by, load_others
+        self._load, self._load_others = load, load_others
         self.remarks: Counter[str] = Counter()
         """Remark about outputs, for people -> how many outputs it is about."""
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
@@ -130,11 +128,7 @@ class Entries:
 
     def answered_by(self, row: Row, where: str) -> Entry:
         """Return the entry that a row names by ``id``, ``language`` and ``category``."""
-        keys = {
-            key: text_of(row, key, where)
-            for key in ("language", "category")
-            if key in row or key in self._named_by
-        }
+        keys = {key: text_of(row, key, where) for key in ("language", "category") if key in row}
         return self.find(text_of(row, "id", where), where, **keys)
 
 

@@ -15,12 +15,11 @@ from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.dataset import python_tree
 from ace_ray.benchmarks.statistics import ALL_ROWS
 from ace_ray.config.schema import SECTION_KEYS, Section
 from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 GROUP = "ace_ray.benchmarks"
 """The entry-point group; a point leads to a subclass of `Benchmark`."""
@@ -68,7 +67,7 @@ def benchmark_class(name: str) -> type[Benchmark]:
                 where="benchmarks",
                 fix="give the class another name",
             )
-        cls.source = f"{folder_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
+        cls.source = f"{path_of(local['path'], 'benchmarks').absolute()}:{local['name']}"
         return cls
     if name not in offered:
         near = closest_of(name, offered, 0.5)
@@ -122,27 +121,7 @@ def is_local(name: str) -> bool:
 def local_parts(name: str) -> tuple[Path, str]:
     """Return the file and the class of ``./file.py:Class``. Raises `UserError`."""
     path, _, attribute = name.rpartition(":")
-    return folder_of(path, "benchmarks"), attribute
-
-
-def check_source(name: str, text: str) -> None:
-    """Raise `UserError` unless ``text``, the file of ``./file.py:Class``, is Python with the class.
-
-    Runs nothing of it.
-    """
-    path, attribute = local_parts(name)
-    try:
-        python_tree(text.encode())
-    except ValueError as error:
-        raise UserError(
-            f"{path} is not Python that can be read ({error})",
-            where="benchmarks",
-            fix="correct the code",
-        ) from error
-    if attribute not in re.findall(r"\w+", text) and "import *" not in text:
-        raise UserError(
-            f"{path} has no {attribute}", where="benchmarks", fix="name a class of the file"
-        )
+    return path_of(path, "benchmarks"), attribute
 
 
 def code_hash(benchmark: type[Benchmark]) -> str:
@@ -156,7 +135,7 @@ def _offered() -> dict[str, str]:
 
 
 def _from_file(path: str, attribute: str, name: str) -> Any:
-    file = folder_of(path, "benchmarks")
+    file = path_of(path, "benchmarks")
     try:
         content = file.read_bytes()
     except OSError as error:

@@ -7,29 +7,76 @@ and draws; the benchmarks compute the numbers (`ace_ray.benchmarks.base.Benchmar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
-from ace_ray.types import Verdict
+from ace_ray.types import Verdict, canonical_json
+from ace_ray.util.sanitizing import one_line
+
+Where = Literal["answer", "reasoning"]
+_MOST_ANSWERS = 1 << 31
 
 
-class ScoredRow(Protocol):
-    """One row as summaries see it: keys, status, verdicts by rule set, usage."""
+@dataclass(frozen=True, slots=True)
+class SecondReading:
+    """The reader that finds calls in most of a row's answers, where they are (in the answer, or in
+    reasoning that never ended), and the number of answers that hold calls."""
 
-    @property
-    def language(self) -> str: ...
-    @property
-    def category(self) -> str: ...
-    @property
-    def id(self) -> str: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def sample(self) -> int: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def verdicts(self) -> Mapping[str, Verdict]: ...
+    reader: str
+    where: Where
+    answers: int
+
+    def as_json(self) -> str:
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def of_json(cls, value: Any) -> SecondReading:
+        """Read what `as_json` gave. Raises `ValueError`."""
+        if not isinstance(value, dict):
+            raise ValueError("is no object")
+        reader, where, answers = (value.get(key) for key in ("reader", "where", "answers"))
+        if not isinstance(reader, str) or not 0 < len(reader) <= 40 or not reader.isidentifier():
+            raise ValueError("names no reader")
+        if where not in ("answer", "reasoning"):
+            raise ValueError("names no place")
+        if type(answers) is not int or not 0 < answers <= _MOST_ANSWERS:
+            raise ValueError("counts no answers")
+        return cls(reader, where, answers)
+
+
+@dataclass(slots=True, repr=False)
+class ResultRow:
+    """The fields of a stored row that summaries read: keys, status, verdicts by rule set, usage."""
+
+    row_id: str
+    benchmark: str
+    category: str
+    language: str
+    id: str
+    group: str
+    sample: int
+    status: str
+    repeat: int = 0
+    """1 for a row that was generated again to measure how two identical runs differ."""
+    error_class: str | None = None
+    error: str | None = None
+    """The reason why the row has no verdict."""
+    prompt_tokens: int | None = 0
+    completion_tokens: int | None = 0
+    """None where an endpoint did not report it."""
+    model_calls: int = 0
+    generation_s: float = 0.0
+    duration_s: float = 0.0
+    reasoning_truncated: bool = False
+    finish_reason: str = ""
+    endpoint: dict[str, Any] | None = None
+    """`ace_ray.storage.rows.endpoint_of`."""
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    second_reading: SecondReading | None = None
+
+    def __repr__(self) -> str:
+        judged = {rules: one.valid for rules, one in self.verdicts.items()}
+        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +224,6 @@ class ReportedRun:
     partial: bool = False
 
 
-def own_task(row: ScoredRow) -> str:
+def own_task(row: ResultRow) -> str:
     """Return the key of an entry, or dialogue, that shares its task with no other."""
     return f"{row.language}/{row.category}/{row.group}"

@@ -35,11 +35,6 @@ def size_of(run: ReportedRun) -> Size | None:
     return Size(named / 1e9, "the model's name") if named else None
 
 
-def family_of(run: ReportedRun) -> str:
-    """Return the model's name without its size: models of one family make one curve."""
-    return without_size(run.model)
-
-
 def curves_by_size(
     runs: Sequence[ReportedRun],
     panels: Mapping[str, Callable[[ReportedRun], Estimate | None]],
@@ -60,7 +55,7 @@ def curves_by_size(
     drawn: dict[str, dict[str, list[tuple[float, Estimate]]]] = {panel: {} for panel in panels}
     for run, billions, number in sorted(sized, key=lambda one: one[1]):
         mark = ("*" if run.incomplete else "") + (f" [{number}]" if several else "")
-        series = family_of(run) + mark
+        series = without_size(run.model) + mark
         for panel, figure in panels.items():
             if (estimate := figure(run)) is not None:
                 drawn[panel].setdefault(series, []).append((billions, estimate))
@@ -80,5 +75,5 @@ def parameters_named(name: str) -> int | None:
 
 
 def without_size(name: str) -> str:
-    """Return the name without its size: the name of the family."""
+    """Return the name without its size: models of one family make one curve."""
     return re.sub(r"([-_ ])[-_ ]+", r"\1", _SIZE.sub("", name, count=1)).strip("-_ ")

@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, Score, ScoredRow
-from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, lacks, totals
+from ace_ray.benchmarks.results import CategoryResult, Estimate, ReportedRun, ResultRow, Score
+from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
 from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
@@ -33,7 +33,7 @@ POOLED = "pooled"
 
 
 def statistics(
-    rows: Iterable[ScoredRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
+    rows: Iterable[ResultRow], rule_sets: Sequence[str], groups: Groups, max_unscored: float
 ) -> dict[str, Any]:
     """Compute the statistics in one pass over ``rows``, each (id, sample) once.
 
@@ -43,7 +43,6 @@ def statistics(
         key = (row.language, row.category)
         tally = tallies.setdefault(key, Tally(row.category, rule_sets))
         tally.add(row)
-        add_costs(tally, row)
     ordered = dict(sorted(tallies.items(), key=lambda item: _place(item[0], groups)))
     every = list(ordered.values())
     categories = {

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.types import STATUSES, Verdict
 from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
 
+_COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
 Units = list[tuple[int, float]]
 """Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
 how many of them were valid where scores are right or wrong."""
@@ -43,8 +44,11 @@ class Tally:
         # dialogue -> sample -> (scored, sum of scores per rule set ...)
         self._dialogues: dict[str, dict[int, tuple[float, ...]]] = {}
 
-    def add(self, row: ScoredRow) -> None:
+    def add(self, row: ResultRow) -> None:
         self.status[row.status] += 1
+        for cost in _COSTS:  # None is unknown
+            before, more = getattr(self, cost), getattr(row, cost)
+            setattr(self, cost, None if before is None or more is None else before + more)
         entry = self._entries.setdefault(row.id, [0] * (2 + len(self.rule_sets)))
         entry[0] += 1
         if self.multi_turn:
@@ -111,16 +115,6 @@ class Tally:
         turns, place = len(self._turns[group]), 1 + self.rule_sets.index(rule)
         states = self._dialogues[group].values()
         return [(state[place], turns) for state in states if state[0] == turns]
-
-
-_COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
-
-
-def add_costs(tally: Tally, row: ScoredRow) -> None:
-    """Add the tokens and seconds of ``row``, if it has them; None is unknown."""
-    for cost in _COSTS:
-        before, more = getattr(tally, cost), getattr(row, cost, 0)
-        setattr(tally, cost, None if before is None or more is None else before + more)
 
 
 def totals(tallies: Sequence[Tally]) -> dict[str, Any]:

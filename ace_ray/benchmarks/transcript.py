@@ -125,10 +125,7 @@ def text_of(value: Any) -> str:
         return ""
     if isinstance(value, str):
         return value
-    if isinstance(value, list) and value and all(_is_text_part(part) for part in value):
-        return "\n".join(part["text"] for part in value)
+    parts = _listed(value)
+    if parts and len(parts) == len(value) and all(isinstance(p.get("text"), str) for p in parts):
+        return "\n".join(part["text"] for part in parts)
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
-
-
-def _is_text_part(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from ace_ray.benchmarks.dataset import (
+    folder_of,
     imported,
     keep,
     manifest_value,
     read_bounded,
     read_inside,
 )
-from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.util.local_files import folder_of
 
 UNKNOWN = "unknown"
 """Version of a folder without metadata whose data differ from the known version's."""
@@ -94,17 +93,8 @@ class UpstreamCopy:
             version = str(manifest_value(root, "upstream_version"))
             copy = cls(f"imported:{root.name}", root, version)
         else:
-            path = folder_of(spec, "data")
-            if not spec or not path.is_dir():
-                mini = "mini, " if upstream.mini is not None else ""
-                raise UserError(
-                    f"{spec!r} is neither {mini}installed, imported, imported:<version> nor a"
-                    " folder",
-                    where="data",
-                    fix=did_you_mean(
-                        spec, ["mini"] * bool(mini) + ["installed", "imported"], upstream.get_data
-                    ),
-                )
+            words = ["mini"] * (upstream.mini is not None) + ["installed", "imported"]
+            path = folder_of(spec, words, upstream.get_data)
             copy = cls._folder(path.resolve())
         if copy.version not in (upstream.version, UNKNOWN):
             raise UserError(

@@ -7,11 +7,12 @@ the same command again. Commands import heavy modules themselves.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from ace_ray.cli import data, results, run  # noqa: F401 - they add their commands
-from ace_ray.cli.group import cli
+from ace_ray.cli import results, run  # noqa: F401 - they add their commands
+from ace_ray.cli.group import cli, echo_result
 from ace_ray.errors import FAILED, UserError
 from ace_ray.util import log
 
@@ -43,3 +44,50 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except click.Abort:  # Ctrl-C
         sys.exit(FAILED)
+
+
+@cli.group()
+def data() -> None:
+    """Benchmark data: import, pull, check. A benchmark says what it offers."""
+
+
+@data.command("import")
+@click.argument("benchmark")
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--from-installed", is_flag=True, help="From the benchmark's installed package.")
+def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
+    """Import data into the cache.
+
+    PATH is what the benchmark's page says: a checkout of its repository, or a folder.
+    """
+    from ace_ray.benchmarks.registry import benchmark_class
+
+    chosen = benchmark_class(benchmark)
+    if (path is None) != from_installed:
+        raise UserError(
+            "it is not clear from where",
+            where=f"data import {benchmark}",
+            fix="give PATH, or --from-installed if the benchmark is an installed package",
+        )
+    chosen.import_data(path, log.say_on())
+
+
+@data.command("pull")
+@click.argument("benchmark")
+@click.option("--url", help="Another address of the same archive (a mirror).")
+@click.option("--sha256", help="Expected SHA-256 of the archive.")
+def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
+    """Download a benchmark's data at its pinned version, check it, import it."""
+    from ace_ray.benchmarks.registry import benchmark_class
+
+    benchmark_class(benchmark).pull_data(url, sha256, log.say_on())
+
+
+@data.command("check")
+@click.argument("benchmark")
+@click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
+def data_check(benchmark: str, folder: str) -> None:
+    """Put every gold answer, and a wrong copy of it, through all rule sets."""
+    from ace_ray.benchmarks.registry import benchmark_class
+
+    sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)

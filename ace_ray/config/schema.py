@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from ace_ray.config.suggestions import mistake
 from ace_ray.errors import UserError
 from ace_ray.types import Sampling
-from ace_ray.util.local_files import folder_of, without_bom
+from ace_ray.util.local_files import path_of, without_bom
 from ace_ray.util.safe_loading import MOST_BYTES, Unbounded, yaml_tree
 from ace_ray.util.secrets import is_secret_name, secrets_in
 
@@ -38,7 +38,7 @@ def cache_root() -> Path:
     """Return the folder of downloads, imports and converted models: ``ACE_RAY_CACHE``, else
     ``~/.cache/ace_ray``."""
     set_root = os.environ.get("ACE_RAY_CACHE")
-    return folder_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
+    return path_of(set_root, "ACE_RAY_CACHE") if set_root else Path.home() / ".cache" / "ace_ray"
 
 
 class Section(BaseModel):
@@ -250,10 +250,19 @@ Ids = Annotated[
 ]
 
 
-class BenchmarkConfig(BaseModel):
-    """A benchmark by name. The benchmark checks the other keys."""
+class _WithOptions(BaseModel):
+    """A section with keys that another part of the program checks."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class BenchmarkConfig(_WithOptions):
+    """A benchmark by name. The benchmark checks the other keys."""
+
     name: str = Field(
         description="an installed benchmark, or a class in a local file, FILE.py:CLASS"
     )
@@ -269,24 +278,15 @@ class BenchmarkConfig(BaseModel):
         "or CATEGORY/ID, or LANGUAGE/CATEGORY/ID; in place of the run's `ids`",
     )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
 
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 """Keys of every section of ``benchmarks``, beside the benchmark's own keys."""
 
 
-class PublishConfig(BaseModel):
+class PublishConfig(_WithOptions):
     """A tracker by name. The tracker checks the other keys."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
     to: str = Field(min_length=1, description="tensorboard, trackio, wandb or mlflow")
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
 
 
 class EarlyConfig(Section):
@@ -506,9 +506,11 @@ def read_tree(
 
 
 def _file_tree(path: str) -> dict[str, Any]:
-    fix = f"name an existing YAML file, or one of {', '.join(shipped_configs())}"
+    shipped = shipped_configs()
+    fix = f"name an existing YAML file, or one of {', '.join(shipped)}"
+    is_shipped = path in shipped and not Path(path).exists()
     try:
-        tree = yaml_tree(config_text(config_path(path), fix))
+        tree = yaml_tree(config_text(str(SHIPPED / f"{path}.yaml") if is_shipped else path, fix))
     except Unbounded as error:
         raise UserError(str(error), where=path, fix="correct the file") from error
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
@@ -528,13 +530,6 @@ def _section_of(sections: Any, name: str) -> Any:
 def shipped_configs() -> list[str]:
     """Return the names of the shipped configs."""
     return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
-
-
-def config_path(name: str) -> str:
-    """Return the path of a shipped config, or ``name`` itself as a path."""
-    if name in shipped_configs() and not Path(name).exists():
-        return str(SHIPPED / f"{name}.yaml")
-    return name
 
 
 def refuse_secrets(tree: Any, why: str) -> None:

@@ -111,14 +111,11 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
     """
     for path, keys in elsewhere.items():
         if key in keys and path != but:
-            return f"{key!r} belongs {_under(path)}"
+            place = f"under {path!r}" if path else "at the top level"
+            return f"{key!r} belongs {place}"
     if near := closest_of(key, own, _LIKE):
         return f"did you mean {near!r}?"
     return f"known keys: {', '.join(own)}" if own else "it takes none"
-
-
-def _under(path: str) -> str:
-    return f"under {path!r}" if path else "at the top level"
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:

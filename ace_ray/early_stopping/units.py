@@ -19,7 +19,7 @@ import numpy as np
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
-from ace_ray.benchmarks.results import ScoredRow, own_task
+from ace_ray.benchmarks.results import ResultRow, own_task
 from ace_ray.early_stopping.betting import Draws
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict
@@ -29,19 +29,6 @@ _BITS = 53
 _CLOSE = 0.005
 """Tolerance for headlines that round, as ACEBench's workbook does to three digits. The comparison
 uses the mean without rounding."""
-
-
-@dataclass(slots=True)
-class Row:
-    """A made-up row to compute headlines from (`ace_ray.benchmarks.results.ScoredRow`)."""
-
-    language: str
-    category: str
-    id: str
-    group: str
-    sample: int
-    verdicts: dict[str, Verdict]
-    status: str = "scored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +147,7 @@ def drawn_order(names: Sequence[str], weights: Sequence[float], seed: int) -> np
     return np.array(sorted(range(len(names)), key=lambda at: (keys[at], names[at])), np.int64)
 
 
-def value_of(benchmark: type[Benchmark], rows: Iterable[ScoredRow], rules: str) -> float:
+def value_of(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) -> float:
     """Return the value of one item from all its scored rows. Raises `UserError`: it is not between
     0 and 1."""
     value = _headline(benchmark, rows, rules)
@@ -169,7 +156,7 @@ def value_of(benchmark: type[Benchmark], rows: Iterable[ScoredRow], rules: str) 
     return value
 
 
-def _headline(benchmark: type[Benchmark], rows: Iterable[ScoredRow], rules: str) -> float:
+def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) -> float:
     with own_code(benchmark, "statistics"):
         summary: Mapping[str, Any] = benchmark.statistics(rows, 1.0)
         first = benchmark.scores(summary, rules)[0]
@@ -268,6 +255,16 @@ def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     )
 
 
-def _row(entry: Entry, sample: int, verdicts: dict[str, Verdict]) -> Row:
+def _row(entry: Entry, sample: int, verdicts: dict[str, Verdict]) -> ResultRow:
     group = entry.group or entry.id
-    return Row(entry.language, entry.category, entry.id, group, sample, verdicts)
+    return ResultRow(
+        row_id="",
+        benchmark=entry.benchmark,
+        category=entry.category,
+        language=entry.language,
+        id=entry.id,
+        group=group,
+        sample=sample,
+        status="scored",
+        verdicts=verdicts,
+    )

@@ -13,13 +13,15 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.headline import scores_of, titles
 from ace_ray.benchmarks.results import Score
-from ace_ray.benchmarks.transcript import Call, Step, Tool
+from ace_ray.benchmarks.transcript import Call, Step
 from ace_ray.config.schema import ENDPOINT
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
@@ -40,14 +42,15 @@ _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
 Ever reads the developer of a model from the part behind the prefix."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-_TYPES = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
-_KINDS: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("format", "description", "pattern"), str),
-    **dict.fromkeys(("minLength", "maxLength"), int),
-    **dict.fromkeys(("minimum", "maximum"), (int, float)),
-    **dict.fromkeys(("enum", "examples"), list),
-}
-"""Keys of a JSON schema that Inspect reads, with the types of their values."""
+
+
+def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
+    """Return the rows of each benchmark, without repeats."""
+    found: dict[str, list[ResultRow]] = {}
+    for row in run.rows:
+        if not row.repeat:
+            found.setdefault(row.benchmark, []).append(row)
+    return found
 
 
 def export_inspect(run: StoredRun, target: Store) -> list[str]:
@@ -56,10 +59,8 @@ def export_inspect(run: StoredRun, target: Store) -> list[str]:
     A benchmark's rows are in files of `MOST_SAMPLES`, each with the scores of the whole run. Raises
     `UserError`: there are no rows, or one cannot be read.
     """
-    rows = [row for row in run.rows if not row.repeat]
     names = []
-    for benchmark in dict.fromkeys(row.benchmark for row in rows):
-        own = [row for row in rows if row.benchmark == benchmark]
+    for benchmark, own in by_benchmark(run).items():
         parts = [own[i : i + MOST_SAMPLES] for i in range(0, len(own), MOST_SAMPLES)]
         for number, part in enumerate(parts, start=1):
             log = _Log(run, benchmark, own, part, number, len(parts))
@@ -195,20 +196,19 @@ class _Log:
         facts = view.facts
         began = facts["started_at"]
         seconds = float(facts["duration_s"] or 0.0)
-        output = _last_said(view.steps)
-        messages, events = _told(view, self._model, self._answered, began)
+        output = last_answer(view.steps)
         answer = _output(self._answered, output, facts, f"{view.row_id}-output")
         sample: dict[str, Any] = {
             "id": self._ids[view.row_id],
             "epoch": facts["sample"] + 1,
             "input": _question(view.steps)[:_INPUT],
             "target": "" if view.gold is None else pretty(view.gold[0]),
-            "messages": messages,
+            "messages": _messages(view),
             "output": answer,
             "scores": {rules: _score(one, output) for rules, one in view.verdicts.items()},
             "metadata": _metadata(view),
-            "store": {} if view.left is None else {"state": view.left},
-            "events": events,
+            "store": _store(view),
+            "events": [],
             "model_usage": {self._model: usage} if (usage := _usage(facts)) else {},
             "started_at": _iso(began),
             "completed_at": _iso(began, seconds),
@@ -268,48 +268,13 @@ def _ids(rows: Sequence[ResultRow]) -> dict[str, str]:
     return found
 
 
-def _told(
-    view: EpisodeView, model: str, answered: str, began: datetime | None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the messages and the events of an episode. A model call has as input and tools only
-    the new ones since the previous call, so that a log does not grow with the square of turns."""
+def _messages(view: EpisodeView) -> list[dict[str, Any]]:
+    """Return the messages of an episode, with the result of each call behind its message."""
     messages: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
-    since, at, answers = 0, 0.0, 0
-
-    def event(kind: str, **more: Any) -> None:
-        number = len(events)
-        events.append(
-            {
-                "uuid": f"{view.row_id}-e{number}",
-                "timestamp": _iso(began, at),
-                "working_start": at,
-                "event": kind,
-                **more,
-            }
-        )
-
     for number, step in enumerate(view.steps):
         base = f"{view.row_id}-{number}"
         calls = [_call(call, f"{base}-c{i}") for i, call in enumerate(step.calls)]
-        message = _message(step, base, calls)
-        if step.role == "assistant":
-            answers += 1
-            said = {"model": answered, "choices": [{"message": message, "stop_reason": "stop"}]}
-            event(
-                "model",
-                model=model,
-                input=messages[since:],
-                tools=[_tool_info(one) for one in view.tools or () if one.since == answers],
-                tool_choice="auto",
-                config={},
-                output={**said, "completion": step.text},
-            )
-            seconds = step.facts.get("seconds")
-            at += float(seconds) if isinstance(seconds, int | float) else 0.0
-        messages.append(message)
-        if step.role == "assistant":
-            since = len(messages)
+        messages.append(_message(step, base, calls))
         for call, asked in zip(step.calls, calls, strict=True):
             if call.observation is None:
                 continue
@@ -324,8 +289,7 @@ def _told(
                     **failed,
                 }
             )
-            event("tool", **asked, result=call.observation, events=[], **failed)
-    return messages, events
+    return messages
 
 
 def _message(step: Step, name: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -349,46 +313,6 @@ def _call(call: Call, name: str) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         arguments = {"as_written": call.arguments}
     return {"id": name, "function": call.name, "arguments": arguments, "type": "function"}
-
-
-def _tool_info(tool: Tool) -> dict[str, Any]:
-    """Return a tool in Inspect's form (``ToolInfo``), with the keys of a JSON schema that Inspect
-    reads. Inspect refuses the whole log for a key with a value of another type."""
-    schema = _schema(tool.schema)
-    kept = ("properties", "required", "additionalProperties")
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "parameters": {"type": "object", **{k: schema[k] for k in kept if k in schema}},
-    }
-
-
-def _schema(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {}
-    kept: dict[str, Any] = {}
-    kind = value.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
-    if all(isinstance(one, str) and one in _TYPES for one in kinds):
-        kept["type"] = kind
-    for name, expected in _KINDS.items():
-        if isinstance(value.get(name), expected) and not isinstance(value[name], bool):
-            kept[name] = value[name]
-    if "default" in value:
-        kept["default"] = value["default"]
-    required = value.get("required")
-    if isinstance(required, list) and all(isinstance(one, str) for one in required):
-        kept["required"] = required
-    for name in ("items", "additionalProperties"):
-        if isinstance(value.get(name), Mapping):
-            kept[name] = _schema(value[name])
-    if isinstance(value.get("additionalProperties"), bool):
-        kept["additionalProperties"] = value["additionalProperties"]
-    if isinstance(value.get("properties"), Mapping):
-        kept["properties"] = {str(k): _schema(v) for k, v in value["properties"].items()}
-    if isinstance(value.get("anyOf"), list):
-        kept["anyOf"] = [_schema(one) for one in value["anyOf"]]
-    return kept
 
 
 def _score(verdict: Mapping[str, Any], answer: str) -> dict[str, Any]:
@@ -415,6 +339,13 @@ def _metadata(view: EpisodeView) -> dict[str, Any]:
         "seed": view.facts["seed"],
         "attempts": view.facts["attempts"],
     }
+
+
+def _store(view: EpisodeView) -> dict[str, Any]:
+    """Return the final state of an episode, and the tools that its model was offered."""
+    tools = None if view.tools is None else [asdict(tool) for tool in view.tools]
+    stored = {"state": view.left, "tools": tools}
+    return {name: value for name, value in stored.items() if value is not None}
 
 
 def _summary(sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -470,16 +401,12 @@ def _total(usages: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def _question(steps: Sequence[Step]) -> str:
     """Return the last message of the user before the model answered."""
-    asked = ""
-    for step in steps:
-        if step.role == "assistant":
-            break
-        if step.role == "user":
-            asked = step.text
-    return asked
+    before = list(takewhile(lambda step: step.role != "assistant", steps))
+    return next((step.text for step in reversed(before) if step.role == "user"), "")
 
 
-def _last_said(steps: Sequence[Step]) -> str:
+def last_answer(steps: Sequence[Step]) -> str:
+    """Return the text of the last message of the model."""
     return next((step.text for step in reversed(steps) if step.role == "assistant"), "")
 
 

@@ -229,7 +229,8 @@ def _config(run: _Run) -> dict[str, Scalar]:
             plain = isinstance(value, str | int | float)
             name = re.sub(r"[^A-Za-z0-9_.-]", "_", key)[:100]
             config[name] = value if plain else canonical_json(value)[:_LONGEST]
-    return {**config, "model": _last(_named(run.manifest))}
+    model = run.manifest.model
+    return {**config, "model": _last(model.adapter.source if model.adapter else model.source)}
 
 
 def _without_paths(value: Any) -> Any:
@@ -245,11 +246,6 @@ def _without_paths(value: Any) -> Any:
 
 def _last(source: str) -> str:
     return source.rstrip("/").rsplit("/", 1)[-1] or source
-
-
-def _named(manifest: Manifest) -> str:
-    adapter = manifest.model.adapter
-    return adapter.source if adapter else manifest.model.source
 
 
 def _key(name: str, created: str) -> str:

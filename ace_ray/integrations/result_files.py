@@ -19,7 +19,7 @@ import ace_ray
 from ace_ray.benchmarks.headline import few
 from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
-from ace_ray.integrations.inspect_log import model_name, scores_of_rows
+from ace_ray.integrations.inspect_log import by_benchmark, last_answer, model_name, scores_of_rows
 from ace_ray.reports.text import pretty
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.rows import ResultRow
@@ -30,22 +30,13 @@ from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun
 
 
-def by_benchmark(run: StoredRun) -> dict[str, list[ResultRow]]:
-    """Return the rows of each benchmark, without repeats."""
-    found: dict[str, list[ResultRow]] = {}
-    for row in run.rows:
-        if not row.repeat:
-            found.setdefault(row.benchmark, []).append(row)
-    return found
-
-
 def export_lm_eval(run: StoredRun, target: Store) -> list[str]:
     """Write lm-eval's files of ``run`` into ``target``; return their names. A task is a benchmark
     under a rule set. Its metrics are the scores, named after their formulas."""
     manifest = run.manifest
     model = model_name(manifest.model.source)
     folder = _safe(model.replace("/", "__"))
-    date = _date(run)
+    date = _created(run).strftime("%Y-%m-%dT%H-%M-%S")
     results: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     configs: dict[str, Any] = {}
@@ -126,7 +117,7 @@ def _sample(view: EpisodeView, verdict: Any, number: int) -> dict[str, Any]:
         for step in view.steps
         if step.role in ("system", "user")
     ]
-    said = next((s.text for s in reversed(view.steps) if s.role == "assistant"), "")
+    said = last_answer(view.steps)
     target = "" if view.gold is None else pretty(view.gold[0])
     prompt = json.dumps(asked, ensure_ascii=False)
     return {
@@ -196,10 +187,6 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
 
 def _created(run: StoredRun) -> datetime:
     return bounded_time(run.manifest.tree.get("created_at"))
-
-
-def _date(run: StoredRun) -> str:
-    return _created(run).strftime("%Y-%m-%dT%H-%M-%S")
 
 
 def _safe(text: str) -> str:

@@ -284,15 +284,6 @@ reader finds them. The name is also the module and an extra of this package. The
 any exception."""
 
 
-def check_options(name: str, options: Mapping[str, Any], where: str) -> Section:
-    """Validate a tracker's options. Raises `UserError` at ``where``: unknown tracker or option."""
-    if name not in TRACKERS:
-        raise UserError(
-            f"no tracker is called {name!r}", where=where, fix=f"one of {', '.join(TRACKERS)}"
-        )
-    return validated(TRACKERS[name][0], options, where=where)
-
-
 def make_publisher(
     name: str, options: Mapping[str, Any], where: str
 ) -> Callable[[Publication], str]:
@@ -300,13 +291,17 @@ def make_publisher(
 
     Raises `UserError` at ``where``: an unknown name or option, a secret, a package that is missing.
     """
+    if name not in TRACKERS:
+        raise UserError(
+            f"no tracker is called {name!r}", where=where, fix=f"one of {', '.join(TRACKERS)}"
+        )
     for key, what in secrets_in(options):
         raise UserError(
             f"{what}, and options are stored and shown",
             where=f"{where}.{key}",
             fix=f"leave it to the environment, where {name} reads it itself",
         )
-    section = check_options(name, options, where)
+    section = validated(TRACKERS[name][0], options, where=where)
     if find_spec(name) is None:
         raise UserError(
             f"{name} needs the package {name!r}, which is not installed",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ace_ray.config.schema import ModelConfig, RunConfig, SamplingConfig
@@ -38,7 +37,7 @@ def check_engine_args(args: Mapping[str, Any]) -> None:
             raise UserError(
                 f"{name!r} is set elsewhere", where=f"engine.{name}", fix=f"use {RESERVED[name]}"
             )
-    _vllm()
+    _check_installed()
     _refuse_unknown(args)
     _check_override(args.get("override_generation_config"))
 
@@ -85,15 +84,14 @@ def parser_names(kind: str) -> set[str]:
     """Return the names of vLLM's parsers of a ``kind``, ``reasoning`` or ``tool``.
 
     The set is empty if vLLM's source has another layout. Raises `UserError`: vLLM is missing."""
+    _check_installed()
     folder = {"reasoning": "reasoning", "tool": "tool_parsers"}[kind]
-    return _string_keys(vllm_source.parsed(_vllm() / folder / "__init__.py"))
+    return _string_keys(vllm_source.parsed(f"{folder}/__init__.py"))
 
 
-def _vllm() -> Path:
-    folder = vllm_source.folder()
-    if folder is None:
+def _check_installed() -> None:
+    if vllm_source.folder() is None:
         raise UserError("vLLM is not installed", where="this machine", fix=INSTALL)
-    return folder
 
 
 def _string_keys(module: ast.Module) -> set[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ace_ray.parsing.fold import Budget, fold
-from ace_ray.parsing.syntax import NotCalls
+from ace_ray.parsing.syntax import NotCalls, expression
 
 
 class Call(NamedTuple):
@@ -25,14 +25,8 @@ class Call(NamedTuple):
 
 def dotted_name(node: ast.expr) -> str | None:
     """Return ``a.b.c`` for a chain of attributes on a name, None for any other expression."""
-    parts = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return None
-    parts.append(node.id)
-    return ".".join(reversed(parts))
+    parts, base = _chain(node)
+    return ".".join([base.id, *parts]) if isinstance(base, ast.Name) else None
 
 
 def literal(node: ast.expr) -> Any:
@@ -48,24 +42,12 @@ def literal(node: ast.expr) -> Any:
     elif isinstance(node, ast.Tuple):
         return tuple([literal(item) for item in node.elts])
     elif isinstance(node, ast.Dict):
-        return _literal_dict(node)
+        return _pairs(node, literal)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.UAdd, ast.USub)):
         number = node.operand.value if isinstance(node.operand, ast.Constant) else None
         if isinstance(number, (int, float)) and not isinstance(number, bool):
             return -number if isinstance(node.op, ast.USub) else number
     raise NotCalls(f"{type(node).__name__} is not a literal value")
-
-
-def _literal_dict(node: ast.Dict) -> dict[Any, Any]:
-    pairs: dict[Any, Any] = {}
-    for key, value in zip(node.keys, node.values, strict=True):
-        if key is None:
-            raise NotCalls("** in a literal value")
-        try:
-            pairs[literal(key)] = literal(value)
-        except TypeError:
-            raise NotCalls("a key that cannot be hashed") from None
-    return pairs
 
 
 def literal_calls(tree: ast.expr) -> list[Call]:
@@ -75,6 +57,13 @@ def literal_calls(tree: ast.expr) -> list[Call]:
     if not isinstance(tree, ast.List):
         raise NotCalls("not a list")
     return [_literal_call(item) for item in tree.elts]
+
+
+def parse_calls(text: str) -> list[Call]:
+    """Read the calls of a text that is exactly one list of literal calls.
+
+    Raises `NotCalls` for anything else."""
+    return literal_calls(expression(text))
 
 
 def _literal_call(node: ast.expr) -> Call:
@@ -141,7 +130,7 @@ class LenientReader:
         if isinstance(node, ast.Tuple):
             return tuple([self.value(item) for item in node.elts])
         if isinstance(node, ast.Dict):
-            return self._dict(node)
+            return _pairs(node, self.value)
         if isinstance(node, ast.BinOp):
             return self.operation(node)
         if isinstance(node, ast.Call):
@@ -153,29 +142,33 @@ class LenientReader:
             return f"{_source(node.value)}[{_source(node.slice)}]"
         raise NotCalls(f"{type(node).__name__} as a value")
 
-    def _dict(self, node: ast.Dict) -> dict[Any, Any]:
-        pairs: dict[Any, Any] = {}
-        for key_node, value_node in zip(node.keys, node.values, strict=True):
-            if key_node is None:
-                raise NotCalls("** in a dict")
-            key = self.value(key_node)
-            value = self.value(value_node)
-            try:
-                pairs[key] = value
-            except TypeError:
-                raise NotCalls("a key that cannot be hashed") from None
-        return pairs
+
+def _pairs(node: ast.Dict, value: Callable[[ast.expr], Any]) -> dict[Any, Any]:
+    pairs: dict[Any, Any] = {}
+    for key_node, value_node in zip(node.keys, node.values, strict=True):
+        if key_node is None:
+            raise NotCalls("** in a dict")
+        key, item = value(key_node), value(value_node)
+        try:
+            pairs[key] = item
+        except TypeError:
+            raise NotCalls("a key that cannot be hashed") from None
+    return pairs
 
 
 def _lenient_name(node: ast.expr) -> str:
     # Unlike `dotted_name`: a chain on anything else than a name keeps the chain alone.
-    parts = []
+    parts, base = _chain(node)
+    return ".".join([base.id, *parts] if isinstance(base, ast.Name) else parts)
+
+
+def _chain(node: ast.expr) -> tuple[list[str], ast.expr]:
+    """Return the attributes of a chain in order, and the expression that it begins with."""
+    parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if isinstance(node, ast.Name):
-        parts.append(node.id)
-    return ".".join(reversed(parts))
+    return parts[::-1], node
 
 
 def _negated(operand: ast.expr) -> int | float | complex:

@@ -39,8 +39,15 @@ from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import FOLDER, Ledger, is_part_name, part_names, read_ledger
 from ace_ray.storage.rows import SHARED, rows_schema
-from ace_ray.storage.sessions import session_record, versions_line, with_session
-from ace_ray.storage.stored import MANIFEST, SUMMARY, earlier_timing, read_manifest
+from ace_ray.storage.stored import (
+    MANIFEST,
+    SUMMARY,
+    earlier_timing,
+    read_manifest,
+    session_record,
+    versions_line,
+    with_session,
+)
 from ace_ray.util import log
 
 

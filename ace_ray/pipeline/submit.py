@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 import ace_ray
-from ace_ray.benchmarks.registry import check_source, is_local, local_parts
+from ace_ray.benchmarks.registry import is_local, local_parts
 from ace_ray.cluster.connection import running_cluster, set_environment
 from ace_ray.config.schema import RunConfig, config_text, read_tree, run_config
 from ace_ray.errors import COMPLETE, FAILED, INCOMPLETE, UserError, first_line
@@ -146,7 +146,6 @@ def _local_files(tree: Mapping[str, Any]) -> Iterator[str]:
     for section in tree.get("benchmarks") or ():
         if isinstance(section, dict) and is_local(name := str(section.get("name"))):
             path, attribute = local_parts(name)
-            check_source(name, config_text(str(path)))
             yield _travelling(section, "name", str(path), f":{attribute}")
     for model in (tree.get("model"), *(tree.get("models") or ())):
         if not isinstance(model, dict):

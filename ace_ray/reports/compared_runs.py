@@ -150,4 +150,4 @@ def _engine_and_hardware(run: Run) -> dict[str, str]:
 def seed_of(run: Run) -> int | None:
     """Return the sampling seed of the run; None for greedy decoding."""
     sampling = run.manifest.identity.sampling[0]
-    return int(sampling.get("seed", 0)) if sampling.get("temperature") else None
+    return sampling.seed if sampling.temperature else None

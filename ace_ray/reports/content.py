@@ -13,11 +13,11 @@ from ace_ray.benchmarks.results import (
     Curves,
     Estimate,
     Paper,
-    ScoredRow,
+    ResultRow,
     Table,
     Value,
 )
-from ace_ray.benchmarks.sizes import family_of, size_of
+from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table
 from ace_ray.reports.runs import BenchmarkRuns, Run, by_benchmark, facts, said_once
@@ -203,7 +203,7 @@ def _series(holders: BenchmarkRuns) -> list[str]:
     sets = comparable_sets(holders.reported)
     several = len(set(sets)) > 1
     return [
-        f"{run.training or family_of(reported)}{'*' if reported.incomplete else ''}"
+        f"{run.training or without_size(reported.model)}{'*' if reported.incomplete else ''}"
         f"{f' [{number}]' if several else ''}"
         for run, reported, number in zip(holders.runs, holders.reported, sets, strict=True)
     ]
@@ -298,7 +298,7 @@ def error_table(holders: BenchmarkRuns) -> Table:
     )
 
 
-def _errors(rows: Iterable[ScoredRow], rules: str) -> list[list[Value]]:
+def _errors(rows: Iterable[ResultRow], rules: str) -> list[list[Value]]:
     by_type: dict[str, Counter[str]] = {}
     for row in rows:
         verdict = row.verdicts.get(rules)

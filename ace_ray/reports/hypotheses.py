@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.reports.paired import (
     METRICS,
     Cells,
@@ -126,7 +126,7 @@ class Noise:
 
 
 def repeats_of(
-    rows: Sequence[ScoredRow], again: Sequence[ScoredRow], rule_sets: Sequence[str]
+    rows: Sequence[ResultRow], again: Sequence[ResultRow], rule_sets: Sequence[str]
 ) -> Cells | None:
     """Return the cells of ``rows`` that ``again`` repeats; None without repeats."""
     keys = {(unit_of(row), row.id, row.sample) for row in again}

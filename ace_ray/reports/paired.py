@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from ace_ray.benchmarks.results import ScoredRow, own_task
+from ace_ray.benchmarks.results import ResultRow, own_task
 
 Unit = tuple[str, str, str]
 """(language, category, group)"""
@@ -71,9 +71,9 @@ class Cells:
 
 
 def cells_of(
-    runs: Sequence[Sequence[ScoredRow]],
+    runs: Sequence[Sequence[ResultRow]],
     rule_sets: Sequence[str],
-    task: Callable[[ScoredRow], str] = own_task,
+    task: Callable[[ResultRow], str] = own_task,
 ) -> Cells:
     """Build the cells of ``runs``, given as the rows of one benchmark of each run.
 
@@ -112,12 +112,12 @@ def cells_of(
     )
 
 
-def unit_of(row: ScoredRow) -> Unit:
+def unit_of(row: ResultRow) -> Unit:
     return (row.language, row.category, row.group)
 
 
 def _judged(
-    run: Sequence[ScoredRow],
+    run: Sequence[ResultRow],
     cells: dict[tuple[Unit, int], int],
     rows: np.ndarray,
     together: np.ndarray,

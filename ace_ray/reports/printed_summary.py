@@ -11,8 +11,7 @@ from rich.console import Console
 from ace_ray.benchmarks.headline import partial_notes, titles
 from ace_ray.benchmarks.results import Score, Table
 from ace_ray.reports.table import cell, print_table, say
-from ace_ray.storage.sessions import versions_line
-from ace_ray.storage.stored import Restriction
+from ace_ray.storage.stored import Restriction, versions_line
 from ace_ray.types import STATUSES
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.conditions import flattened
 from ace_ray.benchmarks.diagnosis import diagnose
 from ace_ray.benchmarks.registry import recorded_class
-from ace_ray.benchmarks.results import ReportedRun, ScoredRow
+from ace_ray.benchmarks.results import ReportedRun, ResultRow
 from ace_ray.config.schema import ENDPOINT, EXTERNAL
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import UNKNOWN
@@ -22,13 +22,12 @@ from ace_ray.pipeline.summary import SUCCESS, summarize
 from ace_ray.reports.printed_summary import endpoint_notes
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, no_rows, stored_rows
-from ace_ray.storage.rows import ResultRow, rows_of
-from ace_ray.storage.sessions import versions_line
-from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary
+from ace_ray.storage.rows import rows_of
+from ace_ray.storage.stored import Manifest, Summary, read_manifest, read_summary, versions_line
 from ace_ray.types import digest
 from ace_ray.util.sanitizing import one_line
 
-Summarize = Callable[[Iterable[ScoredRow], float], dict[str, Any]]
+Summarize = Callable[[Iterable[ResultRow], float], dict[str, Any]]
 
 _OF_THE_CANDIDATE = (
     "model",
@@ -148,7 +147,7 @@ class Run:
                 **identity.benchmarks[benchmark],
                 "entries": f"{len(keys)} ({digest(sorted(keys))[:8]})",
                 "samples": len(identity.sampling),
-                "sampling": identity.sampling[0],
+                "sampling": identity.sampling[0].model_dump(),
                 **self._identity(of_the_candidate=False),
                 "roles": {
                     role: _without_the_candidate(part) if part.get("kind") == _SAME else part

@@ -162,7 +162,7 @@ def read_bounded(
     size = source.size()
     if size > MOST_BYTES:
         raise ValueError(f"it has {size >> 20} MiB, more than {MOST_BYTES >> 20}")
-    texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f)]
+    texts = [f.name for f in schema if f.type in (pa.string(), pa.large_string())]
     try:
         file = pq.ParquetFile(
             source,
@@ -196,10 +196,6 @@ def read_bounded(
     # Invalid UTF-8 would raise far from here.
     table.validate(full=True)
     return table
-
-
-def _is_large(field: pa.Field) -> bool:
-    return bool(pa.types.is_large_string(field.type))
 
 
 def _check_columns(found: pa.Schema, names: Iterable[str]) -> None:

@@ -8,29 +8,32 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ace_ray.benchmarks.diagnosis import SecondReading
+from ace_ray.benchmarks.dataset import first_problem
+from ace_ray.benchmarks.results import ResultRow as ResultRow
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.types import (
     RULE_SETS,
     STATUSES,
-    EndpointFacts,
     Entry,
     Episode,
-    Tools,
     Verdict,
     canonical_json,
 )
 from ace_ray.util.safe_loading import json_of_row
-from ace_ray.util.sanitizing import one_line, well_formed
+from ace_ray.util.sanitizing import well_formed
 
 _T = TypeVar("_T")
+
+_MOST_COUNT = 1 << 40
+_Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 
 CHECK_FAILED = "CheckFailed"
 """``error_class`` of a row whose checker failed on a complete episode."""
@@ -98,11 +101,6 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
     )
 
 
-def checked_schema(rule_sets: Sequence[str]) -> pa.Schema:
-    """Return the schema of the rows that a checker emits."""
-    return pa.schema([PLAN.field("run"), *rows_schema(rule_sets)])
-
-
 ROWS = rows_schema(RULE_SETS)
 """Schema for the built-in benchmarks, and for runs whose manifest names no rule sets."""
 
@@ -132,31 +130,25 @@ TOKENS = ("prompt_tokens", "completion_tokens")
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
+    """Return the columns that a row takes from its episode. Tokens are null unless those of all its
+    calls are known."""
+    has_usage = episode.endpoint is None or not episode.endpoint["calls_without_usage"]
     return {
         "messages": readable_json(episode.messages),
         "output": well_formed(episode.output),
         "reasoning": well_formed(episode.reasoning),
         **{name: getattr(episode, name) for name in _AS_THEY_ARE},
-        **{name: getattr(episode, name) if _has_usage(episode) else None for name in TOKENS},
+        **{name: getattr(episode, name) if has_usage else None for name in TOKENS},
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
-        "tools": tools_column(episode.tools),
+        "tools": None if episode.tools is None else readable_json(episode.tools),
     }
-
-
-def tools_column(tools: Tools) -> str | None:
-    return None if tools is None else readable_json(tools)
 
 
 def entry_columns(entry: Entry) -> dict[str, Any]:
     """Return the columns that a row takes from its entry."""
     names = {name: getattr(entry, name) for name in _NAMES}
     return {**names, "group": entry.group or entry.id, "gold": readable_json(entry.gold)}
-
-
-def _has_usage(episode: Episode) -> bool:
-    """Return whether the tokens of all its calls are known."""
-    return episode.endpoint is None or not episode.endpoint["calls_without_usage"]
 
 
 def rows_of(table: pa.Table) -> Iterator[dict[str, Any]]:
@@ -178,28 +170,30 @@ def state_of(row: Mapping[str, Any]) -> Any:
     return None if row["state"] is None else _read(row, "state", json_of_row)
 
 
+class _EndpointFacts(BaseModel):
+    """The shape of `EndpointFacts.as_json`, added up."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    models: dict[str, _Count]
+    fingerprints: dict[str, _Count]
+    calls_without_usage: _Count
+    reasoning_tokens: _Count | None
+    cached_tokens: _Count | None
+    attempts: _Count | None
+    waited_s: Annotated[float, Field(ge=0, le=_MOST_COUNT)]
+
+
 def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the facts on an endpoint's answers (`EndpointFacts.as_json`, added up), or None if an
     engine of the run answered. Raises `UserError`: no run stores such facts."""
     if row.get("endpoint") is None:
         return None
-    facts = _read(row, "endpoint", json_of_row)
-    if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
-        raise _damaged(row, "endpoint", "holds no facts")
-    for key, value in facts.items():
-        if key in ("models", "fingerprints"):
-            is_fact = isinstance(value, dict) and all(map(_is_count, value.values()))
-        elif key == "waited_s":
-            is_fact = isinstance(value, int | float) and 0 <= value <= _MOST_COUNT
-        else:
-            is_fact = _is_count(value) or (value is None and key != "calls_without_usage")
-        if not is_fact:
-            raise _damaged(row, "endpoint", f"has no {key}")
+    facts: dict[str, Any] = _read(row, "endpoint", json_of_row)
+    try:
+        _EndpointFacts.model_validate(facts)
+    except ValidationError as error:
+        raise _damaged(row, "endpoint", first_problem(error)) from error
     return facts
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_COUNT
 
 
 def second_reading_of(row: Mapping[str, Any]) -> SecondReading | None:
@@ -258,7 +252,6 @@ _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
 _AMOUNTS = ("generation_s", "duration_s")
 _MOST_KEY_BYTES = 4 << 20
-_MOST_COUNT = 1 << 40
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The first and the last microsecond of Python's `datetime`."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
@@ -319,41 +312,6 @@ def metrics_of(text: str | None) -> dict[str, float]:
     ):
         raise ValueError("is no mapping of names to numbers")
     return metrics
-
-
-@dataclass(slots=True, repr=False)
-class ResultRow:
-    """The fields of a stored row that summaries read (`ace_ray.benchmarks.results.ScoredRow`)."""
-
-    row_id: str
-    benchmark: str
-    category: str
-    language: str
-    id: str
-    group: str
-    sample: int
-    status: str
-    repeat: int = 0
-    """1 for a row that was generated again to measure how two identical runs differ."""
-    error_class: str | None = None
-    error: str | None = None
-    """The reason why the row has no verdict."""
-    prompt_tokens: int | None = 0
-    completion_tokens: int | None = 0
-    """None where an endpoint did not report it."""
-    model_calls: int = 0
-    generation_s: float = 0.0
-    duration_s: float = 0.0
-    reasoning_truncated: bool = False
-    finish_reason: str = ""
-    endpoint: dict[str, Any] | None = None
-    """`endpoint_of`."""
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    second_reading: SecondReading | None = None
-
-    def __repr__(self) -> str:
-        judged = {rules: one.valid for rules, one in self.verdicts.items()}
-        return f"<ResultRow {one_line(self.id, 80)}, sample {self.sample}: {judged or self.status}>"
 
 
 _RESULT_FIELDS = [

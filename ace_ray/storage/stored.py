@@ -6,11 +6,13 @@ and checks their values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+import ace_ray
+from ace_ray.benchmarks.headline import few
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
@@ -24,6 +26,10 @@ MOST_ROWS = 1 << 31
 """Maximum rows of a run: an index of rows has 32 bits."""
 
 
+MOST_SESSIONS = 100
+"""Maximum sessions in a manifest. Sessions whose versions occur again later are dropped first."""
+
+
 class Stored(BaseModel):
     """A stored record. Unknown keys are allowed, since a newer version may write more."""
 
@@ -33,14 +39,6 @@ class Stored(BaseModel):
 class _Sampling(Stored):
     seed: int = 0
     temperature: float = 0.0
-
-
-def _is_sampling(sampling: dict[str, Any]) -> dict[str, Any]:
-    try:
-        validated(_Sampling, sampling, where="")
-    except UserError as error:
-        raise ValueError(error.what) from error
-    return sampling
 
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
@@ -64,9 +62,7 @@ class _Model(Stored):
 
 class _Identity(Stored):
     benchmarks: dict[Name, dict[str, Any]]
-    sampling: Annotated[
-        list[Annotated[dict[str, Any], AfterValidator(_is_sampling)]], Field(min_length=1)
-    ]
+    sampling: Annotated[list[_Sampling], Field(min_length=1)]
     roles: dict[str, dict[str, dict[str, Any]]] = Field(default_factory=dict)
 
 
@@ -296,3 +292,30 @@ def earlier_decision(store: Store) -> dict[str, Any] | None:
 def earlier_timing(store: Store) -> dict[str, Any]:
     """Return the timing that the run's last summary gives."""
     return earlier_summary(store).timing.model_dump(exclude_unset=True)
+
+
+def session_record(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a session that begins, from ``facts`` (`machine_facts`)."""
+    return {
+        "began_at": facts.get("created_at", ""),
+        "versions": {"ace_ray": ace_ray.__version__, **facts.get("versions", {})},
+    }
+
+
+def with_session(manifest: Manifest, record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the sessions of a run with one more, at most `MOST_SESSIONS`."""
+    sessions = [one.model_dump() for one in manifest.sessions]
+    sessions.append(dict(record))
+    while len(sessions) > MOST_SESSIONS:
+        later = [one["versions"] for one in sessions]
+        same = (at for at, one in enumerate(later) if one in later[at + 1 :])
+        sessions.pop(next(same, 0))
+    return sessions
+
+
+def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
+    """Return a line on rows of several versions (`Manifest.mixed_versions`), or ""."""
+    if not mixed:
+        return ""
+    words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())
+    return f"rows are of several versions: {words}"

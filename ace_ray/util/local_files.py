@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import errno
 import os
 import stat
 from pathlib import Path
@@ -12,34 +11,23 @@ from ace_ray.errors import UserError
 
 
 def path_of(text: str | Path, where: str) -> Path:
-    """Return ``text`` as a path, with ``~`` expanded. Raises `UserError` at ``where``: it cannot be
-    a path."""
+    """Return the path of the file or folder ``text``, which need not exist, with ``~`` expanded.
+    Raises `UserError` at ``where``: it cannot be a path, or may not be read."""
+    path = Path(text)
     try:
-        path = Path(text).expanduser()
-        os.stat(path)
+        path = path.expanduser()
+        mode = os.stat(path).st_mode
+        readable = os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0))
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except PermissionError:
+        readable = False
     # RuntimeError: unknown user. OSError: long name, link to itself. ValueError: NUL.
     except (RuntimeError, OSError, ValueError) as error:
-        passing = (errno.ENOENT, errno.ENOTDIR, errno.EACCES)
-        if isinstance(error, OSError) and error.errno in passing:
-            return path
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
             f"{str(text)[:200]!r} is no path: {why}", where=where, fix="correct it"
         ) from error
-    return path
-
-
-def folder_of(text: str | Path, where: str) -> Path:
-    """Return the path of the file or folder ``text``, which need not exist. Raises `UserError` at
-    ``where``: it cannot be a path, or may not be read."""
-    path = path_of(text, where)
-    try:
-        mode = os.stat(path).st_mode
-        readable = os.access(path, os.R_OK | (os.X_OK if stat.S_ISDIR(mode) else 0))
-    except PermissionError:
-        readable = False
-    except OSError:  # it does not exist
-        readable = True
     if not readable:
         raise UserError(
             f"{str(path)[:200]!r} may not be read", where=where, fix="check its permissions"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import ace_ray
-from ace_ray.util import watchdog
 
 _EVENTS = frozenset(
     (
@@ -25,6 +24,8 @@ _EVENTS = frozenset(
 imports something is among them. The hook and the kernel's limits are the only bound: untrusted code
 may reach any object of the process."""
 
+_WATCHDOG = str(Path(__file__).with_name("watchdog.py"))
+"""A script that runs without site packages, so it is never imported."""
 _watchdogs: list[subprocess.Popen[bytes]] = []
 """The watchdog of this process. Nothing waits for it."""
 
@@ -95,7 +96,7 @@ def end_with_this_process() -> None:
     os.register_at_fork(after_in_child=let_go)  # a fork without exec would keep it open
     _watchdogs.append(
         subprocess.Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__],
+            [sys.executable, "-I", "-S", _WATCHDOG],
             stdin=source,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

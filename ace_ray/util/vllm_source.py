@@ -15,22 +15,21 @@ def folder() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def parsed(file: Path) -> ast.Module:
-    """Return the parsed file, empty if it cannot be read: another vLLM may lack it."""
+def parsed(path: str) -> ast.Module:
+    """Return the parsed file ``path`` of vLLM, empty if it cannot be read: another vLLM may lack
+    it."""
+    vllm = folder()
     try:
-        return ast.parse(file.read_text(encoding="utf-8"))
+        return ast.parse((vllm / path).read_text(encoding="utf-8") if vllm else "")
     except (OSError, SyntaxError):
         return ast.Module(body=[], type_ignores=[])
 
 
 def engine_arguments() -> list[str]:
     """Return the names of vLLM's engine arguments; [] if they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return []
     return [
         item.target.id
-        for node in parsed(vllm / "engine/arg_utils.py").body
+        for node in parsed("engine/arg_utils.py").body
         if isinstance(node, ast.ClassDef) and node.name in ("EngineArgs", "AsyncEngineArgs")
         for item in node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
@@ -39,11 +38,8 @@ def engine_arguments() -> list[str]:
 
 def architectures() -> set[str]:
     """Return the architectures that vLLM has models of; empty if they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return set()
     names: set[str] = set()
-    for node in parsed(vllm / "model_executor/models/registry.py").body:
+    for node in parsed("model_executor/models/registry.py").body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             # Tables of models that vLLM has dropped hold texts, not tuples.
             pairs = zip(node.value.keys, node.value.values, strict=True)
@@ -54,10 +50,7 @@ def architectures() -> set[str]:
 
 def quantizations() -> set[str]:
     """Return the quantization methods that vLLM loads; empty if they cannot be read."""
-    vllm = folder()
-    if vllm is None:
-        return set()
-    for node in parsed(vllm / "model_executor/layers/quantization/__init__.py").body:
+    for node in parsed("model_executor/layers/quantization/__init__.py").body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "QuantizationMethods":
             leaves = ast.walk(node)
             return {str(leaf.value) for leaf in leaves if isinstance(leaf, ast.Constant)}

@@ -2,7 +2,8 @@
 
 Nothing is written. Only GET requests with the token are answered, since other users of the machine
 can reach the port. The content policy forbids foreign scripts. Requests with another host name are
-refused, so that foreign pages cannot read answers.
+refused, so that foreign pages cannot read answers. Templates escape all values. Long texts are
+folded, and invisible characters are named.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from dataclasses import dataclass
+from functools import cache, wraps
 from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import uvicorn
+from jinja2 import Environment
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -27,14 +30,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ace_ray.errors import UserError
 from ace_ray.reports.html.answers import HOST, PORT, path_of
+from ace_ray.reports.html.page import environment
+from ace_ray.reports.text import Shown, pretty, shown, visible
 from ace_ray.storage.rows import ResultRow
-from ace_ray.viewer.pages import render, row_view
-from ace_ray.viewer.select import key_of
-from ace_ray.viewer.table import NOT_SCORED, RIGHT, SORTS, WRONG, Query, RunTable
+from ace_ray.util.safe_loading import SHOWN_CHARS
+from ace_ray.viewer.episode import MOST_CHANGES, EpisodeView
+from ace_ray.viewer.select import key_of, outcome
+from ace_ray.viewer.table import NOT_SCORED, RIGHT, WRONG, Query, RunTable
 
 PAGE_ROWS = 100
 MOST_CHOICES = 1_000
 """Maximum values that the filter of a column offers, the most frequent ones."""
+FOLDED = 1_500
+"""Texts with more characters are folded."""
+_START = 160
 _PORTS = 20
 TOKEN = "token"
 """The URL parameter with the token."""
@@ -202,7 +211,6 @@ class _Site:
                 }
                 for row in shown
             ],
-            sorts=link.sorts(),
             page=page,
             pages=pages,
             turn={
@@ -290,16 +298,6 @@ class _Links:
         beside = f"{path_of(self.run, row_id)}/against/{quote(self.against, safe='')}"
         return f"{beside}?{urlencode(asked)}"
 
-    def sorts(self) -> dict[str, str]:
-        """Return for each column the list sorted by it, or reversed if it is already sorted."""
-        return {
-            name: _address(
-                self.run,
-                {**self._asked(), "sort": f"-{name}" if self.query.sort == name else name},
-            )
-            for name in SORTS
-        }
-
     def _asked(self) -> dict[str, str]:
         return {**self.query.as_dict(), **({"against": self.against} if self.against else {})}
 
@@ -327,6 +325,40 @@ def _whole(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text with its length. ``start``: its beginning on one line, "" if it is not folded."""
+
+    text: Shown
+    length: int
+    start: str
+
+
+def words(text: str) -> Words:
+    start = visible(" ".join(text[:_START].split())) if len(text) > FOLDED else ""
+    return Words(shown(text, SHOWN_CHARS), len(text), start)
+
+
+def row_view(view: EpisodeView) -> dict[str, Any]:
+    """Return the values for the page of a row. ``asked``: index of the first answer; the offered
+    tools are shown before it."""
+    roles = [step.role for step in view.steps]
+    asked = roles.index("assistant") if "assistant" in roles else len(roles)
+    return {"view": view, "facts": view.told_facts(), "asked": asked}
+
+
+def render(template: str, view: Mapping[str, Any]) -> str:
+    return _environment().get_template(template).render(**view)
+
+
+@cache
+def _environment() -> Environment:
+    made = environment("ace_ray.viewer", "pages")
+    made.filters |= {"words": words, "pretty": pretty, "outcome": outcome}
+    made.globals["most_changes"] = MOST_CHANGES
+    return made
+
+
 def _page(template: str, *, status: int = 200, **view: Any) -> Response:
     return HTMLResponse(render(template, view), status_code=status, headers=_HEADERS)
 
@@ -335,8 +367,8 @@ def _asset(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in _ASSETS:
         raise _NotFound("no such file", where=name, fix="")
-    package = "ace_ray.reports.html" if name == "report.css" else "ace_ray.viewer.pages"
-    content = files(package).joinpath(name).read_bytes()
+    place = "reports/html" if name == "report.css" else "viewer/pages"
+    content = files("ace_ray").joinpath(f"{place}/{name}").read_bytes()
     return Response(content, media_type=_ASSETS[name], headers=_HEADERS)
 
 

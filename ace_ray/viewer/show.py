@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from textwrap import wrap
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.transcript import Tool
@@ -19,8 +17,6 @@ from ace_ray.viewer.select import Filter, StoredRun, outcome, select
 
 Say = Callable[[str], None]
 WIDTH = 72
-KINDS = 8
-"""Maximum categories and verdicts that a list names."""
 _ID = 12
 """Shown characters of a row id, which are unique among millions of rows."""
 
@@ -73,10 +69,6 @@ def listed(
     """Yield a line per row: its id, its verdicts, and the beginning of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"
     yield f"{count} have another verdict than in {other.uri}" if other else count
-    if limit and len(rows) > limit:
-        yield from _kinds("categories", (row.category for row in rows))
-        said_first = (outcome(row, rules or run.class_of(row).rule_sets[0]) for row in rows)
-        yield from _kinds("verdicts", said_first)
     by_id = {row.row_id: row for row in rows}
     for view in run.whole(rows[: limit or None]):
         row = by_id[view.row_id]
@@ -86,15 +78,6 @@ def listed(
         start = f"{row.id}{several}  {' / '.join(said)}"
         answer = one_line(_answer(view), 2 * WIDTH)
         yield f"{cleaned(start)}\n    {answer[: WIDTH - 4]}"
-
-
-def _kinds(title: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the number of rows of each kind, most frequent first; nothing for a single kind."""
-    counts = Counter(names)
-    if len(counts) > 1:
-        most = [f"{cleaned(name)} {rows}" for name, rows in counts.most_common(KINDS)]
-        more = [f"{len(counts) - KINDS} more"] * (len(counts) > KINDS)
-        yield from wrap(f"{title}: {', '.join(most + more)}", WIDTH, subsequent_indent="  ")
 
 
 def _answer(view: EpisodeView) -> str:

@@ -17,28 +17,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ace_ray.benchmarks.headline import titles
-from ace_ray.benchmarks.results import Score
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import SUCCESS
 from ace_ray.reports.sweeps import run_folders
-from ace_ray.reports.table import cell
 from ace_ray.storage.object_store import Store
 from ace_ray.storage.parts import ignored_lines, part_names, read_part, stored_rows, unreadable
 from ace_ray.storage.rows import ResultRow, result_columns, result_rows, rows_schema, verdict_names
-from ace_ray.storage.sessions import versions_line
-from ace_ray.storage.stored import SUMMARY, Manifest, read_manifest
+from ace_ray.storage.stored import Manifest, read_manifest, versions_line
 from ace_ray.util import log
-from ace_ray.util.safe_loading import json_object
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
-from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of, outcome
+from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of
 
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
 """Columns for full-text search, besides the errors of verdicts."""
-SORTS = (
-    *("id", "category", "verdict", "prompt_tokens", "completion_tokens"),
-    *("model_calls", "duration_s"),
-)
 NOT_SCORED = "not scored"
 RIGHT, WRONG = "right", "wrong"
 
@@ -70,8 +61,6 @@ class Query:
     error_type: str = ""
     rules: str = ""
     text: str = ""
-    sort: str = ""
-    """A column, with a leading "-" for descending order; "": the order of the entries."""
 
     @classmethod
     def of(cls, asked: Mapping[str, str]) -> Query:
@@ -94,7 +83,6 @@ class RunTable:
 
     def __init__(self, store: Store) -> None:
         """Open a run. Raises `UserError`: not a run, or a part of it cannot be read."""
-        self.uri = store.root
         self._store = store
         self.manifest: Manifest = read_manifest(store)
         self.rule_sets: tuple[str, ...] = tuple(self.manifest.all_rule_sets)
@@ -159,8 +147,8 @@ class RunTable:
         return asked if asked in self.rule_sets else self.rule_sets[0]
 
     def select(self, query: Query, other: RunTable | None = None) -> list[ResultRow]:
-        """Return the rows that match ``query``, in its order. Raises `UserError`: texts cannot be
-        read."""
+        """Return the rows that match ``query``, in the order of their entries. Raises `UserError`:
+        texts cannot be read."""
         rules = self.rules_of(query.rules)
         wanted = query.filter
         rows = [row for row in self.rows if wanted.takes(row, rules)]
@@ -171,15 +159,7 @@ class RunTable:
             rows = [row for row in rows if is_changed(row, theirs, rules)]
         if query.text:
             rows = self._holding(query.text, rows)
-        name = query.sort.removeprefix("-")
-        if name not in SORTS:
-            return rows
-
-        def place(row: ResultRow) -> tuple[bool, Any]:
-            value = outcome(row, rules) if name == "verdict" else getattr(row, name)
-            return (value is None, 0 if value is None else value)
-
-        return sorted(rows, key=place, reverse=query.sort.startswith("-"))
+        return rows
 
     def counts(self, value: Callable[[ResultRow], str]) -> list[tuple[str, int]]:
         """Count rows by a value, most frequent first. Rows with "" are left out."""
@@ -188,18 +168,16 @@ class RunTable:
 
     def facts(self) -> dict[str, Any]:
         """Return the run's line in the list of runs."""
-        content = self._store.get(SUMMARY) if self.finished else None
         return {
             "model": self.manifest.model.source,
             "rows": len(self.rows),
             "declared": self.manifest.declared,
             "finished": self.finished,
-            "headlines": [] if content is None else headlines(content),
             "notes": list(self._notes()),
         }
 
     def _notes(self) -> Iterator[str]:
-        """Yield notes on the headlines: limits, mixed versions and unreadable parts."""
+        """Yield notes on the numbers of the run: limits, mixed versions and unreadable parts."""
         limits = (
             self.manifest.restriction(name).words for name in self.manifest.identity.benchmarks
         )
@@ -245,18 +223,3 @@ class RunTable:
                 matches = pc.match_substring(column, form, ignore_case=True)
                 holds |= np.asarray(pc.fill_null(matches, fill_value=False))
         return holds
-
-
-def headlines(content: bytes) -> list[str]:
-    """Return the first score of each benchmark and rule set; [] for a damaged summary."""
-    try:
-        benchmarks = json_object(content, SUMMARY)["benchmarks"]
-        return [
-            f"{name} {rules}: {title} {cell(scores[0].estimate, intervals=True, n=True)}"
-            for name, part in benchmarks.items()
-            for rules, found in part.get("scores", {}).items()
-            if (scores := [Score.of_json(one) for one in found])
-            for title in titles(scores)[:1]
-        ]
-    except (UserError, KeyError, TypeError, ValueError, AttributeError):
-        return []

@@ -9,10 +9,9 @@ from ace_ray.benchmarks.diagnosis import (
     MIN_CATEGORY_SHARE,
     MIN_ROWS,
     MIN_SHARE,
-    SecondReading,
     diagnose,
 )
-from ace_ray.storage.rows import ResultRow
+from ace_ray.benchmarks.results import ResultRow, SecondReading
 from ace_ray.types import SCORE, Verdict
 
 

@@ -106,8 +106,6 @@ def test_categories_are_loaded_as_they_are_asked_for(tmp_path: Path) -> None:
     rows = [{"id": "1", "category": "sums", "output": "", "sample": sample} for sample in (0, 1)]
     assert len(outputs(write(tmp_path / "a.jsonl", rows), entries)) == 2
     assert asked == [("en", "sums")]
-    both = Entries(load, languages=["en"], categories=["sums"], named_by=["language", "category"])
-    refused(write(tmp_path / "b.jsonl", [{"id": "1"}]), '"language" is missing', entries=both)
 
 
 def test_a_value_that_is_nested_deeply_is_named_and_not_shown(tmp_path: Path) -> None:

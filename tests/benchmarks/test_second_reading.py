@@ -10,11 +10,11 @@ import pytest
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import (
     Answers,
-    SecondReading,
     answer_texts,
     second_reading,
     texts_of,
 )
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.types import Entry, Episode, Verdict
 
 FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -12,17 +11,7 @@ import pytest
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import Verdict
 from ace_ray.util.stats import wilson
-
-
-@dataclass
-class Row:
-    id: str
-    sample: int
-    verdicts: dict[str, Verdict]
-    category: str = "c"
-    language: str = ""
-    status: str = "scored"
-    group: str = ""
+from tests.benchmarks.scored_row import scored_row
 
 
 def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]:
@@ -31,7 +20,7 @@ def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]
     for number, scores in enumerate(entries):
         for sample, score in enumerate(scores):
             verdict = Verdict.graded(score)
-            tally.add(Row(str(number), sample, {"correct": verdict}, group=str(number)))
+            tally.add(scored_row("c", str(number), {"correct": verdict}, sample=sample))
     return accuracies([tally], "correct")
 
 

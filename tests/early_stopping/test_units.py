@@ -10,10 +10,10 @@ import pytest
 
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import benchmark_class
-from ace_ray.benchmarks.results import Estimate, Score, ScoredRow
+from ace_ray.benchmarks.results import Estimate, ResultRow, Score
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.draw import WINDOWS, draw
-from ace_ray.early_stopping.units import Row, order_of, value_of
+from ace_ray.early_stopping.units import order_of, value_of
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode, Verdict
 
@@ -83,7 +83,10 @@ def test_all_units_together_are_the_headline() -> None:
         entries = benchmark.dataset()
         right = rng.uniform(size=len(entries)) < 0.6
         rows = [
-            Row("en", e.category, e.id, e.group or e.id, 0, {"correct": Verdict(bool(r))})
+            ResultRow(
+                *("", "simple", e.category, "en", e.id, e.group or e.id, 0, "scored"),
+                verdicts={"correct": Verdict(bool(r))},
+            )
             for e, r in zip(entries, right, strict=True)
         ]
         drawn = order(benchmark)
@@ -126,7 +129,7 @@ def test_statistics_see_rows_as_they_are_asked_to() -> None:
 
     class Looks(Simple):
         @classmethod
-        def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+        def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
             kept = list(rows)
             assert all(row.status == "scored" for row in kept)
             assert {row.sample for row in kept} == {0}

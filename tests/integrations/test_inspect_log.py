@@ -95,9 +95,7 @@ def test_a_sample_is_whole(tmp_path: Path) -> None:
     assert (call["function"], call["arguments"]) == ("f", {"a": 1})
     assert (odd["function"], odd["arguments"]) == (EVIL, {"as_written": EVIL})
     assert sample["messages"][3]["tool_call_id"] == call["id"]
-    assert [event["event"] for event in sample["events"]] == ["model", "tool", "model"]
-    assert sample["events"][1]["result"] == "found"
-    assert [len(event["input"]) for event in sample["events"][::2]] == [2, 1], "what came since"
+    assert sample["messages"][3]["content"] == "found"
     assert sample["output"]["model"] == "org/Toy-7B-Instruct"
     assert sample["target"] == '[\n  "f()"\n]'
     assert sample["model_usage"]["vllm/org/Toy-7B-Instruct"]["input_tokens"] == 7
@@ -180,39 +178,16 @@ def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25
 
 
-def test_tools_are_with_the_answer_that_they_were_first_offered_for(tmp_path: Path) -> None:
-    odd = {
-        "type": "dict",
-        "required": ["a", 3],
-        "properties": {
-            "a": {"type": "array", "items": {"type": "string"}, "default": None, "minimum": True},
-            "b": {"type": ["string", "null"], "description": 3, "enum": "x", "maximum": 2},
-            "c": 5,
-        },
-    }
+def test_offered_tools_are_in_the_store(tmp_path: Path) -> None:
     tools = [
-        {"type": "function", "function": {"name": "f", "description": EVIL, "parameters": odd}},
+        {"type": "function", "function": {"name": "f", "description": EVIL, "parameters": 5}},
         {"type": "function", "function": {"name": "late"}, "since_answer": 2},
-        *("no tool", {"function": None}),
     ]
     rows = [{**ROWS[0], "tools": json.dumps(tools)}, {**ROWS[1], "tools": "no json"}]
     (log,) = logs(write_run(tmp_path / "run", rows), tmp_path / "out")
-    first, second = (
-        event["tools"]
-        for event in log["samples/normal_atom_bool_0_epoch_1.json"]["events"]
-        if event["event"] == "model"
-    )
-    assert [one["name"] for one in first] == ["f", "no tool", '{\n  "function": null\n}']
-    assert first[0]["description"] == EVIL
-    assert first[0]["parameters"] == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "array", "items": {"type": "string"}, "default": None},
-            "b": {"type": ["string", "null"], "maximum": 2},
-            "c": {},
-        },
-    }
-    assert [one["name"] for one in second] == ["late"]
+    first, second = log["samples/normal_atom_bool_0_epoch_1.json"]["store"]["tools"]
+    assert first == {"name": "f", "description": EVIL, "schema": 5, "since": 1}
+    assert (second["name"], second["since"]) == ("late", 2)
 
 
 @pytest.mark.parametrize(

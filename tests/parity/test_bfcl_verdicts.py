@@ -16,7 +16,7 @@ import bfcl_multi_turn
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.decode import python_calls
+from ace_ray.benchmarks.bfcl.decode import KNOWN
 from ace_ray.errors import UserError
 
 
@@ -68,6 +68,6 @@ def test_noise_in_all_languages(copy: UpstreamPackage, upstreams_python: Path) -
 
 def test_the_names_that_upstreams_eval_knows(copy: UpstreamPackage, upstreams_python: Path) -> None:
     theirs = set(bfcl_checks.known_names(copy.root, upstreams_python))
-    assert theirs - python_calls.KNOWN == set()
+    assert theirs - KNOWN == set()
     own = set(dir(builtins))  # of another version of Python, perhaps
-    assert python_calls.KNOWN - theirs - own == set()
+    assert KNOWN - theirs - own == set()

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.parsing import MAX_CODE, MAX_DEPTH, Call
 from ace_ray.parsing.known import MAX_CALLS, READERS, known_calls
+from ace_ray.parsing.literals import Call
+from ace_ray.parsing.syntax import MAX_CODE, MAX_DEPTH
 
 F, G = Call("f", {"a": 1}), Call("g", {"b": ["x", None], "c": {"d": True}})
 F_JSON, G_JSON = ({"name": call.name, "arguments": call.args} for call in (F, G))

@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
-from ace_ray.parsing import NotCalls, Refused, expression
-from ace_ray.parsing.fold import MAX_LEVELS, Budget, fold
+from ace_ray.parsing.fold import MAX_LEVELS, Budget, Refused, fold
+from ace_ray.parsing.syntax import NotCalls, expression
 
 FOLDED = {
     "4 + 1": 5,

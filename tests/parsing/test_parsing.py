@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ace_ray.parsing import (
-    MAX_CHARS,
-    MAX_CODE,
-    MAX_DEPTH,
-    MAX_DIGITS,
-    Call,
-    NotCalls,
-    parse_calls,
-    render,
-)
+from ace_ray.parsing.literals import Call, parse_calls, render
+from ace_ray.parsing.syntax import MAX_CHARS, MAX_CODE, MAX_DEPTH, MAX_DIGITS, NotCalls
 
 LITERALS = {
     "'x'": "x",

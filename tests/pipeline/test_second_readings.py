@@ -16,7 +16,7 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
-from ace_ray.parsing import parse_calls
+from ace_ray.parsing.literals import parse_calls
 from ace_ray.pipeline.planning.plan import make_manifest
 from ace_ray.pipeline.rescore import rescore
 from ace_ray.pipeline.score import score_outputs

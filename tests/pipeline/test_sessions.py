@@ -18,8 +18,7 @@ from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.sessions import MOST_SESSIONS
-from ace_ray.storage.stored import MANIFEST, read_manifest
+from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS, read_manifest
 from tests.pipeline.made_run import planned_run
 from tests.report.builders import everything, write_run
 

@@ -285,23 +285,11 @@ def test_a_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str)
     assert not mark.exists()
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "words"),
-    [
-        ("class Mine: pass", "Yours", "has no Yours; name a class of the file"),
-        ("class Mine(", "Mine", "is not Python that can be read (SyntaxError"),
-        (None, "Mine", "cannot be read: No such file"),
-    ],
-)
 def test_a_local_benchmark_that_is_not_there_is_refused_before_the_cluster(
-    tmp_path: Path, config: Path, code: str | None, name: str, words: str
+    tmp_path: Path, config: Path
 ) -> None:
-    file = tmp_path / "mine.py"
-    if code is not None:
-        file.write_text(code)
-    with pytest.raises(UserError) as refused:
-        submission(str(config), overrides=[f"benchmarks=['{file}:{name}']"])
-    assert words in str(refused.value)
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        submission(str(config), overrides=[f"benchmarks=['{tmp_path}/mine.py:Mine']"])
 
 
 def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun
-from ace_ray.benchmarks.sizes import family_of, size_of
+from ace_ray.benchmarks.sizes import size_of, without_size
 from ace_ray.reports.figures import inline_svg
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import everything, write_run
@@ -98,4 +98,4 @@ def test_sizes_in_names(model: str, billions: float | None, family: str) -> None
     run = ReportedRun(model, model, {}, {}, {}, None, {}, [], True, "")
     size = size_of(run)
     assert (size.billions if size else None) == pytest.approx(billions)
-    assert family_of(run) == family
+    assert without_size(run.model) == family

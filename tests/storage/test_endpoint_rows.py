@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ace_ray.benchmarks.tally import Tally, add_costs, totals
+from ace_ray.benchmarks.tally import Tally, totals
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import summarize
 from ace_ray.storage.object_store import open_store
@@ -122,7 +122,7 @@ def test_costs_of_a_category_are_unknown_with_one_of_its_rows() -> None:
         "id": "i",
     }
     for tokens in (5, None, 6):
-        row = ResultRow(**keys, group="i", sample=0, status="scored", prompt_tokens=tokens)
-        add_costs(one, row)
+        row = ResultRow(**keys, group="i", sample=0, status="skipped", prompt_tokens=tokens)
+        one.add(row)
     assert totals([one, other])["prompt_tokens"] is None
     assert totals([one, other])["completion_tokens"] == 0

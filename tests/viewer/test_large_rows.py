@@ -21,8 +21,8 @@ from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
 from ace_ray.storage.stored import MANIFEST
 from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
-from ace_ray.viewer.pages import render, row_view
 from ace_ray.viewer.select import Filter, StoredRun, select
+from ace_ray.viewer.server import render, row_view
 from tests.pipeline.made_run import judged_rows, planned_run
 from tests.viewer.test_show import wrong
 

@@ -54,17 +54,6 @@ def test_rows_are_listed_by_what_they_are(run: Any, here: Any) -> None:
     assert one.startswith("4 of 8 rows\n")
 
 
-def test_a_list_that_is_cut_says_what_there_is(run: Any, here: Any) -> None:
-    folder, rows = run
-    cut = here("show", folder, "--limit", 1).stdout
-    first, categories, verdicts = cut.splitlines()[:3]
-    assert first == "8 of 8 rows"
-    assert categories.startswith("categories: ")
-    assert f"{rows[0]['category']} " in categories
-    assert verdicts.startswith("verdicts: right 7, ")
-    assert "categories:" not in here("show", folder).stdout
-
-
 def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
     folder, rows = run
     right = rows[1]

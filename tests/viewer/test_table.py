@@ -25,7 +25,7 @@ def said(number: int, found: Row) -> Row:
     """With texts of its own."""
     text = f'answer {number} says "Grün" \u65e5'
     messages = json.dumps([{"role": "user", "content": f'question {number} "quoted"'}])
-    return {**found, "output": text, "messages": messages, "duration_s": float(-number % 7)}
+    return {**found, "output": text, "messages": messages}
 
 
 ROWS_OF_RUN = [
@@ -72,17 +72,6 @@ def test_what_is_selected(table: RunTable, asked: dict[str, str], count: int) ->
     assert len(ids(table, **asked)) == count
 
 
-@pytest.mark.parametrize("sort", ["duration_s", "-duration_s"])
-def test_equal_rows_stay_in_order(table: RunTable, sort: str) -> None:
-    rows = table.select(Query(sort=sort, language="en"))
-    seconds = [row.duration_s for row in rows]
-    assert seconds == sorted(seconds, reverse=sort.startswith("-"))
-    alike = [row.id for row in rows if row.duration_s == 0.0]
-    assert alike == ["normal_atom_bool_0", "normal_atom_bool_7"]
-    assert ids(table, sort="no such column") == ids(table)
-    assert ids(table, sort="-verdict")[-1].startswith("special")
-
-
 def test_a_row_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but its group of rows is unpacked."""
     monkeypatch.setattr(parts, "GROUP_ROWS", 4)
@@ -91,7 +80,7 @@ def test_a_row_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     read = pa.parquet.ParquetFile.iter_batches
 
     def watched(self: Any, size: int, groups: list[int], **asked: Any) -> Any:
-        rows.append(sum(self.metadata.row_group(number).num_rows for number in groups))
+        rows.extend(self.metadata.row_group(number).num_rows for number in groups)
         return read(self, size, groups, **asked)
 
     monkeypatch.setattr(pa.parquet.ParquetFile, "iter_batches", watched)
@@ -166,5 +155,5 @@ def test_a_sweep_is_its_runs(tmp_path: Path) -> None:
 
 def test_a_run_without_rows_yet(tmp_path: Path) -> None:
     table = RunTable(open_store(str(write_run(tmp_path / "run", [], missing=3, finished=False))))
-    assert len(table.select(Query(verdict="right", text="x", sort="duration_s"))) == 0
+    assert len(table.select(Query(verdict="right", text="x"))) == 0
     assert table.counts(lambda row: row.category) == []

@@ -20,16 +20,9 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Literal
 
-from ace_ray.parsing import (
-    MAX_CODE,
-    MAX_DIGITS,
-    LenientReader,
-    NotCalls,
-    Refused,
-    dotted_name,
-    expression,
-    literal,
-)
+from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.literals import LenientReader, dotted_name, literal
+from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, NotCalls, expression
 
 _UNPRINTABLE = 10**MAX_DIGITS
 # Names that are defined where upstream evaluates. Any other name raises NameError there.

@@ -48,8 +48,8 @@ from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
 )
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.transcript import Step
@@ -227,7 +227,7 @@ class ACEBench(Benchmark):
         return self._agents
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         return summarize(rows, max_unscored=max_unscored)
 
     @classmethod
@@ -256,7 +256,7 @@ class ACEBench(Benchmark):
         return paper.categories(run)
 
     @classmethod
-    def task(cls, row: ScoredRow) -> str:
+    def task(cls, row: ResultRow) -> str:
         return paper.task(row)
 
     @classmethod
@@ -294,7 +294,7 @@ class ACEBench(Benchmark):
             say(line)
         return sound
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         endings = Endings()
         summary = summarize(endings.through(rows), max_unscored=max_unscored)
         summary["further_tables"] = []

@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 
 from ace_ray.benchmarks.acebench.prompts import Prompts
 from ace_ray.benchmarks.acebench.texts import NATIVE
-from ace_ray.parsing import MAX_CODE, MAX_DIGITS, check_json_depth, render
+from ace_ray.parsing.literals import render
+from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, check_json_depth
 from ace_ray.types import ToolCall
 
 UNREADABLE = "a tool call that cannot be read"

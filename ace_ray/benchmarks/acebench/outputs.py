@@ -37,7 +37,6 @@ def entries_of(data: Path) -> Entries:
         lambda language, category: load(data, languages=[language], categories=[category]),
         languages=LANGUAGES,
         categories=CATEGORIES,
-        named_by=("language", "category"),
     )
 
 

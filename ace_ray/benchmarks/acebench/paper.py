@@ -31,8 +31,8 @@ from ace_ray.benchmarks.results import (
     Curves,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
     Table,
     Value,
     own_task,
@@ -168,7 +168,7 @@ PAPER_GROUPS = {
 """Groups of the paper's Table 2, with the name Normal in place of Summary."""
 
 
-def task(row: ScoredRow) -> str:
+def task(row: ResultRow) -> str:
     """Return the task of a row. Agent entries share few tasks, also across languages."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 

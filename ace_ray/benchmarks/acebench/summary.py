@@ -30,8 +30,8 @@ from ace_ray.benchmarks.acebench.categories import (
     SPECIAL,
 )
 from ace_ray.benchmarks.acebench.check.agent import ENDINGS
-from ace_ray.benchmarks.results import ScoredRow
-from ace_ray.benchmarks.tally import Tally, accuracies, add_costs, counts, errors, lacks, totals
+from ace_ray.benchmarks.results import ResultRow
+from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks, totals
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
@@ -209,7 +209,7 @@ def _cell(
     return {"value": value, "interval": interval, "column": column, "missing": missing}
 
 
-def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
+def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
     """Summarize ``rows``, each (id, sample) once, in one pass.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
@@ -222,7 +222,6 @@ def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[s
             multi_turn = row.category in MULTI_TURN
             tallies[key] = Tally(row.category, RULE_SETS, multi_turn=multi_turn)
         tallies[key].add(row)
-        add_costs(tallies[key], row)
     by_language = {
         language: {c: tallies[language, c] for c in CATEGORIES if (language, c) in tallies}
         for language in LANGUAGES
@@ -298,7 +297,7 @@ class Endings:
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
 
-    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
+    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         for row in rows:
             for name in row.verdicts["official"].metrics if "official" in row.verdicts else ():
                 kind, _, how = name.partition("_")

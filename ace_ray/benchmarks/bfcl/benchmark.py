@@ -46,12 +46,12 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, answer_texts
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import Paper, ReportedRun, Score, ScoredRow
+from ace_ray.benchmarks.results import Paper, ReportedRun, ResultRow, Score
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.models.http import Http
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
 """`Prompts.sha256` of the published package."""
@@ -138,7 +138,7 @@ class BFCL(Benchmark):
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
         if data not in ("mini", "installed") and not data.startswith("imported:"):
-            data = str(folder_of(data, "data").absolute())
+            data = str(path_of(data, "data").absolute())
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
@@ -268,7 +268,7 @@ class BFCL(Benchmark):
         return [answer_texts(episode, answer.text or "")]
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         return summarize(rows, max_unscored=max_unscored)
 
     @classmethod
@@ -290,7 +290,7 @@ class BFCL(Benchmark):
         return tables.scores(summary, rules)
 
     @classmethod
-    def task(cls, row: ScoredRow) -> str:
+    def task(cls, row: ResultRow) -> str:
         return tables.task(row)
 
     @classmethod
@@ -312,7 +312,7 @@ class BFCL(Benchmark):
     def gold(self, entry: Entry) -> Gold | None:
         return gold_of(entry, self._docs)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         asked = named(self._options)
         missing = {name: why for name, why in absent(self._options).items() if name in asked}

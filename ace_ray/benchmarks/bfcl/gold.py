@@ -14,7 +14,7 @@ from typing import Any
 from ace_ray.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.gold_check import Gold
-from ace_ray.parsing import Call, render
+from ace_ray.parsing.literals import Call, render
 from ace_ray.types import Entry, Episode
 
 

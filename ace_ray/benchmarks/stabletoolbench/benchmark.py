@@ -19,8 +19,8 @@ from ace_ray.benchmarks.results import (
     CategoryResult,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
@@ -60,7 +60,7 @@ from ace_ray.config.suggestions import check_names
 from ace_ray.errors import UserError
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
@@ -93,7 +93,7 @@ class StableToolBench(Benchmark):
                     fix="name a folder of this machine",
                 )
         self._folder = locate(options.data)
-        checkout = folder_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
+        checkout = path_of(options.upstream, f"{_WHERE}.upstream") if options.upstream else None
         self._options = options
         self._sources = ApiSources(options, checkout)
         self._settings = Settings(
@@ -129,7 +129,7 @@ class StableToolBench(Benchmark):
     def entries(self) -> Sequence[Entry]:
         options = self._options
         folder = options.tool_folder
-        tools = ToolFolder(folder_of(folder, f"{_WHERE}.tool_folder")) if folder else None
+        tools = ToolFolder(path_of(folder, f"{_WHERE}.tool_folder")) if folder else None
         wanted = load(self._folder, groups=options.groups, tools=tools)
         if options.tool_scope == "all":
             every = load(self._folder, groups=present(self._folder), tools=tools).entries
@@ -167,7 +167,7 @@ class StableToolBench(Benchmark):
         options = self._options
         given = {name: getattr(options, name) for name in FOLDERS}
         absolute = {
-            name: str(folder_of(value, f"{_WHERE}.{name}").absolute())
+            name: str(path_of(value, f"{_WHERE}.{name}").absolute())
             for name, value in given.items()
             if value
         }
@@ -270,7 +270,7 @@ class StableToolBench(Benchmark):
         return [texts_of(m) for m in said if not m.get("tool_calls")]
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         return summarize(rows, max_unscored=max_unscored)
 
     @classmethod
@@ -309,7 +309,7 @@ class StableToolBench(Benchmark):
             return super().import_data(path, say)
         import_queries(path, say=say)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = summarize(rows, max_unscored=max_unscored)
         return {
             "method": self._options.method,
@@ -392,6 +392,6 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 def _converted(reference: str) -> Path:
     """Return the folder of converted answers in ``reference``, which may be a run's folder."""
-    folder = folder_of(reference, f"{_WHERE}.reference")
+    folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

@@ -16,7 +16,7 @@ from pydantic import Field
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.stabletoolbench.converted import (
     answer_json,
     called,
@@ -36,7 +36,7 @@ from ace_ray.benchmarks.stabletoolbench.names import FINISH
 from ace_ray.config.schema import Section
 from ace_ray.errors import UserError
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, canonical_json, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 from ace_ray.util.stats import wilson
 
 _WHERE = "benchmarks.stabletoolbench_judge"
@@ -62,9 +62,9 @@ class JudgeCheck(Benchmark):
     def __init__(self, options: JudgeOptions) -> None:
         super().__init__(options)
         self._options = options
-        self._labels = read_labels(folder_of(options.labels, f"{_WHERE}.labels"))
+        self._labels = read_labels(path_of(options.labels, f"{_WHERE}.labels"))
         upstream = options.upstream
-        self._prompts = official(folder_of(upstream, f"{_WHERE}.upstream")) if upstream else own()
+        self._prompts = official(path_of(upstream, f"{_WHERE}.upstream")) if upstream else own()
 
     def entries(self) -> Sequence[Entry]:
         return self._labels
@@ -82,7 +82,7 @@ class JudgeCheck(Benchmark):
 
     def resolved(self) -> dict[str, Any]:
         absolute = {
-            name: str(folder_of(value, f"{_WHERE}.{name}").absolute())
+            name: str(path_of(value, f"{_WHERE}.{name}").absolute())
             for name in ("labels", "upstream")
             if (value := getattr(self._options, name))
         }
@@ -123,11 +123,11 @@ class JudgeCheck(Benchmark):
         wrong = Verdict(False, f"{status.lower()}", f"people say {entry.gold}", metrics)
         return dict.fromkeys(RULE_SETS, wrong)
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         labels: list[str] = []
         statuses: list[str | None] = []
 
-        def noted() -> Iterator[ScoredRow]:
+        def noted() -> Iterator[ResultRow]:
             for row in rows:
                 labels.append(row.category)
                 stated = row.verdicts["strict"].metrics if row.verdicts else {}

@@ -31,7 +31,7 @@ from ace_ray.benchmarks.stabletoolbench.prompts import SOURCES, read_texts
 from ace_ray.benchmarks.stabletoolbench.shapes import Identified, Query, ToolFolder
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 MINI = Path(__file__).with_name("mini")
 QUERIES = "solvable_queries"
@@ -219,7 +219,7 @@ def import_queries(
 
     Importing the same content again changes nothing. Raises `UserError`, leaving nothing behind.
     """
-    path = folder_of(path, "data").resolve()
+    path = path_of(path, "data").resolve()
     queries = queries_folder(path)
     loaded = load(path)
     rows = Counter(entry.category for entry in loaded.entries)

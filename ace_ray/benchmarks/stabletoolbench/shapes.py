@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
-from ace_ray.benchmarks.dataset import json_value, read_bounded, shaped
+from ace_ray.benchmarks.dataset import Part, json_value, read_bounded, shaped
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 Doc = dict[str, Any]
 """One API as an entry holds it: ``category, tool, api, description, tool_description, method,
@@ -18,31 +18,25 @@ required, optional, template``; names as published, parameters ``{name, type, de
 default}``, ``template`` the published shape of a response or None."""
 
 
-class _Part(BaseModel):
-    """An object of published files; further keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
-
-
 # Some tool files say null.
 _Description = Annotated[str, BeforeValidator(lambda v: v if isinstance(v, str) else "")]
 
 
-class _Parameter(_Part):
+class _Parameter(Part):
     name: str
     type: str = "STRING"
     description: _Description = ""
     default: Any = ""
 
 
-class _Api(_Part):
+class _Api(Part):
     category_name: str
     tool_name: str
     api_name: str
     api_description: str = ""
     method: str = "GET"
-    required_parameters: list[_Parameter] = []
-    optional_parameters: list[_Parameter] = []
+    required_parameters: list[_Parameter] = Field(default_factory=list)
+    optional_parameters: list[_Parameter] = Field(default_factory=list)
     template_response: Any = None
 
     def doc(self) -> Doc:
@@ -59,7 +53,7 @@ class _Api(_Part):
         }
 
 
-class Identified(_Part):
+class Identified(Part):
     """The id of a published query."""
 
     query_id: int | Annotated[str, Field(min_length=1)]
@@ -69,22 +63,22 @@ class Query(Identified):
     """A published query; ``relevant`` holds the [tool, api] pairs that answer it."""
 
     query: str
-    api_list: list[_Api] = []
+    api_list: list[_Api] = Field(default_factory=list)
     relevant: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = Field(
         alias="relevant APIs"
     )
 
 
-class _ToolApi(_Part):
+class _ToolApi(Part):
     name: str
     description: Any = None
     required_parameters: list[_Parameter] | None = None
     optional_parameters: list[_Parameter] | None = None
 
 
-class _Tool(_Part):
+class _Tool(Part):
     tool_description: _Description = ""
-    api_list: list[_ToolApi] = []
+    api_list: list[_ToolApi] = Field(default_factory=list)
 
 
 TOOL_LIMIT_BYTES = 4 << 20
@@ -96,7 +90,7 @@ class ToolFolder:
     def __init__(self, folder: Path) -> None:
         """``folder`` is the directory, or holds it as ``tools`` or ``toolenv/tools``. Raises
         `UserError` if it has no folders."""
-        folder = folder_of(folder, "the tool directory")
+        folder = path_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")
         for inner in ("toolenv/tools", "tools"):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from statistics import pstdev
 from typing import Any
 
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.stabletoolbench.check import (
     CACHED,
     CALLS,
@@ -51,7 +51,7 @@ Cell = dict[str, Any]
 
 
 def summarize(
-    rows: Iterable[ScoredRow],
+    rows: Iterable[ResultRow],
     *,
     max_unscored: float = 0.0,
 ) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def summarize(
     """
     by_name: dict[str, Group] = defaultdict(Group)
 
-    def noted() -> Iterator[ScoredRow]:
+    def noted() -> Iterator[ResultRow]:
         for row in rows:
             by_name[row.category].add(row)
             yield row
@@ -102,7 +102,7 @@ class Group:
         self._queries: dict[str, set[str]] = defaultdict(set)
         self._skipped: set[str] = set()
 
-    def add(self, row: ScoredRow) -> None:
+    def add(self, row: ResultRow) -> None:
         if row.status == "scored":
             self.scored += 1
             for rules in RULE_SETS:

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored
-from ace_ray.benchmarks.results import Score, ScoredRow
+from ace_ray.benchmarks.results import ResultRow, Score
 from ace_ray.benchmarks.tau2 import tables
 from ace_ray.benchmarks.tau2.answers import PROTOCOL_SHA256, with_protocol
 from ace_ray.benchmarks.tau2.environment.limited import (
@@ -47,7 +47,7 @@ from ace_ray.config.suggestions import check_names
 from ace_ray.models.roles import EndpointRole, Role, ServedRole, parse_role
 from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.tau2"
 USER_TOKENS = 4096
@@ -139,7 +139,7 @@ class Tau2(Benchmark):
     def resolved(self) -> dict[str, Any]:
         data = self._options.data
         if data != "installed" and not data.startswith("imported:"):
-            data = str(folder_of(data, "data").absolute())
+            data = str(path_of(data, "data").absolute())
         return {**self._options.model_dump(mode="json"), "data": data}
 
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
@@ -231,7 +231,7 @@ class Tau2(Benchmark):
     # Numbers of a run.
 
     @classmethod
-    def statistics(cls, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         order = {"domains": tuple(CATEGORIES)}
         return statistics.statistics(rows, cls.rule_sets, order, max_unscored) | {"groups": {}}
 
@@ -254,7 +254,7 @@ class Tau2(Benchmark):
         before, end = state.get("before"), state.get("end")
         return (before, end) if isinstance(before, Mapping) and isinstance(end, Mapping) else None
 
-    def summarize(self, rows: Iterable[ScoredRow], max_unscored: float) -> dict[str, Any]:
+    def summarize(self, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
         summary = self.statistics(rows, max_unscored)
         return {
             "mode": self._options.mode,

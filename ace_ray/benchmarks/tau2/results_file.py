@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from ace_ray.benchmarks.context import arguments_of
-from ace_ray.benchmarks.dataset import first_problem, read_bounded
+from ace_ray.benchmarks.dataset import Part, first_problem, read_bounded
 from ace_ray.benchmarks.outputs import Entries, Output, Unscored, shown
 from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
-from ace_ray.benchmarks.tau2.tasks import Message, Part
+from ace_ray.benchmarks.tau2.tasks import Message
 from ace_ray.benchmarks.tau2.upstream_package import ENDS, STOP
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS
 from ace_ray.errors import UserError

@@ -12,9 +12,9 @@ from datetime import date
 from textwrap import indent
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from ace_ray.benchmarks.dataset import is_texts, json_value, shaped
+from ace_ray.benchmarks.dataset import Part, is_texts, json_value, shaped
 from ace_ray.benchmarks.tau2.options import Category
 from ace_ray.benchmarks.tau2.upstream_package import (
     DATABASES,
@@ -31,12 +31,6 @@ _FIX = "use an unmodified copy of the data"
 Side = Literal["user", "assistant"]
 Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
 """Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it."""
-
-
-class Part(BaseModel):
-    """An object of upstream's files; further keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class Instructions(Part):

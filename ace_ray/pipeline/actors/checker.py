@@ -15,7 +15,7 @@ from ace_ray.pipeline.actors.job import Job, report, start
 from ace_ray.pipeline.actors.judging import judged, log_traceback, report_bug
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, ended_columns, grouped
 from ace_ray.pipeline.health.processes import Heartbeat, this_process
-from ace_ray.storage.rows import checked_schema, entry_columns, metrics_of
+from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 
 CHECK_S = 300.0
@@ -31,7 +31,7 @@ class Checker:
         start(self._coordinator, self._process)
         self._entries, self._benchmarks = fetch_shared(job.coordinator)
         every = (rules for one in self._benchmarks.values() for rules in one.rule_sets)
-        self._schema = checked_schema(tuple(dict.fromkeys(every)))
+        self._schema = pa.schema([PLAN.field("run"), *rows_schema(tuple(dict.fromkeys(every)))])
         self._sampling = job.config.sampling.sampling()
         self._labels = [run.model.label for run in job.runs]
         self._since: float | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -27,15 +28,15 @@ class S3Store:
 
     def __post_init__(self) -> None:
         try:
-            named = self._bucket
-        except ValueError as error:  # brackets that hold no address
+            bucket = self._bucket
+        except ValueError:  # brackets that hold no address
+            bucket = ""
+        if not bucket:
             raise UserError(
-                f"{self.root!r} is no address: {error}",
+                f"{self.root[:200]!r} names no bucket",
                 where="s3://",
                 fix="write s3://bucket/prefix",
-            ) from error
-        if not named:
-            raise UserError("names no bucket", where="s3://", fix="write s3://bucket/prefix")
+            )
 
     @property
     def _bucket(self) -> str:
@@ -45,47 +46,42 @@ class S3Store:
         return "/".join(p for p in (urlsplit(self.root).path.strip("/"), path) if p)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if not k.startswith("_cached")}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @property
+    @cached_property
     def _client(self) -> Any:
-        client = self.__dict__.get("_cached_client")
-        if client is None:
-            from botocore.config import Config
+        from botocore.config import Config
 
-            limits: dict[str, Any] = (
-                {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
-                if self.patient
-                else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
-            )
-            limits["retries"]["mode"] = "standard"
-            client = self._session.client(
-                "s3",
-                endpoint_url=self.endpoint_url,
-                region_name=self.region,
-                config=Config(**limits),
-            )
-            address = client.meta.endpoint_url
-            # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
-            client.meta.events.register_first(
-                "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
-            )
-            self.__dict__["_cached_client"] = client
+        limits: dict[str, Any] = (
+            {"connect_timeout": 10, "read_timeout": 60, "retries": {"total_max_attempts": 10}}
+            if self.patient
+            else {"connect_timeout": 4, "read_timeout": 6, "retries": {"total_max_attempts": 2}}
+        )
+        limits["retries"]["mode"] = "standard"
+        client = self._session.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            region_name=self.region,
+            config=Config(**limits),
+        )
+        address = client.meta.endpoint_url
+        # "*.*" runs before botocore's own handler of "s3.*", which turns some 200 into 500.
+        client.meta.events.register_first(
+            "before-parse.*.*", lambda **answer: _check_answer(self.root, address, **answer)
+        )
         return client
 
-    @property
+    @cached_property
     def _session(self) -> Any:
-        session = self.__dict__.get("_cached_session")
-        if session is None:
-            import boto3
+        import boto3
 
-            session = self.__dict__["_cached_session"] = boto3.Session()
-        return session
+        return boto3.Session()
 
     def put(self, path: str, data: bytes) -> None:
         with self._failures():
+            kind = _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
             self._client.put_object(
-                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=_kind(path)
+                Bucket=self._bucket, Key=self._key(path), Body=data, ContentType=kind
             )
 
     def get(self, path: str) -> bytes | None:
@@ -247,10 +243,6 @@ def _check_answer(
             fix="write the address of the store's S3 service as store.endpoint_url "
             "(--endpoint-url, AWS_ENDPOINT_URL); a console, such as MinIO's, has another port",
         )
-
-
-def _kind(path: str) -> str:
-    return _CONTENT_TYPES.get(Path(path).suffix, "binary/octet-stream")
 
 
 def _is_passing(error: ClientError) -> bool:

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.types import RULE_SETS, Verdict
-from tests.benchmarks.acebench.summary_row import SummaryRow
+from tests.benchmarks.scored_row import scored_row
 
 
 def compares(**options: Any) -> str:
@@ -117,8 +117,7 @@ def test_official_prompts_stay_official(shared_data: Path) -> None:
 def test_several_samples_have_a_table_below_those_of_episodes() -> None:
     valid, invalid = (dict.fromkeys(RULE_SETS, Verdict(right)) for right in (True, False))
     one = [
-        SummaryRow(language, "special_incomplete", "a", "a", 0, "scored", valid)
-        for language in ("en", "zh")
+        scored_row("special_incomplete", "a", valid, language=language) for language in ("en", "zh")
     ]
     two = [*one, *(replace(row, sample=1, verdicts=invalid) for row in one)]
     benchmark = ACEBench.from_options({"data": "mini"})

@@ -17,7 +17,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, ToolAnswer
-from tests.benchmarks.acebench.summary_row import SummaryRow
+from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel, hang, say
 
 
@@ -232,9 +232,7 @@ def test_endings_reach_the_summary() -> None:
     rows = []
     for number, line in enumerate(["[turn_on_wifi()]", "finish conversation"]):
         verdicts = benchmark.check(item, play(benchmark, item, ScriptedModel(line)))
-        rows.append(
-            SummaryRow("en", item.category, str(number), str(number), 0, "scored", verdicts)
-        )
+        rows.append(scored_row(item.category, str(number), verdicts))
     summary = benchmark.summarize(rows, 0.0)
     assert summary["endings"] == {
         "agent_multi_step": {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}

@@ -19,23 +19,24 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.types import Verdict
 from ace_ray.util.stats import wilson
-from tests.benchmarks.acebench.summary_row import SummaryRow
+from tests.benchmarks.scored_row import scored_row
 
 GOOD, BAD = Verdict(True), Verdict(False, "value_error")
 
 
-def row(category: str, number: int | str, valid: bool = True, **changes: object) -> SummaryRow:
+def row(category: str, number: int | str, valid: bool = True, **changes: object) -> ResultRow:
     verdict = GOOD if valid else BAD
     entry_id = f"{category}_{number}"
     group = entry_id.rsplit("_", 1)[0] if category in MULTI_TURN else entry_id
     verdicts = {"official": verdict, "strict": verdict}
-    made = SummaryRow("en", category, entry_id, group, 0, "scored", verdicts)
+    made = scored_row(category, entry_id, verdicts, group=group)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def rows(categories: Iterable[str], n: int, right: int) -> Iterator[SummaryRow]:
+def rows(categories: Iterable[str], n: int, right: int) -> Iterator[ResultRow]:
     for category in categories:
         for i in range(n):
             yield row(category, f"{i}_0" if category in MULTI_TURN else i, i < right)

@@ -11,8 +11,9 @@ from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
-from ace_ray.benchmarks.diagnosis import SecondReading, second_reading
-from ace_ray.parsing import parse_calls
+from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.results import SecondReading
+from ace_ray.parsing.literals import parse_calls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
 FENCED = '```json\n{"name": "f", "arguments": {}}\n```'

@@ -5,7 +5,7 @@ from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
-from ace_ray.parsing import Call, render
+from ace_ray.parsing.literals import Call, render
 
 CATEGORIES = [category for category in (*NON_LIVE, *LIVE) if asked_for_gold(category)]
 

@@ -12,7 +12,8 @@ from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.decode import decode
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.gold import gold_of
-from ace_ray.benchmarks.diagnosis import SecondReading, second_reading
+from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
@@ -14,7 +13,7 @@ from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import run_agent
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
-from ace_ray.types import Entry, Sampling, Verdict
+from ace_ray.types import Entry, Sampling
 from tests.benchmarks.stabletoolbench.scripted_agent import doc
 from tests.scripted_model import ScriptedModel, say
 
@@ -91,21 +90,3 @@ SCRIPTS: dict[str, list[Said]] = {
     "talks": [("Bread is good.", [])],
     "bad_finish": [(None, [("Finish", "{")])],
 }
-
-
-@dataclass
-class Row:
-    category: str
-    id: str
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    status: str = "scored"
-    error_class: str | None = None
-    sample: int = 0
-    language: str = "en"
-    prompt_tokens: int = 10
-    completion_tokens: int = 2
-    generation_s: float = 0.5
-
-    @property
-    def group(self) -> str:
-        return self.id

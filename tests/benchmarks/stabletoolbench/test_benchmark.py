@@ -27,7 +27,7 @@ from ace_ray.benchmarks.stabletoolbench.tables import notes
 from ace_ray.errors import UserError
 from ace_ray.models.roles import parse_role
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, digest
-from tests.benchmarks.stabletoolbench.stb_rows import Row
+from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel, hang
 
 FINISH = ("Finish", {"return_type": "give_answer", "final_answer": "42."})
@@ -288,7 +288,7 @@ def test_a_reference_that_is_nested_too_deeply_is_named(tmp_path: Path, nodes: i
 
 def test_skipped_queries_count_in_what_was_asked_for(tmp_path: Path) -> None:
     entries = made(tmp_path).entries()
-    rows = [Row(entry.category, entry.id, status="skipped") for entry in entries]
+    rows = [scored_row(entry.category, entry.id, status="skipped") for entry in entries]
     every = made(tmp_path, apis=["cache"]).summarize(rows, 1)
     assert every["rules"]["official"]["sopr"]["n"] == len(entries)
 
@@ -334,7 +334,7 @@ def test_what_the_reference_did_not_answer_is_not_won(tmp_path: Path) -> None:
     for entry in group:
         episode = played(benchmark, entry, calls_once(), judge=ScriptedModel("Solved"))
         assert (episode.state["sowr"] is None) == (entry is not group[0])
-        row = Row(entry.category, entry.id, verdicts=benchmark.check(entry, episode))
+        row = scored_row(entry.category, entry.id, verdicts=benchmark.check(entry, episode))
         rows.append(row)
     found = summarize(rows)
     sowr = found["categories"][entries[0].category]["sowr"]
@@ -390,7 +390,7 @@ def test_a_simulator_of_its_own_is_the_same_for_every_candidate(tmp_path: Path) 
 def test_what_a_tool_directory_lacks_is_a_number_in_the_headline(tmp_path: Path) -> None:
     (tmp_path / "tools" / "Food").mkdir(parents=True)
     benchmark = made(tmp_path, apis=["cache"], tool_folder=str(tmp_path / "tools"))
-    rows = [Row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
+    rows = [scored_row(entry.category, entry.id, status="skipped") for entry in benchmark.entries()]
     found = benchmark.summarize(rows, 1)
     lacking = [line for line in found["warnings"] if "lacks the tool" in line]
     assert len(lacking) == 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.judge import asking
 from ace_ray.errors import UserError
 from ace_ray.storage.rows import metrics_of
-from ace_ray.types import Sampling, Verdict, canonical_json
+from ace_ray.types import Sampling, canonical_json
+from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel
 
 LABELS = [
@@ -30,17 +31,6 @@ def judged(request: Request) -> str:
     """Solved for all that has a number in it, else Unsolved."""
     said = "Solved" if "light years" in request.prompt else "Unsolved"
     return json.dumps({"reason": "x", "status": said})
-
-
-@dataclass
-class Row:
-    category: str
-    id: str
-    verdicts: dict[str, Verdict]
-    status: str = "scored"
-    language: str = "en"
-    group: str = ""
-    sample: int = 0
 
 
 @pytest.fixture
@@ -60,9 +50,9 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
             rules: replace(verdict, metrics=metrics_of(canonical_json(verdict.metrics)))
             for rules, verdict in benchmark.verdicts(entry, episode).items()
         }  # as a run stores and reads them
-        rows.append(Row(entry.category, entry.id, verdicts))
+        rows.append(scored_row(entry.category, entry.id, verdicts))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
-    summary = benchmark.summarize([*rows, Row("Solved", "9", {}, "infra_error")], 0.0)
+    summary = benchmark.summarize([*rows, scored_row("Solved", "9", {}, "infra_error")], 0.0)
     assert summary["agreement"]["accuracy"] == pytest.approx(2 / 3)
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]

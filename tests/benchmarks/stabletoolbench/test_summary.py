@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.headline import titles
-from ace_ray.benchmarks.results import ReportedRun
+from ace_ray.benchmarks.results import ReportedRun, ResultRow
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.check import metrics, verdicts
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
@@ -15,7 +15,8 @@ from ace_ray.benchmarks.stabletoolbench.summary import summarize
 from ace_ray.benchmarks.stabletoolbench.tables import further_tables, notes, table
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import wilson
-from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, Row, entry, state
+from tests.benchmarks.scored_row import scored_row
+from tests.benchmarks.stabletoolbench.stb_rows import ENTRY, SCRIPTS, entry, state
 
 
 def call(api: str | None = "Breads", **fields: Any) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def test_without_calls_there_are_no_shares_of_calls() -> None:
 def test_whose_answers_the_cache_gave() -> None:
     made = [call(origin="recorded"), call(origin="simulator"), call(source="real"), call()]
     answered = state(SCRIPTS["answered"]) | {"calls": made}
-    summary = summarize([Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))])
+    summary = summarize([scored_row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))])
     assert summary["sources"]["cached"] == {"recorded": 1, "simulator": 1, "real": 0}
     assert any("recorded 1, simulator 1" in note for note in notes(summary))
 
@@ -75,7 +76,7 @@ def test_calls_that_no_api_answered_are_said() -> None:
     assert (found["failed_simulator"], found["failed_no_backend"]) == (0.4, 0.2)
     assert "failed_simulator" not in metrics([BREADS], [call()])
     answered = state(SCRIPTS["answered"]) | {"calls": made}
-    row = Row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
+    row = scored_row("G1_tool", "1", verdicts=verdicts(ENTRY, answered))
     summary = summarize([row, row, *rows("G3_instruction", [S])])
     assert summary["sources"]["failures"] == {"no_backend": 2, "simulator": 4}
     assert summary["categories"]["G3_instruction"]["sources"]["failures"] == {}
@@ -167,11 +168,11 @@ def test_an_answer_that_nobody_judged_has_no_score() -> None:
 # groups
 
 
-def rows(group: str, *votes: list[str], start: int = 0, **more: Any) -> list[Row]:
+def rows(group: str, *votes: list[str], start: int = 0, **more: Any) -> list[ResultRow]:
     found = []
     for number, one in enumerate(votes, start):
         given = state(SCRIPTS["answered"], one) | more
-        found.append(Row(group, str(number), verdicts(entry(str(number)), given)))
+        found.append(scored_row(group, str(number), verdicts(entry(str(number)), given)))
     return found
 
 
@@ -205,9 +206,9 @@ def test_a_group() -> None:
 
 def test_skipped_queries_are_unsolved_and_failed_ones_are_nothing() -> None:
     more = [
-        Row("G1_tool", "8", status="skipped"),
-        Row("G1_tool", "9", status="infra_error", error_class="JudgeError"),
-        Row("G1_tool", "10", status="infra_error", error_class="RequestFailed"),
+        scored_row("G1_tool", "8", status="skipped"),
+        scored_row("G1_tool", "9", status="infra_error", error_class="JudgeError"),
+        scored_row("G1_tool", "10", status="infra_error", error_class="RequestFailed"),
     ]
     summary = summarize([*G1, *more], max_unscored=0.5)
     stats = summary["categories"]["G1_tool"]["official"]
@@ -226,7 +227,10 @@ def test_skipped_queries_are_unsolved_and_failed_ones_are_nothing() -> None:
 
 
 FAC, WIN = {"status": "Solved"}, {"outcome": "win", "by": "judge", "rounds": []}
-SKIPPED = [Row("G1_tool", "8", status="skipped"), Row("G2_category", "9", status="skipped")]
+SKIPPED = [
+    scored_row("G1_tool", "8", status="skipped"),
+    scored_row("G2_category", "9", status="skipped"),
+]
 
 
 def test_what_was_skipped_is_incomplete_and_lost() -> None:
@@ -254,7 +258,7 @@ def test_what_nobody_asked_for_has_no_number() -> None:
     for stats in summary["categories"].values():
         assert stats["official"]["sopr"]["value"] is not None
         assert (stats["fac"]["value"], stats["sowr"]["lose"]["n"]) == (None, 0)
-    unjudged = Row("G1_tool", "1", verdicts(ENTRY, state(SCRIPTS["answered"], None)))
+    unjudged = scored_row("G1_tool", "1", verdicts(ENTRY, state(SCRIPTS["answered"], None)))
     unasked = summarize([unjudged, *SKIPPED])["categories"]
     assert {stats["official"]["sopr"]["value"] for stats in unasked.values()} == {None}
     # Where no row was scored, rows do not tell.
@@ -271,7 +275,7 @@ def test_a_group_that_the_reference_lacks_is_not_lost() -> None:
     assert found["G2_category"]["sowr"]["lose"]["value"] is None
 
 
-def whole(**more: Any) -> list[Row]:
+def whole(**more: Any) -> list[ResultRow]:
     """Of the nth group n + 1 queries, the first of them solved."""
     return [
         row
@@ -438,7 +442,7 @@ def test_upstreams_tables() -> None:
 
 
 def test_a_group_with_too_many_failures_has_no_number_in_a_report() -> None:
-    failed = Row("G1_tool", "99", status="infra_error", error_class="JudgeError")
+    failed = scored_row("G1_tool", "99", status="infra_error", error_class="JudgeError")
     run = reported(summarize([*G1, failed]))
     assert StableToolBench.categories(run)[0].shares == {"official": None, "strict": None}
     assert StableToolBench.paper([run], "official").tables[0].lines[0][1:] == [None] * 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ace_ray.benchmarks.diagnosis import SecondReading, second_reading
+from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.types import Episode
 

@@ -7,12 +7,12 @@ import json
 import pickle
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.upstream_package import (
     OFFICIAL_SHA256,
@@ -23,7 +23,8 @@ from ace_ray.benchmarks.tau2.upstream_package import (
     domain_file,
 )
 from ace_ray.errors import UserError
-from ace_ray.types import Verdict
+from ace_ray.types import RULE_SETS, Verdict
+from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.tau2.scripted import entry_of, made, play
 from tests.scripted_model import ScriptedModel
 
@@ -163,26 +164,15 @@ def test_what_can_move_a_score_is_in_the_identity(copy: Path) -> None:
     assert workflow["protocol"] != made(domains=["telecom"]).identity()["protocol"]
 
 
-@dataclass
-class Row:
-    category: str
-    id: str
-    valid: bool = True
-    sample: int = 0
-    status: str = "scored"
-    language: str = "en"
-    metrics: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def group(self) -> str:
-        return self.id
-
-    @property
-    def verdicts(self) -> dict[str, Verdict]:
-        if self.status != "scored":
-            return {}
-        verdict = Verdict(self.valid, "" if self.valid else "db_mismatch", "", self.metrics)
-        return {"official": verdict, "strict": verdict}
+def tau2_row(
+    category: str,
+    entry_id: str,
+    valid: bool = True,
+    sample: int = 0,
+    metrics: dict[str, float] | None = None,
+) -> ResultRow:
+    verdict = Verdict(valid, "" if valid else "db_mismatch", "", metrics or {})
+    return scored_row(category, entry_id, dict.fromkeys(RULE_SETS, verdict), sample=sample)
 
 
 @pytest.mark.parametrize(
@@ -211,8 +201,13 @@ def test_changed_prompts_do_not_compare(copy: Path) -> None:
 
 
 def test_the_headline_is_the_mean_of_the_domains() -> None:
-    rows = [Row("airline", "0"), Row("airline", "1", False), Row("retail", "0"), Row("retail", "1")]
-    rows += [Row("telecom", str(i), i < 1) for i in range(4)]
+    rows = [
+        tau2_row("airline", "0"),
+        tau2_row("airline", "1", False),
+        tau2_row("retail", "0"),
+        tau2_row("retail", "1"),
+    ]
+    rows += [tau2_row("telecom", str(i), i < 1) for i in range(4)]
     benchmark = made()
     summary = benchmark.summarize(rows, 0.0)
     mean, airline, *_, every = Tau2.scores(summary, "official")
@@ -223,16 +218,16 @@ def test_the_headline_is_the_mean_of_the_domains() -> None:
     assert airline.estimate.value == 0.5
     assert every.estimate is not None
     assert every.estimate.value == 0.5
-    only = Tau2.scores(Tau2.statistics([Row("telecom_solo", "0")], 0.0), "official")[0]
+    only = Tau2.scores(Tau2.statistics([tau2_row("telecom_solo", "0")], 0.0), "official")[0]
     assert only.estimate is not None
     assert only.estimate.partial
     assert list(only.missing) == ["airline", "retail", "telecom"]
 
 
 def test_the_leaderboards_columns() -> None:
-    rows = [Row("airline", "0", s < 2, s) for s in range(4)]
-    rows += [Row("airline", "1", True, s) for s in range(4)]
-    rows += [Row("retail", "0")]
+    rows = [tau2_row("airline", "0", s < 2, s) for s in range(4)]
+    rows += [tau2_row("airline", "1", True, s) for s in range(4)]
+    rows += [tau2_row("retail", "0")]
     tables = made().summarize(rows, 0.0)["further_tables"]
     assert tables[0]["lines"] == [
         ["airline", "2", "75.0", "58.3", "50.0", "50.0"],

@@ -34,7 +34,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
-from ace_ray.parsing import Call, NotCalls, parse_calls
+from ace_ray.parsing.literals import Call, parse_calls
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry, Verdict
 
 _APOSTROPHE = re.compile(r"(?<!\\)'")

@@ -14,14 +14,9 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from ace_ray.parsing import (
-    Call,
-    LenientReader,
-    NotCalls,
-    Refused,
-    expression,
-    literal_calls,
-)
+from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.literals import Call, LenientReader, literal_calls
+from ace_ray.parsing.syntax import NotCalls, expression
 
 _BRACKETS = re.compile(r"[\[\]]")
 # The names that are defined where upstream evaluates: builtins, names of its module and function.

@@ -24,7 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ace_ray.benchmarks.acebench.check.decode import Decoded
-from ace_ray.parsing import MAX_DIGITS, Call
+from ace_ray.parsing.literals import Call
+from ace_ray.parsing.syntax import MAX_DIGITS
 from ace_ray.types import Entry, Verdict
 
 _DROPPED = str.maketrans("", "", " ,./-_*^")

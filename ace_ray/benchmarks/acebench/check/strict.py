@@ -43,7 +43,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ace_ray.parsing import Call
+from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
 

@@ -29,7 +29,7 @@ from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
 from ace_ray.benchmarks.dataset import files_hash, imports_folder, json_value, keep, read_inside
 from ace_ray.errors import UserError
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
@@ -76,7 +76,7 @@ def import_checkout(
     nothing. ``source`` is noted in the manifest instead of the path; ``expect_sha256`` is the only
     `files_hash` accepted. Raises `UserError`, leaving nothing behind.
     """
-    path = folder_of(path, "data").resolve()
+    path = path_of(path, "data").resolve()
     files = _collect(path)
     content = files_hash(files)
     if expect_sha256 is not None and content != expect_sha256:

@@ -7,7 +7,7 @@ Layout, as published: ``data_<lang>/data_<category>.json`` holds one question pe
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,8 @@ from ace_ray.benchmarks.acebench.categories import (
 )
 from ace_ray.benchmarks.dataset import (
     Rows,
-    Shape,
     check_joined,
     is_texts,
-    need,
     read_bounded,
     rows_by_id,
 )
@@ -140,6 +138,8 @@ def _state(value: Any) -> bool:
     )
 
 
+Shape = tuple[str, Callable[[Any], bool]]
+"""How an error names the shape, and the test for it."""
 TEXT: Shape = ("a text", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
 TEXTS: Shape = ("a list of texts", is_texts)
@@ -150,15 +150,28 @@ NAMED_TEXTS: Shape = ("an object of lists of texts, none empty", _named_texts)
 MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _milestones)
 
 
+def _need(where: str, row: dict[str, Any], **shapes: Shape) -> None:
+    """Raise `UserError` unless ``row`` has these keys with values of these shapes."""
+    for key, (name, fits) in shapes.items():
+        if key not in row:
+            raise UserError(f'"{key}" is missing', where=where, fix=f"it must be {name}")
+        if not fits(row[key]):
+            raise UserError(
+                f'"{key}" has the wrong shape ({type(row[key]).__name__})',
+                where=where,
+                fix=f"it must be {name}",
+            )
+
+
 def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) -> None:
     """Raise `UserError` unless the row has the fields of its category's prompt."""
-    need(where, row, question=TEXT, function=FUNCTIONS)
+    _need(where, row, question=TEXT, function=FUNCTIONS)
     if category in AGENT:
-        need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
+        _need(where, row, initial_config=OBJECT, involved_classes=TEXTS)
     elif category == "normal_preference":
-        need(where, row, profile=TEXT)
+        _need(where, row, profile=TEXT)
     else:
-        need(where, row, time=TEXT)
+        _need(where, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         raise UserError(
             f"id {row_id!r} does not say which dialogue the row is a turn of",
@@ -170,12 +183,12 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
 def gold_of(where: str, category: str, row: dict[str, Any]) -> Any:
     """Return the gold answer in an answer row. Raises `UserError` if it has the wrong shape."""
     if category in AGENT:
-        need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
+        _need(where, row, ground_truth=STATE, mile_stone=MILESTONES)
         return {"ground_truth": row["ground_truth"], "mile_stone": row["mile_stone"]}
     if category == "special_irrelevant":
-        need(where, row, ground_truth=TEXT)
+        _need(where, row, ground_truth=TEXT)
     elif category.startswith("special_"):
-        need(where, row, ground_truth=NAMED_TEXTS)
+        _need(where, row, ground_truth=NAMED_TEXTS)
     else:
-        need(where, row, ground_truth=CALLS)
+        _need(where, row, ground_truth=CALLS)
     return row["ground_truth"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ace_ray.benchmarks.bfcl.categories import (
     AGENTIC,
@@ -37,6 +37,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     question_file,
 )
 from ace_ray.benchmarks.dataset import (
+    Part,
     Rows,
     check_joined,
     is_texts,
@@ -205,12 +206,6 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
 
 def _read(package: UpstreamPackage, path: str) -> Rows:
     return rows_by_id(package.read(path), package.where(path))
-
-
-class Part(BaseModel):
-    """An object of upstream's files; further keys are ignored."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 class Message(Part):

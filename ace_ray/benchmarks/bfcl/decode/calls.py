@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ace_ray.parsing import MAX_CHARS, MAX_CODE, MAX_DEPTH, NotCalls, check_json_depth, expression
+from ace_ray.parsing.syntax import (
+    MAX_CHARS,
+    MAX_CODE,
+    MAX_DEPTH,
+    NotCalls,
+    check_json_depth,
+    expression,
+)
 from ace_ray.types import Completion, ToolCall
 
 

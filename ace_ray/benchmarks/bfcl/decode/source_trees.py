@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ace_ray.benchmarks.bfcl.decode.calls import Read
 from ace_ray.errors import UserError
-from ace_ray.parsing import NotCalls
+from ace_ray.parsing.syntax import NotCalls
 
 _QUOTED = ("string_literal", "character_literal")
 _WHOLE = ("identifier", "class_literal", "type_identifier", "method_invocation")

@@ -39,8 +39,8 @@ from ace_ray.benchmarks.outputs import (
     value_of,
 )
 from ace_ray.errors import UserError
-from ace_ray.parsing import NotCalls
 from ace_ray.parsing.known import known_calls
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
 MAX_ANSWERS = 1_000

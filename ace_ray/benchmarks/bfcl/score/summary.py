@@ -31,14 +31,14 @@ from ace_ray.benchmarks.bfcl.categories import (
     WEB_SEARCH,
     form_of,
 )
-from ace_ray.benchmarks.results import ScoredRow
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.statistics import statistics
 from ace_ray.benchmarks.tally import Tally, accuracies
 from ace_ray.types import RULE_SETS, Verdict
 from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 
-def summarize(rows: Iterable[ScoredRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
+def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
     """Compute the summary in one pass over ``rows``, each (id, sample) once.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
@@ -195,7 +195,7 @@ class Diagnostics:
         self._logs: dict[str, list[float]] = {"single_turn": [], "live": []}
         self._forms: dict[str, Tally] = {}
 
-    def through(self, rows: Iterable[ScoredRow]) -> Iterator[ScoredRow]:
+    def through(self, rows: Iterable[ResultRow]) -> Iterator[ResultRow]:
         for row in rows:
             for name, value in row.verdicts["official"].metrics.items() if row.verdicts else ():
                 if name.startswith(_ENDED):

@@ -14,8 +14,8 @@ from ace_ray.benchmarks.results import (
     Estimate,
     Paper,
     ReportedRun,
+    ResultRow,
     Score,
-    ScoredRow,
     Table,
     Value,
     own_task,
@@ -128,7 +128,7 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 """The leaderboard's groups. Format sensitivity is a group of its own and enters no score."""
 
 
-def task(row: ScoredRow) -> str:
+def task(row: ResultRow) -> str:
     """Return the task's key: questions of one memory share it, and so do forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ace_ray.parsing import NotCalls, dotted_name, expression
+from ace_ray.parsing.literals import dotted_name
+from ace_ray.parsing.syntax import NotCalls, expression
 
 BLOCKED = frozenset(["kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"])
 """Names that upstream refuses to call (``multi_turn_utils.py``)."""

@@ -29,7 +29,8 @@ from ace_ray.benchmarks.stabletoolbench.apis.cache import (
 )
 from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, standardize_category
 from ace_ray.errors import UserError
-from ace_ray.parsing import NotCalls, expression, literal
+from ace_ray.parsing.literals import literal
+from ace_ray.parsing.syntax import NotCalls, expression
 from ace_ray.types import canonical_json
 
 MAX_FILE_BYTES = 32 << 20

@@ -38,7 +38,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.http import Http
 from ace_ray.models.roles import EndpointRole, Role, parse_role
 from ace_ray.types import Sampling, digest
-from ace_ray.util.local_files import folder_of
+from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
 BACKENDS = ("cache", "real", "simulator")
@@ -82,7 +82,7 @@ class ApiSources:
                 fix=f"name one in {_WHERE}.real, or leave real out",
             )
         self._cache_folder = (
-            folder_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
+            path_of(options.cache_folder, f"{_WHERE}.cache_folder").absolute()
             if options.cache_folder
             else cache_root() / "stabletoolbench" / "answers"
         )

@@ -14,7 +14,7 @@ from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import paths
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import gold_state, mangled_state
-from ace_ray.parsing import render
+from ace_ray.parsing.literals import render
 from ace_ray.types import RULE_SETS, Entry
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import escaped, made, paths, same_value
-from ace_ray.parsing import Call
+from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
 FUNCTIONS = [

@@ -17,7 +17,7 @@ import pytest
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import load
-from ace_ray.parsing import render
+from ace_ray.parsing.literals import render
 from ace_ray.types import Entry
 
 SHARED = Path(os.environ.get("ACE_RAY_SHARED") or Path(__file__).parents[5] / "shared")

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks import dataset
 from ace_ray.benchmarks.acebench.data import importer
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
@@ -46,7 +45,6 @@ def test_import_lands_whole(checkout, cache):
     assert manifest["rows"]["zh"]["normal_multi_turn_user_adjust"] == 2
     assert len(manifest["files"]) == 2 * 2 * 17 + 3
     assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
-    dataset.verify(folder)
 
 
 def test_second_import_is_a_no_op_and_says_so(checkout, cache):
@@ -68,16 +66,6 @@ def test_changed_contents_are_another_version(checkout, cache):
     second = importer.import_checkout(checkout, cache=cache)
     assert first != second
     assert left_in(cache) == sorted([first.name, second.name])
-
-
-def test_a_damaged_import_is_not_handed_out(checkout, cache):
-    folder = importer.import_checkout(checkout, cache=cache)
-    (folder / "LICENSE.md").write_text("Mine.")
-    with pytest.raises(UserError, match=r"LICENSE.md was changed .*; remove the folder"):
-        importer.import_checkout(checkout, cache=cache)
-    (folder / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match=r"has no readable manifest.json"):
-        dataset.verify(folder)
 
 
 def test_layout_without_upstream_texts(tmp_path, cache):

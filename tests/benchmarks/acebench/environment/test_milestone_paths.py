@@ -9,7 +9,8 @@ import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs, open_environment
-from ace_ray.parsing import NotCalls, parse_calls
+from ace_ray.parsing.literals import parse_calls
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry
 
 AGENT = ("agent_multi_turn", "agent_multi_step")

@@ -15,7 +15,8 @@ from ace_ray.benchmarks.bfcl.decode import (
 )
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.errors import UserError
-from ace_ray.parsing import NotCalls, Refused
+from ace_ray.parsing.fold import Refused
+from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import ToolCall
 
 JSON = Form("json")

@@ -21,7 +21,7 @@ from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
 from ace_ray.benchmarks.bfcl.score.outputs import DROPPED_IDS, entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Output
 from ace_ray.errors import UserError
-from ace_ray.parsing import Call
+from ace_ray.parsing.literals import Call
 from ace_ray.types import RULE_SETS, Entry, Episode
 
 CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"

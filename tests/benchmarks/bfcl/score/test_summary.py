@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,32 +11,17 @@ from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING, asked_id, form_of
 from ace_ray.benchmarks.bfcl.score.summary import summarize, with_metrics
 from ace_ray.benchmarks.bfcl.score.tables import further_tables, notes, table
+from ace_ray.benchmarks.results import ResultRow
 from ace_ray.types import RULE_SETS, Verdict
 from ace_ray.util.stats import wilson
+from tests.benchmarks.scored_row import scored_row
 
 
-@dataclass
-class Row:
-    category: str
-    id: str
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
-    status: str = "scored"
-    sample: int = 0
-    language: str = "en"
-    prompt_tokens: int = 10
-    completion_tokens: int = 2
-    generation_s: float = 0.5
-
-    @property
-    def group(self) -> str:
-        return self.id
-
-
-def judged(category: str, valid: int, of: int, **more: Any) -> list[Row]:
+def judged(category: str, valid: int, of: int, **more: Any) -> list[ResultRow]:
     """``of`` rows of a category, the first ``valid`` of them valid under both rule sets."""
     verdicts = [Verdict(True)] * valid + [Verdict(False, "wrong")] * (of - valid)
     return [
-        Row(category, f"{category}_{i}", dict.fromkeys(RULE_SETS, verdict), **more)
+        scored_row(category, f"{category}_{i}", dict.fromkeys(RULE_SETS, verdict), **more)
         for i, verdict in enumerate(verdicts)
     ]
 
@@ -70,7 +53,7 @@ SHARES = {
 WHOLE = [row for name, (valid, of) in SHARES.items() for row in judged(name, valid, of)]
 
 
-def columns(rows: list[Row], version: str) -> dict[str, float | None]:
+def columns(rows: list[ResultRow], version: str) -> dict[str, float | None]:
     found = summarize(rows)["rules"]["official"][version]
     return {name: cell["value"] for name, cell in found.items()}
 
@@ -122,7 +105,7 @@ def test_without_one_category_its_columns_have_no_value(absent: str) -> None:
 
 
 def test_too_many_rows_without_a_verdict_keep_a_category_out() -> None:
-    rows = [*WHOLE, Row("multiple", "multiple_9", status="infra_error")]
+    rows = [*WHOLE, scored_row("multiple", "multiple_9", status="infra_error")]
     summary = summarize(rows, max_unscored=0.1)
     assert summary["incomplete"] == ["en/multiple: 1 of 5 rows not scored (1 infra_error)"]
     assert not summary["complete"]
@@ -149,7 +132,7 @@ def test_format_sensitivity_is_by_form_and_scores_nothing() -> None:
         for at, valid in enumerate((True, number < 13)):
             verdict = Verdict(valid, "" if valid else "wrong")
             name = f"format_sensitivity_{2 * number + at}:{form}:multiple_{at}"
-            rows.append(Row("format_sensitivity", name, dict.fromkeys(RULE_SETS, verdict)))
+            rows.append(scored_row("format_sensitivity", name, dict.fromkeys(RULE_SETS, verdict)))
     summary = summarize([*WHOLE, *rows])
     found = summary["format_sensitivity"]["official"]
     assert len(found["forms"]) == 26
@@ -177,7 +160,9 @@ def test_several_samples_have_a_table() -> None:
 
 
 def test_one_form_has_no_spread() -> None:
-    row = Row("format_sensitivity", f"format_sensitivity_0:{FORMS[0]}:multiple_0", status="skipped")
+    row = scored_row(
+        "format_sensitivity", f"format_sensitivity_0:{FORMS[0]}:multiple_0", status="skipped"
+    )
     found = summarize([row])["format_sensitivity"]["strict"]
     assert (found["range"], found["stdev"]) == (None, None)
 
@@ -193,11 +178,13 @@ def test_ids_name_their_form() -> None:
         form_of("format_sensitivity_7:nonsense:live_simple_23-5-1")
 
 
-def known(category: str, probability: float, count: int) -> list[Row]:
+def known(category: str, probability: float, count: int) -> list[ResultRow]:
     verdicts = dict.fromkeys(RULE_SETS, Verdict(True))
     logprobs = [math.log(probability)] * 4
     return [
-        Row(category, f"{category}_{i}", with_metrics(verdicts, ended=None, gold_logprobs=logprobs))
+        scored_row(
+            category, f"{category}_{i}", with_metrics(verdicts, ended=None, gold_logprobs=logprobs)
+        )
         for i in range(count)
     ]
 
@@ -232,7 +219,7 @@ def test_no_contamination_score_of_one_set_alone() -> None:
 def test_how_episodes_ended() -> None:
     verdicts = dict.fromkeys(RULE_SETS, Verdict(False, "wrong"))
     rows = [
-        Row("multi_turn_base", f"multi_turn_base_{i}", with_metrics(verdicts, ended=how))
+        scored_row("multi_turn_base", f"multi_turn_base_{i}", with_metrics(verdicts, ended=how))
         for i, how in enumerate(("finished", "steps", "steps", "no such ending"))
     ]
     summary = summarize(rows)
@@ -263,9 +250,9 @@ def test_the_printed_table_says_what_was_not_run() -> None:
 
 
 def test_questions_of_one_memory_are_one_task() -> None:
-    assert BFCL.task(Row("memory_kv", "memory_kv_12-student-3")) == "memory_kv/student"
-    assert BFCL.task(Row("memory_rec_sum", "memory_rec_sum_9-finance-0")) == (
+    assert BFCL.task(scored_row("memory_kv", "memory_kv_12-student-3")) == "memory_kv/student"
+    assert BFCL.task(scored_row("memory_rec_sum", "memory_rec_sum_9-finance-0")) == (
         "memory_rec_sum/finance"
     )
-    assert BFCL.task(Row("multiple", "multiple_1")) == "en/multiple/multiple_1"
+    assert BFCL.task(scored_row("multiple", "multiple_1")) == "en/multiple/multiple_1"
     assert {c for group in BFCL.groups.values() for c in group} == set(CATEGORIES)
