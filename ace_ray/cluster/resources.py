@@ -182,7 +182,6 @@ def fit(
             where="workers",
             fix="write a number, or auto",
         )
-    _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
         if not any(_room(node, *server) for node in cluster):
@@ -240,7 +239,8 @@ def fit(
         raise TooSmall(
             f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
             f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for all else, do "
-            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all",
+            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
+            f"{f', at most {largest(cluster)} on a node' if per_worker else ''}",
             where="workers",
             fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
             if fits
@@ -259,29 +259,6 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     except UserError:
         return 0
     return now.workers if now.worker_gpus == need.worker_gpus else 0
-
-
-def _check_engine_fits(
-    engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
-) -> None:
-    """Raise `TooSmall` when the nodes cannot hold even one engine of ``each`` GPUs."""
-    gpus = int(sum(node.get("GPU", 0) for node in cluster))
-    if each <= (gpus if spread else largest(cluster)):
-        return
-    fix = "lower them, or join a cluster with more GPUs"
-    if each <= gpus:
-        fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
-    sizes = " x ".join(
-        f"{name} {engine[name]}"
-        for name in ("tensor_parallel_size", "pipeline_parallel_size")
-        if engine.get(name, 1) != 1
-    )
-    raise TooSmall(
-        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on "
-        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
-        where="engine",
-        fix=fix,
-    )
 
 
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:

@@ -57,8 +57,8 @@ def test_one_that_can_never_fit_is_a_line(cluster, config, cli, command):
     assert done.code != 0
     said = " ".join((done.stdout + done.stderr).split())
     assert (
-        "an engine takes 4 GPUs (tensor_parallel_size 2 x pipeline_parallel_size 2), the cluster "
-        "has 2 on 2 node(s), its largest node 1" in said
+        "1 worker(s) of 1 CPU(s) and 4 GPU(s) each, and 0.5 CPUs for all else, do not fit "
+        "2 node(s) with" in said
     )
     assert "Traceback" not in said
 
