@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources
@@ -29,7 +28,7 @@ from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import ProgressView, Tally
+from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
@@ -64,13 +63,12 @@ class Session:
         self,
         runs: Sequence[OpenRun],
         interrupts: Interrupts,
-        console: Console,
+        say: Callable[[str], None],
         *,
         examine: bool = False,
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
-        self._runs, self._interrupts, self._console = runs, interrupts, console
-        self._say = log.say_on(console)
+        self._runs, self._interrupts, self._say = runs, interrupts, say
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
@@ -308,10 +306,7 @@ class Session:
                 ]
                 monitor.engines_start()
                 self._reached.setdefault("actors", time.time())
-                with (
-                    ProgressView(lambda: monitor.latest, _count(pending), self._console),
-                    lean_data() if connection.is_own() else nullcontext(),
-                ):
+                with lean_data() if connection.is_own() else nullcontext():
                     run_graph(
                         job,
                         work,

@@ -14,7 +14,7 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
@@ -56,7 +56,8 @@ class HealthMonitor:
         self._coordinator, self._config = coordinator, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
         self._rows, self._had_success = rows, had_success
-        self._latest: Tally | None = None
+        self._latest = Tally()
+        self._progress: Progress | None = None
         self._began: float | None = None
         self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
@@ -78,13 +79,9 @@ class HealthMonitor:
         self._thread.join(timeout=10)
 
     def engines_start(self) -> None:
-        """Begin to count `start_timeout_s`."""
+        """Begin to count `start_timeout_s`, and to print progress."""
+        self._progress = Progress(self._rows, self._say)
         self._began = self._answered_at = self._engine_at = time.monotonic()
-
-    @property
-    def latest(self) -> Tally:
-        """The newest tally; an empty one before the first."""
-        return self._latest or Tally()
 
     def refresh(self) -> Tally:
         """Read the coordinator now, if it answers."""
@@ -95,7 +92,7 @@ class HealthMonitor:
             self._answered_at = time.monotonic()
         except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
             pass
-        return self.latest
+        return self._latest
 
     def last_look(self) -> Tally:
         """Read the coordinator for the last time, and print the latest engine deaths: the last look
@@ -112,6 +109,8 @@ class HealthMonitor:
                     return
                 self._interrupts.remind()
                 self._tell_deaths(tally)
+                if self._progress is not None:
+                    self._progress.show(tally)
                 self._stop_if_asked(tally)
                 self._give_up(tally)
                 self._end_frozen(tally)
