@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,10 +29,8 @@ from ace_ray.pipeline.summary import (
     RESULTS,
     SUCCESS,
     as_json,
-    conclude,
+    finish,
     reopen,
-    summarize,
-    write_files,
 )
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store
@@ -125,21 +122,19 @@ class OpenRun:
 
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict; with ``again``, those that are worth a retry."""
-        rows = self.plan.rows
-        if not len(self.ledger.ids):
-            return rows
-        at = self.ledger.find(rows.ids)
-        settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
-        return rows.where(~((at >= 0) & settled))
+        done = self.ledger.settled | (again & ~self.ledger.retryable)
+        return self.plan.rows.where(~self._stored(done, self.plan.rows, absent=False))
+
+    def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
+        """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
+        # The position of a row that is not stored is -1.
+        return np.append(column, absent)[self.ledger.find(rows.ids)]
 
     def set_aside(self) -> PlannedRows:
         """Return the pending rows that were alone when engines or checkers died; they are tried
         once more after all others."""
-        rows, ledger = self.plan.rows, self.ledger
-        if not len(ledger.ids):
-            return rows.where(np.zeros(len(rows), bool))
-        at = ledger.find(rows.ids)
-        return rows.where((at >= 0) & (ledger.set_aside[at] != b""))
+        rows = self.plan.rows
+        return rows.where(self._stored(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """Return the states of the rows `set_aside`, by the kind of process that died. ``run`` is
@@ -161,16 +156,13 @@ class OpenRun:
 
     def waiting_with_others(self) -> list[str]:
         """Return the rows `set_aside` because engines died on their preparation."""
-        rows = self.set_aside()
-        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED.encode()
+        rows = self.plan.rows
+        shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return the number of the next attempt at each of ``rows``."""
-        if not len(self.ledger.ids):
-            return np.ones(len(rows), np.int32)
-        at = self.ledger.find(rows.ids)
-        return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
+        return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
         """Claim the folder for this run, note the session in its manifest, and take `_SUCCESS`
@@ -195,27 +187,21 @@ class OpenRun:
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Write the summary of the stored rows; return (exit code, summary)."""
         self.lease.check()
-        ids = np.sort(self.plan.rows.ids)
-        manifest = read_manifest(self.store)
-        timing = timing or earlier_timing(self.store)
-        ledger = self.ledger
         self.look(at_once=True)
-        left = len(self.plan.rows) - int(ledger.settled.sum())
+        left = len(self.plan.rows) - int(self.ledger.settled.sum())
         stopped = self.stops and left > 0
-        why = f"stopped early: its comparison is decided without {left} rows" if stopped else ""
-        summary = summarize(
-            manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing, why=why
-        )
-        summary |= {
-            "ignored_files": ledger.ignored,
-            "uri": self.plan.uri,
-            "mixed_versions": manifest.mixed_versions,
-        }
+        more: dict[str, Any] = {"uri": self.plan.uri}
         if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
-            summary["early"] = self.looks.summary(stopped=stopped)
-        stored = partial(ledger.tables, ledger.schema.names, ids)
-        write_files(self.store, self.plan.benchmarks, stored, summary)
-        self.ended = conclude(self.store, summary), summary
+            more["early"] = self.looks.summary(stopped=stopped)
+        self.ended = finish(
+            self.store,
+            read_manifest(self.store),
+            self.plan.benchmarks,
+            self.ledger,
+            timing or earlier_timing(self.store),
+            why=f"stopped early: its comparison is decided without {left} rows" if stopped else "",
+            **more,
+        )
         return self.ended
 
     def abandon(self) -> None:
@@ -235,7 +221,7 @@ def opened(
     run.
     """
     open_output(plan, fresh=fresh)
-    facts, fit = check_chat(plan)
+    facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
     if note := base_differs(plan.model):
         say(log.warning(note))
@@ -248,8 +234,8 @@ def opened(
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
-        if fit and fit.skipped and len(run.pending(again=False)):
-            say(log.warning(str(fit)))
+        if skipped and len(run.pending(again=False)):
+            say(log.warning(told))
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(begun=False)

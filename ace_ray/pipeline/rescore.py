@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,17 +18,12 @@ from ace_ray.errors import COMPLETE, UserError
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.preflight import make_benchmarks
 from ace_ray.pipeline.score import entries_of, is_same_data, summarized
-from ace_ray.pipeline.summary import conclude, summarize, write_files
+from ace_ray.pipeline.summary import finish
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
-from ace_ray.storage.stored import (
-    MANIFEST,
-    Manifest,
-    earlier_summary,
-    read_manifest,
-)
+from ace_ray.storage.stored import MANIFEST, Manifest, earlier_summary, read_manifest
 from ace_ray.types import Entry
 
 Say = Callable[[str], None]
@@ -213,15 +207,12 @@ def _summarized(
     if early is not None and early.stopped:
         why = "stopped early, and its verdicts were made anew: its own command decides again"
     timing = earlier.timing.model_dump(exclude_unset=True)
-    summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
-        **({"early": {**early.model_dump(), "stale": True}} if early is not None else {}),
-        "ignored_files": ledger.ignored,
-        "uri": store.root,
-        "mixed_versions": manifest.mixed_versions,
+    more: dict[str, Any] = {
         "rescored": {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "ace_ray_version": ace_ray.__version__,
         },
     }
-    write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
-    return conclude(store, summary), summary
+    if early is not None:
+        more["early"] = {**early.model_dump(), "stale": True}
+    return finish(store, manifest, benchmarks, ledger, timing, why=why, **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
+from ace_ray.cluster.resources import gpus_per_worker
 from ace_ray.config.schema import EndpointConfig, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint import EndpointModel
@@ -19,6 +21,7 @@ from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, wit
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef, resolve
+from ace_ray.pipeline import serving
 from ace_ray.types import Sampling
 
 
@@ -153,11 +156,9 @@ def served_roles(
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """Return (CPUs, GPUs) of each server of the roles."""
-    from ace_ray.pipeline import serving
-
+    """Return (CPUs, GPUs) of each server of the roles, on one node."""
     return [
-        serving.demand(role, on_gpu=on_gpu)
+        (serving.SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
         for role, _ in served_roles(bindings).values()
         for _ in range(role.replicas)
     ]
@@ -168,9 +169,7 @@ def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
     """Start the servers of all roles, and end them with the context. Raises `ServerFailed`."""
-    from ace_ray.pipeline import serving
-
-    key = serving.new_key()
+    key = secrets.token_urlsafe(32)
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:
         for place, (role, binding) in served_roles(bindings).items():

@@ -17,8 +17,9 @@ from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.benchmarks.headline import with_scores
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import Ledger
 from ace_ray.storage.rows import ResultRow, rows_of
-from ace_ray.storage.stored import SUMMARY
+from ace_ray.storage.stored import SUMMARY, Manifest
 from ace_ray.types import STATUSES, added
 
 SUCCESS = "_SUCCESS"
@@ -43,6 +44,29 @@ def conclude(store: Store, summary: dict[str, Any]) -> int:
         return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE
+
+
+def finish(
+    store: Store,
+    manifest: Manifest,
+    benchmarks: Mapping[str, Benchmark],
+    ledger: Ledger,
+    timing: Mapping[str, Any],
+    *,
+    why: str = "",
+    **more: Any,
+) -> tuple[int, dict[str, Any]]:
+    """Write the summary of the rows of ``ledger``, with the keys ``more``, and the benchmarks' own
+    files. Return (exit code, summary)."""
+    summary = {
+        **summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why),
+        "ignored_files": ledger.ignored,
+        "uri": store.root,
+        "mixed_versions": manifest.mixed_versions,
+        **more,
+    }
+    _write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
+    return conclude(store, summary), summary
 
 
 def summarize(
@@ -183,7 +207,7 @@ def _sum(total: int | None, more: int | None) -> int | None:
     return None if total is None or more is None else total + more
 
 
-def write_files(
+def _write_files(
     store: Store,
     benchmarks: Mapping[str, Benchmark],
     tables: Callable[[], Iterable[pa.Table]],
