@@ -18,12 +18,7 @@ from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
 from ace_ray.pipeline.health.processes import KINDS, Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.pipeline.planning.preflight import (
-    check_chat,
-    check_services,
-    open_output,
-    output_store,
-)
+from ace_ray.pipeline.planning.preflight import check_chat, open_output, output_store
 from ace_ray.pipeline.summary import (
     FILES,
     RESULTS,
@@ -225,7 +220,8 @@ def opened(
     facts["format"] = choice_facts(plan.choice)
     if note := base_differs(plan.model):
         say(log.warning(note))
-    check_services(plan)
+    for benchmark in plan.benchmarks.values():
+        benchmark.service()  # raises `UserError` when it cannot be made
     lease = Lease.acquire(output_store(plan), say)
     try:
         # Read again under the lease: the folder may have changed before.

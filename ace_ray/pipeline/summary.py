@@ -24,6 +24,7 @@ from ace_ray.types import STATUSES, added
 
 SUCCESS = "_SUCCESS"
 FILES = "files/"
+MOST_FAILURES = 10
 RESULTS = "results/tools/"
 """Folder of the result file that StableToolBench writes (docs/stabletoolbench.md)."""
 
@@ -129,7 +130,7 @@ def summarize(
         if why or headline
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
         "error_classes": dict(totals.causes.most_common()),
-        "failures": totals.failures.first(),
+        "failures": totals.failures(),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         "model_calls": totals.model_calls,
@@ -138,35 +139,6 @@ def summarize(
         "timing": dict(timing),
         "benchmarks": blocks,
     }
-
-
-class Failures:
-    """Counts rows without a verdict by reason, with one text each. Texts that differ only in
-    numbers, names and addresses are one reason."""
-
-    MOST = 10
-
-    def __init__(self) -> None:
-        self._rows: Counter[tuple[str, str, str]] = Counter()
-        self._first: dict[tuple[str, str, str], str] = {}
-
-    def add(self, row: ResultRow) -> None:
-        text = row.error or ""
-        key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
-        self._first.setdefault(key, text)
-        self._rows[key] += 1
-
-    def first(self) -> list[dict[str, Any]]:
-        """Return at most `MOST` reasons, most frequent first: ``{status, error_class, error,
-        rows}``. A last one counts the rows of all other reasons."""
-        ordered = self._rows.most_common()
-        told = [
-            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
-            for key, rows in ordered[: self.MOST]
-        ]
-        if rest := sum(rows for _, rows in ordered[self.MOST :]):
-            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
-        return told
 
 
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d+|'[^']*'|\"[^\"]*\"|/\S+")
@@ -178,7 +150,8 @@ class _Totals:
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
-        self.failures = Failures()
+        self._failures: Counter[tuple[str, str, str]] = Counter()
+        self._first: dict[tuple[str, str, str], str] = {}
         self.prompt_tokens: int | None = 0
         self.completion_tokens: int | None = 0
         self.endpoint: dict[str, Any] | None = None
@@ -192,7 +165,10 @@ class _Totals:
             if row.error_class:
                 self.causes[row.error_class] += 1
             if row.status != "scored":
-                self.failures.add(row)
+                text = row.error or ""
+                key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
+                self._first.setdefault(key, text)
+                self._failures[key] += 1
             self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:
@@ -201,6 +177,19 @@ class _Totals:
             self.reasoning_truncated += row.reasoning_truncated
             self.cut_by_length += row.finish_reason == "length"
             yield row
+
+    def failures(self) -> list[dict[str, Any]]:
+        """Return why rows have no verdict: at most `MOST_FAILURES` reasons, most frequent first,
+        each with its rows and one text. A last one counts the rows of all other reasons. Texts that
+        differ only in numbers, names and addresses are one reason."""
+        ordered = self._failures.most_common()
+        told = [
+            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
+            for key, rows in ordered[:MOST_FAILURES]
+        ]
+        if rest := sum(rows for _, rows in ordered[MOST_FAILURES:]):
+            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
+        return told
 
 
 def _sum(total: int | None, more: int | None) -> int | None:

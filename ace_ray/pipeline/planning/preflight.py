@@ -408,12 +408,6 @@ def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
     return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
-def check_services(plan: Plan) -> None:
-    """Raise `UserError` when a benchmark's service cannot be made."""
-    for benchmark in plan.benchmarks.values():
-        benchmark.service()
-
-
 def _output(config: RunConfig) -> Store:
     options = config.store
     return open_store(config.output, endpoint_url=options.endpoint_url, region=options.region)
