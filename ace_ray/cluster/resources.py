@@ -184,7 +184,7 @@ def fit(
         )
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
-        if not any(_room(node, *server) for node in cluster):
+        if not any(places_on(node, *server) for node in cluster):
             raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
                 f"and no node has them: the largest has {largest(cluster)} GPU(s)",
@@ -214,8 +214,8 @@ def fit(
         return _packs(_parts(need, servers), cluster)
 
     def most(limit: int) -> int:
-        room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
-        limit = min(limit, room)
+        places = sum(places_on(node, each, 0 if spread else per_worker) for node in cluster)
+        limit = min(limit, places)
         # Binary search, since each check packs the whole cluster.
         fits, limit = 0, max(0, limit)
         while fits < limit:
@@ -298,14 +298,10 @@ def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -
     return True
 
 
-def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+    """Return how many parts of this size the resources of a node hold."""
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
-
-
-def free_room(free: Mapping[str, float], need: Resources) -> int:
-    """Return how many workers of ``need`` fit the ``free`` resources of a node."""
-    return _room(free, need.worker_cpus, need.worker_gpus)
 
 
 def _installed(name: str) -> bool:

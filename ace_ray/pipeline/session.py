@@ -251,7 +251,13 @@ class Session:
                 plan.benchmarks,
                 self._isolated(),
                 had_success=had_success,
-                metrics=partial(Metrics, self._measured(pending)),
+                metrics=partial(
+                    Metrics,
+                    [
+                        (run.plan.run_id, run.plan.model.name, len(pending.get(index, ())))
+                        for index, run in enumerate(self._runs)
+                    ],
+                ),
                 name=name,
             )
             services = start_services(name, plan.benchmarks)
@@ -350,14 +356,6 @@ class Session:
             return ask_candidate(self._runs[0].plan)
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
-
-    def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
-        """Return run id, model and planned rows of every run, for `Metrics`."""
-        plans = [run.plan for run in self._runs]
-        return [
-            (plan.run_id, plan.model.name, len(pending.get(index, ())))
-            for index, plan in enumerate(plans)
-        ]
 
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")
