@@ -173,21 +173,16 @@ class _Rows:
         again = read_again(self._benchmark, entry, episode)
         self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
         self.lines += 1
-        return {
-            "language": entry.language,
-            "category": entry.category,
-            "id": entry.id,
-            "sample": output.sample,
-            **{
-                rules: {
-                    "valid": verdict.valid,
-                    "error_type": verdict.error_type,
-                    "error": verdict.error,
-                    **verdict.metrics,
-                }
-                for rules, verdict in verdicts.items()
-            },
+        told = {
+            rules: {
+                "valid": verdict.valid,
+                "error_type": verdict.error_type,
+                "error": verdict.error,
+                **verdict.metrics,
+            }
+            for rules, verdict in verdicts.items()
         }
+        return {**_place(entry), "sample": output.sample, **told}
 
     def _leave_out(self, output: Unscored) -> dict[str, Any]:
         self.unscored += 1
@@ -198,7 +193,7 @@ class _Rows:
             number, why = self._number(output.sample), well_formed(output.reason)
             self._add(entry, number, "infra_error", Episode(), {}, error=why)
         return {
-            **{name: getattr(entry, name, None) for name in ("language", "category", "id")},
+            **_place(entry),
             "sample": output.sample,
             **dict.fromkeys(self._benchmark.rule_sets),
             "where": output.where,
@@ -279,6 +274,10 @@ class _Rows:
             table = pa.Table.from_pylist(self._waiting, schema=self._schema)
             write_parts(self._scratch, self._session, table)
             self._waiting = []
+
+
+def _place(entry: Entry | None) -> dict[str, str | None]:
+    return {name: getattr(entry, name, None) for name in ("language", "category", "id")}
 
 
 def _manifest(

@@ -20,6 +20,7 @@ from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
+from ace_ray.models.endpoint_engine import ask_endpoint
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
@@ -34,7 +35,7 @@ from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.pipeline.planning.preflight import ask_candidate
+from ace_ray.pipeline.planning.preflight import is_native
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
@@ -346,14 +347,15 @@ class Session:
             ray.shutdown()
 
     def _ask(self) -> dict[str, Any]:
-        """Send one request to a candidate behind an endpoint before the first rows, to report a
-        refusal in one line. Returns facts for the manifest.
+        """Send one request to a candidate behind an endpoint before the first rows, with tools if
+        the run offers any, to report a refusal in one line. Returns facts for the manifest.
 
         Raises `UserError`, and `RunFailed` without an answer."""
-        if self._tallies:
+        plan = self._runs[0].plan
+        if self._tallies or self._config.backend != ENDPOINT:
             return {}
         try:
-            return ask_candidate(self._runs[0].plan)
+            return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=True)}
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
 

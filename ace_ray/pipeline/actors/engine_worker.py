@@ -234,7 +234,6 @@ class EngineWorker:
                 await self._candidate.hold(run)
             except Broken:
                 return []
-            ids = [row["row_id"] for row in rows]
             if isolation_group != OPEN:
                 await self._show_that_it_works()
             if self._stopping:  # it may have taken a while
@@ -244,13 +243,14 @@ class EngineWorker:
             if not await self._coordinator.enter.remote(self._process, alone, run):
                 self._decided.add(run)
                 return []
+            tasks = []
             for row in rows:
                 isolated_row = isolated.get(row["row_id"])
                 attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, group, row["row_id"]))
                 self._tasks[row["row_id"]] = task
-            tasks = [self._tasks[row_id] for row_id in ids]
+                tasks.append(task)
             await asyncio.wait(tasks)
             self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]

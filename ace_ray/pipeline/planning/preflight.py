@@ -15,7 +15,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
-from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
+from ace_ray.models.endpoint_engine import check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
 from ace_ray.models.roles import ServedRole, check_size
@@ -397,15 +397,6 @@ def _model_config(folder: Path) -> dict[str, Any]:
             fix="name a complete model folder",
         ) from error
     return tree
-
-
-def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
-    """Ask a candidate behind an endpoint once, with tools if the run offers any (`ask_endpoint`).
-    Return facts for the manifest; {} for other candidates. Raises `UserError` and
-    `EndpointDown`."""
-    if plan.config.backend != ENDPOINT:
-        return {}
-    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
 
 
 def _output(config: RunConfig) -> Store:
