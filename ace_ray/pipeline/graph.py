@@ -147,11 +147,9 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     for window in np.unique(rows.window).tolist():
         inside = rows.window == window
         others = np.flatnonzero(~rows.interactive & inside)
-        starts = range(0, len(others), size)
-        for places in (
-            *_episodes(rows, np.flatnonzero(rows.interactive & inside)),
-            *(others[start : start + size] for start in starts),
-        ):
+        groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
+        groups += [others[start : start + size] for start in range(0, len(others), size)]
+        for places in groups:
             block = {name: pa.array(column[places]) for name, column in columns.items()}
             yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
 

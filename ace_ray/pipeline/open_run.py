@@ -123,7 +123,8 @@ class OpenRun:
     def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
         """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
         # The position of a row that is not stored is -1.
-        return np.append(column, absent)[self.ledger.find(rows.ids)]
+        values: np.ndarray = np.append(column, absent)[self.ledger.find(rows.ids)]
+        return values
 
     def set_aside(self) -> PlannedRows:
         """Return the pending rows that were alone when engines or checkers died; they are tried
