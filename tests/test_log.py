@@ -159,7 +159,7 @@ def test_progress_is_lines_with_numbers(capsys: pytest.CaptureFixture[str]) -> N
     log.configure(form="json")
     tally = Tally()
     tally.workers.append({"load_s": 2.5, "start_s": {"weights": 2.0}})
-    tally.add([(0, "b", "en", "c", "scored", {}, 5, 5), (0, "b", "en", "c", "skipped", {}, 0, 0)])
+    tally.add([(0, "b", "en", "scored", {}, 5, 5), (0, "b", "en", "skipped", {}, 0, 0)])
     tally.deaths.append("w1 ended")
     said = StringIO()
     counts.Progress(4, log.say_on(Console(file=said, force_terminal=True))).show(tally)

@@ -55,21 +55,13 @@ def bind_roles(
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
-            asked = [
-                (n, role, benchmark.role_sampling(n), benchmark.role_tools(n) is not None)
-                for n, role in benchmark.roles().items()
-            ]
+            asked = {
+                name: (role, benchmark.role_sampling(name), benchmark.role_tools(name) is not None)
+                for name, role in benchmark.roles().items()
+            }
         bindings[benchmark.name] = {
-            name: _binding(
-                config,
-                candidate,
-                role,
-                default,
-                f"benchmarks.{benchmark.name}.{name}",
-                shared=name in benchmark.shared_roles,
-                calls=calls,
-            )
-            for name, role, default, calls in asked
+            name: _binding(config, candidate, benchmark, name, *of_role)
+            for name, of_role in asked.items()
         }
     return bindings
 
@@ -77,14 +69,14 @@ def bind_roles(
 def _binding(
     config: RunConfig,
     candidate: ModelRef,
+    benchmark: Benchmark,
+    name: str,
     role: Role,
     default: Sampling,
-    where: str,
-    *,
-    shared: bool,
     calls: bool,
 ) -> RoleBinding:
     """Return the binding of one role. ``calls``: whether the role is offered tools."""
+    where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
@@ -105,12 +97,8 @@ def _binding(
             weights=role.engine.get("load_format") != "dummy",
         )
         role = _with_parsers(role, model, where, calls=calls)
-        check_budget(
-            role.sampling,
-            role.engine,
-            role.model.reasoning_parser,
-            where=f"{where}.sampling",
-        )
+        parser = role.model.reasoning_parser
+        check_budget(role.sampling, role.engine, parser, where=f"{where}.sampling")
     sampling = default
     if role == "same":
         # A limit of the candidate's answers holds for its lines as a user, too.
@@ -121,7 +109,7 @@ def _binding(
         own = completed(role.sampling, model, engine, where=f"{where}.sampling")
         sampling = own.sampling()
     identity = identity_of(role, model, sampling)
-    if not shared:
+    if name not in benchmark.shared_roles:
         identity["sampling"] = sampling.identity()
     return RoleBinding(role, model, sampling, identity)
 

@@ -128,7 +128,7 @@ class Tally:
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
-        for run, benchmark, language, _, status, scores, *tokens in rows:
+        for run, benchmark, language, status, scores, *tokens in rows:
             counts = self.of(run)
             counts.first_row_at = counts.first_row_at or now
             counts.last_row_at = now

@@ -54,7 +54,7 @@ def retryable(coordinator: Coordinator, process: ProcessInfo) -> bool:
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
     scores = {} if official is None else {"official": official, "strict": strict}
-    return (0, "toy", "en", "c", status, scores, 3, 5)
+    return (0, "toy", "en", status, scores, 3, 5)
 
 
 def test_rows_are_counted_by_what_became_of_them() -> None:
