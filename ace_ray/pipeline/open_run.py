@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.pipeline.early import EarlyLooks
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
-from ace_ray.pipeline.health.processes import KINDS, Kind, give_back_memory
+from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
 from ace_ray.pipeline.planning.preflight import check_chat, open_output, output_store
@@ -141,13 +141,12 @@ class OpenRun:
         table = pa.table(rows.columns()).to_pylist()
         for row, place in zip(table, places, strict=True):
             killed = self.ledger.set_aside[place].decode()
-            attempts = int(self.ledger.attempts[place])
             if killed == SHARED:
-                shared = shared_id({**row, "run": run})
-                isolated.setdefault("engine", {})[shared] = set_aside(attempts)
+                kind, name = "engine", shared_id({**row, "run": run})
             else:
-                kind = KINDS[KINDS.index(killed)]
-                isolated.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
+                kind, name = killed, row["row_id"].decode()
+            state = set_aside(int(self.ledger.attempts[place]))
+            isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
     def waiting_with_others(self) -> list[str]:

@@ -104,14 +104,6 @@ class Tally:
         """Prompt and completion tokens."""
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
 
-    @property
-    def first_ready_at(self) -> float | None:
-        return min((s.ready_at for s in self.runs.values() if s.ready_at), default=None)
-
-    @property
-    def last_row_at(self) -> float | None:
-        return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
-
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
         """Return the accuracy by rule set for each benchmark and language, sorted."""
         return {
@@ -217,9 +209,9 @@ def start_line(worker: Mapping[str, Any]) -> log.Line:
 
 def _seconds(tally: Tally) -> float | None:
     """Return the seconds from the first ready engine to the last row."""
-    if tally.first_ready_at is None or tally.last_row_at is None:
-        return None
-    return max(1e-6, tally.last_row_at - tally.first_ready_at)
+    ready = [counts.ready_at for counts in tally.runs.values() if counts.ready_at]
+    rows = [counts.last_row_at for counts in tally.runs.values() if counts.last_row_at]
+    return max(1e-6, max(rows) - min(ready)) if ready and rows else None
 
 
 def _tokens_per_s(tally: Tally) -> float | None:
