@@ -56,10 +56,8 @@ def test_one_that_can_never_fit_is_a_line(cluster, config, cli, command):
     done = cli(command, path, env=cluster.driver_env, timeout_s=300)
     assert done.code != 0
     said = " ".join((done.stdout + done.stderr).split())
-    assert (
-        "1 worker(s) of 1 CPU(s) and 4 GPU(s) each, and 0.5 CPUs for all else, do not fit "
-        "2 node(s) with" in said
-    )
+    assert "1 worker(s) of 0.5 CPU(s) and 4 GPU(s) each, and" in said
+    assert "do not fit 2 node(s) with 2 CPUs and 2 GPUs in all, at most 1 on a node" in said
     assert "Traceback" not in said
 
 
