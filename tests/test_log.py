@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import StringIO
@@ -156,27 +155,14 @@ def test_the_environment_is_asked_and_a_mistake_is_a_line(
     assert here("doctor", config_file()).code == 2
 
 
-def test_progress_is_lines_with_numbers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(counts, "POLL_S", 0.01)
+def test_progress_is_lines_with_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     log.configure(form="json")
     tally = Tally()
     tally.workers.append({"load_s": 2.5, "start_s": {"weights": 2.0}})
-    tally.add([(0, "b", "en", "c", "scored", {}, 5, 5), (0, "b", "en", "c", "skipped", {}, 0, 0)])
+    tally.add([(0, "b", "en", "scored", {}, 5, 5), (0, "b", "en", "skipped", {}, 0, 0)])
     tally.deaths.append("w1 ended")
-    said, shown = StringIO(), threading.Event()
-
-    def read() -> Tally:
-        if said_once:
-            shown.set()
-        said_once.append(True)
-        return tally
-
-    said_once: list[bool] = []
-    monkeypatch.setattr(counts, "LOG_EVERY_S", 0.0)
-    with counts.ProgressView(read, 4, Console(file=said, force_terminal=True)):
-        assert shown.wait(60)
+    said = StringIO()
+    counts.Progress(4, log.say_on(Console(file=said, force_terminal=True))).show(tally)
     assert said.getvalue() == ""
     start, line, *_ = lines(capsys.readouterr().err)
     assert (start["event"], start["start_s"]) == ("engine_ready", {"weights": 2.0})

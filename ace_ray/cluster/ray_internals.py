@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -73,19 +74,6 @@ class FixedCluster(ClusterAutoscaler):  # type: ignore[misc]  # Ray ships no typ
         return self._all
 
 
-class _NoOpMethod:
-    """A method of an actor's handle that does nothing."""
-
-    def remote(self, *_: Any) -> None:
-        pass
-
-
-class _NoTracker:
-    """Takes the place of the actor that tracks the nodes of pool actors."""
-
-    update_actor_location = _NoOpMethod()
-
-
 @contextmanager
 def lean_data() -> Iterator[None]:
     """Run graphs in this context without Ray Data's own actors.
@@ -95,12 +83,13 @@ def lean_data() -> Iterator[None]:
     The third tells each second where actors are; without it, an actor counts as on its first node.
     """
     no_op = staticmethod(lambda *_, **__: None)
+    no_tracker = SimpleNamespace(update_actor_location=SimpleNamespace(remote=lambda *_: None))
     owners: list[tuple[Any, dict[str, Any]]] = [
         (streaming_executor, {"create_cluster_autoscaler": FixedCluster}),
         (
             actor_pools,
             {
-                "get_or_create_actor_location_tracker": _NoTracker,
+                "get_or_create_actor_location_tracker": lambda: no_tracker,
                 "get_actor_locations": lambda actors: {},
             },
         ),

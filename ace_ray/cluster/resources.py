@@ -185,10 +185,9 @@ def fit(
             where="workers",
             fix="write a number, or auto",
         )
-    _check_engine_fits(config.engine, cluster, per_worker, spread=spread)
     server_cpus, server_gpus = sum(s[0] for s in servers), sum(s[1] for s in servers)
     for server in servers:
-        if not any(_room(node, *server) for node in cluster):
+        if not any(places_on(node, *server) for node in cluster):
             raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
                 f"and no node has them: the largest has {largest(cluster)} GPU(s)",
@@ -218,8 +217,8 @@ def fit(
         return _packs(_parts(need, servers), cluster)
 
     def most(limit: int) -> int:
-        room = sum(_room(node, each, 0 if spread else per_worker) for node in cluster)
-        limit = min(limit, room)
+        places = sum(places_on(node, each, 0 if spread else per_worker) for node in cluster)
+        limit = min(limit, places)
         # Binary search, since each check packs the whole cluster.
         fits, limit = 0, max(0, limit)
         while fits < limit:
@@ -243,7 +242,8 @@ def fit(
         raise TooSmall(
             f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
             f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for all else, do "
-            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all",
+            f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
+            f"{f', at most {largest(cluster)} on a node' if per_worker else ''}",
             where="workers",
             fix=f"set workers{'.min' * bool(asked)} to {fits} or less"
             if fits
@@ -262,29 +262,6 @@ def holds(need: Resources, fit: Callable[[Nodes], Resources], cluster: Nodes) ->
     except UserError:
         return 0
     return now.workers if now.worker_gpus == need.worker_gpus else 0
-
-
-def _check_engine_fits(
-    engine: Mapping[str, Any], cluster: Nodes, each: int, *, spread: bool
-) -> None:
-    """Raise `TooSmall` when the nodes cannot hold even one engine of ``each`` GPUs."""
-    gpus = int(sum(node.get("GPU", 0) for node in cluster))
-    if each <= (gpus if spread else largest(cluster)):
-        return
-    fix = "lower them, or join a cluster with more GPUs"
-    if each <= gpus:
-        fix = "leave out engine.distributed_executor_backend: it then lies on several nodes"
-    sizes = " x ".join(
-        f"{name} {engine[name]}"
-        for name in ("tensor_parallel_size", "pipeline_parallel_size")
-        if engine.get(name, 1) != 1
-    )
-    raise TooSmall(
-        f"an engine takes {each} GPUs ({sizes}), the cluster has {gpus} on "
-        f"{len(cluster)} node(s), its largest node {largest(cluster)}",
-        where="engine",
-        fix=fix,
-    )
 
 
 def _parts(need: Resources, servers: Sequence[Part]) -> list[Part]:
@@ -324,14 +301,10 @@ def _placed(parts: list[tuple[float, float]], free: list[tuple[float, float]]) -
     return True
 
 
-def _room(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+def places_on(node: Mapping[str, float], cpus: float, gpus: int) -> int:
+    """Return how many parts of this size the resources of a node hold."""
     by_cpu = math.floor(node.get("CPU", 0.0) / cpus + 1e-9)
     return min(by_cpu, math.floor(node.get("GPU", 0) / gpus)) if gpus else by_cpu
-
-
-def free_room(free: Mapping[str, float], need: Resources) -> int:
-    """Return how many workers of ``need`` fit the ``free`` resources of a node."""
-    return _room(free, need.worker_cpus, need.worker_gpus)
 
 
 def _installed(name: str) -> bool:

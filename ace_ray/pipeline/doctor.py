@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import numpy as np
+
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.registry import installed
 from ace_ray.cluster.connection import connect
@@ -49,12 +51,11 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         topic = "cluster"
         yield _cluster(plan)
         topic = "prompts"
-        _, prompts = preflight.check_chat(plan)
+        _, told, _ = preflight.check_chat(plan)
         if config.backend == ENDPOINT:
             yield _asked(plan)
         else:
-            text = str(prompts or "not tried: vLLM writes this family's chats by code")
-            yield Line(topic, text)
+            yield Line(topic, told or "not tried: vLLM writes this family's chats by code")
         topic = "output"
         preflight.open_output(plan)
         yield Line(topic, f"{plan.uri} can be written")
@@ -77,9 +78,7 @@ def planned(config: RunConfig) -> Iterator[Line]:
     rows = f"all {len(plan.rows)} are to be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = stored_rows(store, read_manifest(store))
-        at = ledger.find(plan.rows.ids)
-        settled = int(ledger.settled[at][at >= 0].sum()) if len(ledger.ids) else 0
-        left = len(plan.rows) - settled
+        left = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
         rows = f"{left} of {len(plan.rows)} are to be evaluated; the others are stored"
     yield Line("rows", rows)
     yield Line("results", plan.uri)

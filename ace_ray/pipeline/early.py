@@ -204,36 +204,30 @@ class Comparison:
         for one in self.headlines:
             self._advance(one, own, reference)
 
-    def rows(self, one: Headline, units: int) -> int:
-        """Return the number of rows of the first ``units`` units."""
-        rows = self._drawn.orders[one.benchmark].rows(self._samples)
-        return int(rows[:units].sum())
-
-    def units(self, one: Headline) -> int:
-        """Return the number of units of its order."""
-        return len(self._drawn.orders[one.benchmark].units)
-
     def state(self, one: Headline) -> dict[str, Any]:
-        """Return the state of a headline for ``summary.json``; shares are of 1."""
-        draws = self._draws(one, one.differences)
-        low, high = _sequence(draws, self._alpha)
+        """Return the state of a headline for ``summary.json``; shares are of 1. ``value`` is the
+        run's own headline with its confidence sequence."""
+        order, units = self._drawn.orders[one.benchmark], len(one.differences)
+        difference, low, high = self._estimate(one, one.differences)
+        own = self._estimate(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
+        names = ("estimate", "low", "high")
         return {
-            "units": len(one.differences),
-            "rows": self.rows(one, len(one.differences)),
-            "difference": min(max(draws.estimate, low), high),
+            "units": units,
+            "rows": int(order.rows(self._samples)[:units].sum()),
+            "difference": difference,
             "low": low,
             "high": high,
             "outcome": one.decision.outcome.value if one.decision else None,
             "decided_at_units": one.decision.units if one.decision else None,
+            "of_units": len(order.units),
+            "value": {name: (at + 1) / 2 for name, at in zip(names, own, strict=True)},
         }
 
-    def value(self, one: Headline) -> dict[str, float]:
-        """Return the run's own headline: an estimate and its confidence sequence, in 0..1."""
-        draws = self._draws(one, [(2 * low - 1, 2 * high - 1) for low, high in one.own])
-        low, high = _sequence(draws, self._alpha)
-        middle = min(max(draws.estimate, low), high)
-        found = {"estimate": middle, "low": low, "high": high}
-        return {name: (value + 1) / 2 for name, value in found.items()}
+    def _estimate(self, one: Headline, bounds: Sequence[Bounds]) -> tuple[float, float, float]:
+        """Return the estimate of a mean in -1..1, and its confidence sequence."""
+        draws = self._draws(one, bounds)
+        low, high = confidence_sequence(draws, self._alpha) if len(draws) else (-1.0, 1.0)
+        return min(max(draws.estimate, low), high), low, high
 
     def _advance(self, one: Headline, own: Values, reference: Values) -> None:
         order, before = self._drawn.orders[one.benchmark], one.differences
@@ -377,14 +371,7 @@ class EarlyLooks:
             "margin": self._config.margin,
             "decided": comparison.decided,
             "stopped": stopped,
-            "headlines": {
-                one.name: {
-                    **comparison.state(one),
-                    "of_units": comparison.units(one),
-                    "value": comparison.value(one),
-                }
-                for one in comparison.headlines
-            },
+            "headlines": {one.name: comparison.state(one) for one in comparison.headlines},
         }
 
     def _values(self, store: Store, rule_sets: Sequence[str], *, final: bool) -> Values:
@@ -413,10 +400,6 @@ class EarlyLooks:
         self._is_final = whole or stopped
         self._reference_has_ended = lambda: store.get(SUCCESS) is not None or is_decided(store)
         return self._values(store, manifest.all_rule_sets, final=self._is_final)
-
-
-def _sequence(draws: Draws, alpha: float) -> Bounds:
-    return confidence_sequence(draws, alpha) if len(draws) else (-1.0, 1.0)
 
 
 def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:

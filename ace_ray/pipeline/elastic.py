@@ -24,7 +24,7 @@ from ace_ray.cluster.ray_internals import (
     is_alive,
     node_of,
 )
-from ace_ray.cluster.resources import Nodes, Resources, free_room
+from ace_ray.cluster.resources import Nodes, Resources, places_on
 from ace_ray.pipeline.actors.job import why_gone_there
 from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
@@ -177,7 +177,10 @@ class ElasticWorkers:
         size = sum(node not in draining for node in self._pool.running().values())
         size += len(self._pool.pending())
         free = free_resources()
-        places = sum(free_room(free.get(node, {}), self._need) for node in nodes)
+        need = self._need
+        places = sum(
+            places_on(free.get(at, {}), need.worker_cpus, need.worker_gpus) for at in nodes
+        )
         places -= sum(actor in self._unplaced for actor in self._pool.pending())
         more = min(self._room([dict(has) for has in nodes.values()]) - size, places)
         more = max(more, self._need.fewest - size)

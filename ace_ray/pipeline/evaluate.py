@@ -82,7 +82,7 @@ def evaluate(config: RunConfig, *, fresh: bool, console: Console) -> tuple[int, 
             say(log.Line(line, event="begin", declared=rows, pending=pending))
             if chosen := choice_line(plan.config, plan.choice):
                 say(chosen)
-            Session([run], interrupts, console).run()
+            Session([run], interrupts, say).run()
             if run.ended is None:
                 raise RunFailed(run.broken)
             return run.ended

@@ -9,7 +9,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -145,19 +144,14 @@ def blocks(work: Work, size: int) -> Iterator[pa.Table]:
     shares one with those of the same preparation."""
     rows = work.rows
     columns = {**rows.columns(), "attempt": work.attempts}
-    for places in chain.from_iterable(
-        _window(rows, window, size) for window in np.unique(rows.window).tolist()
-    ):
-        block = {name: pa.array(column[places]) for name, column in columns.items()}
-        yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
-
-
-def _window(rows: PlannedRows, window: int, size: int) -> Iterator[np.ndarray]:
-    """Yield the indices of the rows of each block of a window."""
-    others = np.flatnonzero(~rows.interactive & (rows.window == window))
-    yield from map(np.array, _episodes(rows, window))
-    for start in range(0, len(others), size):
-        yield others[start : start + size]
+    for window in np.unique(rows.window).tolist():
+        inside = rows.window == window
+        others = np.flatnonzero(~rows.interactive & inside)
+        groups: list[Any] = _episodes(rows, np.flatnonzero(rows.interactive & inside))
+        groups += [others[start : start + size] for start in range(0, len(others), size)]
+        for places in groups:
+            block = {name: pa.array(column[places]) for name, column in columns.items()}
+            yield pa.table({"run": pa.array(np.full(len(places), work.run)), **block}).cast(PLAN)
 
 
 class PlannedBlocks:
@@ -172,11 +166,11 @@ class PlannedBlocks:
             yield from blocks(one, self._size)
 
 
-def _episodes(rows: PlannedRows, window: int) -> list[list[int]]:
-    """Return the indices of the interactive rows of a window, grouped by preparation."""
+def _episodes(rows: PlannedRows, places: np.ndarray) -> list[list[int]]:
+    """Return ``places``, the indices of interactive rows, grouped by preparation."""
     columns = rows.columns()
     groups: dict[tuple[int, ...], list[int]] = {}
-    for place in np.flatnonzero(rows.interactive & (rows.window == window)).tolist():
+    for place in places.tolist():
         shared = int(rows.shares[place])
         # Each sample has its own preparation, with its own seed.
         key = (shared, int(columns["sample"][place]), int(columns["repeat"][place]))

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +15,17 @@ from ace_ray.errors import UserError
 from ace_ray.models.adapters import base_differs
 from ace_ray.pipeline.early import EarlyLooks
 from ace_ray.pipeline.health.isolation import IsolatedRow, set_aside, shared_id
-from ace_ray.pipeline.health.processes import KINDS, Kind, give_back_memory
+from ace_ray.pipeline.health.processes import Kind, give_back_memory
 from ace_ray.pipeline.planning.formats import choice_facts
 from ace_ray.pipeline.planning.plan import REPORTS, Plan, PlannedRows, make_manifest
-from ace_ray.pipeline.planning.preflight import (
-    check_chat,
-    check_services,
-    open_output,
-    output_store,
-)
+from ace_ray.pipeline.planning.preflight import check_chat, open_output, output_store
 from ace_ray.pipeline.summary import (
     FILES,
     RESULTS,
     SUCCESS,
     as_json,
-    conclude,
+    finish,
     reopen,
-    summarize,
-    write_files,
 )
 from ace_ray.storage.lease import LEASE, Lease
 from ace_ray.storage.object_store import Store
@@ -132,21 +124,20 @@ class OpenRun:
 
     def pending(self, *, again: bool) -> PlannedRows:
         """Return the rows without a verdict; with ``again``, those that are worth a retry."""
-        rows = self.plan.rows
-        if not len(self.ledger.ids):
-            return rows
-        at = self.ledger.find(rows.ids)
-        settled = self.ledger.settled[at] | (again & ~self.ledger.retryable[at])
-        return rows.where(~((at >= 0) & settled))
+        done = self.ledger.settled | (again & ~self.ledger.retryable)
+        return self.plan.rows.where(~self._stored(done, self.plan.rows, absent=False))
+
+    def _stored(self, column: np.ndarray, rows: PlannedRows, absent: Any) -> np.ndarray:
+        """Return the values of a ledger's column for ``rows``; ``absent`` for rows not stored."""
+        # The position of a row that is not stored is -1.
+        values: np.ndarray = np.append(column, absent)[self.ledger.find(rows.ids)]
+        return values
 
     def set_aside(self) -> PlannedRows:
         """Return the pending rows that were alone when engines or checkers died; they are tried
         once more after all others."""
-        rows, ledger = self.plan.rows, self.ledger
-        if not len(ledger.ids):
-            return rows.where(np.zeros(len(rows), bool))
-        at = ledger.find(rows.ids)
-        return rows.where((at >= 0) & (ledger.set_aside[at] != b""))
+        rows = self.plan.rows
+        return rows.where(self._stored(self.ledger.set_aside, rows, b"") != b"")
 
     def isolated(self, run: int) -> dict[Kind, dict[str, IsolatedRow]]:
         """Return the states of the rows `set_aside`, by the kind of process that died. ``run`` is
@@ -157,27 +148,23 @@ class OpenRun:
         table = pa.table(rows.columns()).to_pylist()
         for row, place in zip(table, places, strict=True):
             killed = self.ledger.set_aside[place].decode()
-            attempts = int(self.ledger.attempts[place])
             if killed == SHARED:
-                shared = shared_id({**row, "run": run})
-                isolated.setdefault("engine", {})[shared] = set_aside(attempts)
+                kind, name = "engine", shared_id({**row, "run": run})
             else:
-                kind = KINDS[KINDS.index(killed)]
-                isolated.setdefault(kind, {})[row["row_id"].decode()] = set_aside(attempts)
+                kind, name = killed, row["row_id"].decode()
+            state = set_aside(int(self.ledger.attempts[place]))
+            isolated.setdefault(cast(Kind, kind), {})[name] = state
         return isolated
 
     def waiting_with_others(self) -> list[str]:
         """Return the rows `set_aside` because engines died on their preparation."""
-        rows = self.set_aside()
-        shared = self.ledger.set_aside[self.ledger.find(rows.ids)] == SHARED.encode()
+        rows = self.plan.rows
+        shared = self._stored(self.ledger.set_aside, rows, b"") == SHARED.encode()
         return [row_id.decode() for row_id in rows.ids[shared].tolist()]
 
     def attempts(self, rows: PlannedRows) -> np.ndarray:
         """Return the number of the next attempt at each of ``rows``."""
-        if not len(self.ledger.ids):
-            return np.ones(len(rows), np.int32)
-        at = self.ledger.find(rows.ids)
-        return np.where(at >= 0, self.ledger.attempts[at], 0).astype(np.int32) + 1
+        return self._stored(self.ledger.attempts, rows, 0).astype(np.int32) + 1
 
     def declare(self, facts: Mapping[str, Any]) -> None:
         """Claim the folder for this run, note the session in its manifest, and take `_SUCCESS`
@@ -202,27 +189,21 @@ class OpenRun:
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Write the summary of the stored rows; return (exit code, summary)."""
         self.lease.check()
-        ids = np.sort(self.plan.rows.ids)
-        manifest = read_manifest(self.store)
-        timing = timing or earlier_timing(self.store)
-        ledger = self.ledger
         self.look(at_once=True)
-        left = len(self.plan.rows) - int(ledger.settled.sum())
+        left = len(self.plan.rows) - int(self.ledger.settled.sum())
         stopped = self.stops and left > 0
-        why = f"stopped early: its comparison is decided without {left} rows" if stopped else ""
-        summary = summarize(
-            manifest.tree, self.plan.benchmarks, lambda: ledger.rows(ids), timing, why=why
-        )
-        summary |= {
-            "ignored_files": ledger.ignored,
-            "uri": self.plan.uri,
-            "mixed_versions": manifest.mixed_versions,
-        }
+        more: dict[str, Any] = {"uri": self.plan.uri}
         if self.looks is not None and self.plan.config.early and self.plan.config.early.against:
-            summary["early"] = self.looks.summary(stopped=stopped)
-        stored = partial(ledger.tables, ledger.schema.names, ids)
-        write_files(self.store, self.plan.benchmarks, stored, summary)
-        self.ended = conclude(self.store, summary), summary
+            more["early"] = self.looks.summary(stopped=stopped)
+        self.ended = finish(
+            self.store,
+            read_manifest(self.store),
+            self.plan.benchmarks,
+            self.ledger,
+            timing or earlier_timing(self.store),
+            why=f"stopped early: its comparison is decided without {left} rows" if stopped else "",
+            **more,
+        )
         return self.ended
 
     def abandon(self) -> None:
@@ -242,11 +223,12 @@ def opened(
     run.
     """
     open_output(plan, fresh=fresh)
-    facts, fit = check_chat(plan)
+    facts, told, skipped = check_chat(plan)
     facts["format"] = choice_facts(plan.choice)
     if note := base_differs(plan.model):
         say(log.warning(note))
-    check_services(plan)
+    for benchmark in plan.benchmarks.values():
+        benchmark.service()  # raises `UserError` when it cannot be made
     lease = Lease.acquire(output_store(plan), say)
     try:
         # Read again under the lease: the folder may have changed before.
@@ -255,8 +237,8 @@ def opened(
         run = OpenRun(plan, store, lease, facts, declared, began, time.time(), not declared, say)
         run.read(say)
         run.check_declared()
-        if fit and fit.skipped and len(run.pending(again=False)):
-            say(log.warning(str(fit)))
+        if skipped and len(run.pending(again=False)):
+            say(log.warning(told))
         if plan.drawn is not None:
             run.looks = EarlyLooks(plan, store)
             run.looks.check(begun=False)

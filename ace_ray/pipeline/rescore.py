@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 import ace_ray
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.registry import is_local
 from ace_ray.config.schema import EXTERNAL, RunConfig, validated
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.pipeline.actors.judging import judged
 from ace_ray.pipeline.planning.preflight import make_benchmarks
-from ace_ray.pipeline.score import entries_of, is_same_data, summarized
-from ace_ray.pipeline.summary import conclude, summarize, write_files
+from ace_ray.pipeline.score import summarized
+from ace_ray.pipeline.summary import finish
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, compact, new_session, part_names, stored_rows, write_parts
-from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, episode_of, rows_of
-from ace_ray.storage.stored import (
-    MANIFEST,
-    Manifest,
-    earlier_summary,
-    read_manifest,
-)
+from ace_ray.storage.rows import AT_ONCE, CHECK_FAILED, ResultRow, episode_of, rows_of
+from ace_ray.storage.stored import MANIFEST, Manifest, earlier_summary, read_manifest
 from ace_ray.types import Entry
 
 Say = Callable[[str], None]
@@ -75,9 +71,8 @@ def rescore(
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = entries_of(made, manifest, ledger.rows())
+            own = _entries(made, manifest, ledger.rows(), store)
             entries |= {(name, e.category, e.language, e.id): e for e in own}
-            _check_data(name, own, manifest, store)
             made.ready(named=name == owner)
         session = new_session(part_names(store), os.urandom(3).hex())
         changed: Counter[str] = Counter()
@@ -184,13 +179,34 @@ def _with_data(
     return config.model_copy(update={"benchmarks": sections}), name
 
 
-def _check_data(name: str, entries: Any, manifest: Manifest, store: Store) -> None:
-    if not is_same_data(name, entries, manifest):
+def _entries(
+    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
+) -> Sequence[Entry]:
+    """Return the entries that a stored run chose its own from.
+
+    For outputs made elsewhere these are all entries of the answered categories, and those that
+    only ``rows`` name, such as tau2-bench's tasks outside the base split. Raises `UserError`: the
+    run was made with other entries.
+    """
+    name = benchmark.name
+    if manifest.config.backend == EXTERNAL:
+        every = benchmark.output_entries()
+        for row in rows:
+            every.get(row.language, row.category, row.id)  # may be one that `of` lacks
+        entries: Sequence[Entry] = [
+            e for key in manifest.outputs.categories for e in every.of(*key).values()
+        ]
+        # The hash covers all entries of the answered categories, answered or not.
+        sha256 = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
+    else:
+        entries, sha256 = benchmark.dataset(), manifest.entries.get(name)
+    if sha256 is not None and sha256 != data_hash(entries):
         raise UserError(
             f"the data of {name} is not what this run was made with",
             where=store.root,
             fix="restore that data (its hash is in run.json), or evaluate anew",
         )
+    return entries
 
 
 def _changes(
@@ -213,15 +229,12 @@ def _summarized(
     if early is not None and early.stopped:
         why = "stopped early, and its verdicts were made anew: its own command decides again"
     timing = earlier.timing.model_dump(exclude_unset=True)
-    summary = summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why) | {
-        **({"early": {**early.model_dump(), "stale": True}} if early is not None else {}),
-        "ignored_files": ledger.ignored,
-        "uri": store.root,
-        "mixed_versions": manifest.mixed_versions,
+    more: dict[str, Any] = {
         "rescored": {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "ace_ray_version": ace_ray.__version__,
         },
     }
-    write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
-    return conclude(store, summary), summary
+    if early is not None:
+        more["early"] = {**early.model_dump(), "stale": True}
+    return finish(store, manifest, benchmarks, ledger, timing, why=why, **more)

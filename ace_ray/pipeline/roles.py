@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.context import Model, RoleModel
+from ace_ray.cluster.resources import gpus_per_worker
 from ace_ray.config.schema import EndpointConfig, RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.endpoint import EndpointModel
@@ -19,6 +21,7 @@ from ace_ray.models.roles import EndpointRole, Role, ServedRole, check_role, wit
 from ace_ray.models.roles import role_identity as identity_of
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sources import ModelRef, resolve
+from ace_ray.pipeline import serving
 from ace_ray.types import Sampling
 
 
@@ -52,21 +55,13 @@ def bind_roles(
     bindings = {}
     for benchmark in benchmarks:
         with own_code(type(benchmark), "roles"):
-            asked = [
-                (n, role, benchmark.role_sampling(n), benchmark.role_tools(n) is not None)
-                for n, role in benchmark.roles().items()
-            ]
+            asked = {
+                name: (role, benchmark.role_sampling(name), benchmark.role_tools(name) is not None)
+                for name, role in benchmark.roles().items()
+            }
         bindings[benchmark.name] = {
-            name: _binding(
-                config,
-                candidate,
-                role,
-                default,
-                f"benchmarks.{benchmark.name}.{name}",
-                shared=name in benchmark.shared_roles,
-                calls=calls,
-            )
-            for name, role, default, calls in asked
+            name: _binding(config, candidate, benchmark, name, *of_role)
+            for name, of_role in asked.items()
         }
     return bindings
 
@@ -74,14 +69,14 @@ def bind_roles(
 def _binding(
     config: RunConfig,
     candidate: ModelRef,
+    benchmark: Benchmark,
+    name: str,
     role: Role,
     default: Sampling,
-    where: str,
-    *,
-    shared: bool,
     calls: bool,
 ) -> RoleBinding:
     """Return the binding of one role. ``calls``: whether the role is offered tools."""
+    where = f"benchmarks.{benchmark.name}.{name}"
     check_role(role, where)
     model: ModelRef | None = candidate
     if isinstance(role, EndpointRole):
@@ -102,12 +97,8 @@ def _binding(
             weights=role.engine.get("load_format") != "dummy",
         )
         role = _with_parsers(role, model, where, calls=calls)
-        check_budget(
-            role.sampling,
-            role.engine,
-            role.model.reasoning_parser,
-            where=f"{where}.sampling",
-        )
+        parser = role.model.reasoning_parser
+        check_budget(role.sampling, role.engine, parser, where=f"{where}.sampling")
     sampling = default
     if role == "same":
         # A limit of the candidate's answers holds for its lines as a user, too.
@@ -118,7 +109,7 @@ def _binding(
         own = completed(role.sampling, model, engine, where=f"{where}.sampling")
         sampling = own.sampling()
     identity = identity_of(role, model, sampling)
-    if not shared:
+    if name not in benchmark.shared_roles:
         identity["sampling"] = sampling.identity()
     return RoleBinding(role, model, sampling, identity)
 
@@ -153,11 +144,9 @@ def served_roles(
 
 
 def demand(bindings: RoleBindings, *, on_gpu: bool) -> list[tuple[float, int]]:
-    """Return (CPUs, GPUs) of each server of the roles."""
-    from ace_ray.pipeline import serving
-
+    """Return (CPUs, GPUs) of each server of the roles, on one node."""
     return [
-        serving.demand(role, on_gpu=on_gpu)
+        (serving.SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0)
         for role, _ in served_roles(bindings).values()
         for _ in range(role.replicas)
     ]
@@ -168,9 +157,7 @@ def serving_roles(
     bindings: RoleBindings, *, on_gpu: bool
 ) -> Iterator[dict[tuple[str, str], Served]]:
     """Start the servers of all roles, and end them with the context. Raises `ServerFailed`."""
-    from ace_ray.pipeline import serving
-
-    key = serving.new_key()
+    key = secrets.token_urlsafe(32)
     starting: dict[tuple[str, str], list[serving.Starting]] = {}
     try:
         for place, (role, binding) in served_roles(bindings).items():

@@ -11,7 +11,7 @@ import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,6 @@ from ace_ray.storage.parts import FOLDER, new_session, part_names, stored_rows, 
 from ace_ray.storage.rows import (
     AT_ONCE,
     TOKENS,
-    ResultRow,
     entry_columns,
     episode_columns,
     rows_schema,
@@ -76,8 +75,8 @@ def score_outputs(
         )
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
-        run_id = _run_id(made.name, path)
-        named = model or _model_of(path)
+        run_id = f"{made.name}-{digest(str(path.absolute()))[:10]}"
+        named = model or (path.stem if path.is_file() else path.absolute().name)
         rows = _Rows(made, made.output_entries(), scratch, run_id, named)
         with Path(folder, VERDICTS).open("w", encoding="ascii") as verdicts:
             for output in made.outputs(path, rows.entries):
@@ -124,32 +123,6 @@ def summarized(store: Store, benchmark: Benchmark) -> dict[str, Any]:
     store.put(SUMMARY, as_json(summary))
     store.put(SUCCESS, b"")
     return summary
-
-
-def entries_of(
-    benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow]
-) -> Sequence[Entry]:
-    """Return the entries that a stored run chose its own from.
-
-    For outputs made elsewhere these are all entries of the answered categories, and those that
-    only ``rows`` name, such as tau2-bench's tasks outside the base split.
-    """
-    if manifest.config.backend != EXTERNAL:
-        return benchmark.dataset()
-    entries = benchmark.output_entries()
-    for row in rows:
-        entries.get(row.language, row.category, row.id)  # may be one that `of` lacks
-    touched = manifest.outputs.categories
-    return [entry for key in touched for entry in entries.of(*key).values()]
-
-
-def is_same_data(name: str, entries: Sequence[Entry], manifest: Manifest) -> bool:
-    """Tell whether ``entries`` (`entries_of`) are those that the run was made with."""
-    theirs = manifest.entries.get(name)
-    if manifest.config.backend == EXTERNAL:
-        # The hash covers all entries of the answered categories, answered or not.
-        theirs = manifest.identity.benchmarks.get(name, {}).get("data_sha256")
-    return theirs is None or theirs == data_hash(entries)
 
 
 def _notes(manifest: Manifest, benchmark: str, skipped: int) -> Iterator[str]:
@@ -200,21 +173,16 @@ class _Rows:
         again = read_again(self._benchmark, entry, episode)
         self._add(entry, self._number(output.sample), "scored", episode, verdicts, again)
         self.lines += 1
-        return {
-            "language": entry.language,
-            "category": entry.category,
-            "id": entry.id,
-            "sample": output.sample,
-            **{
-                rules: {
-                    "valid": verdict.valid,
-                    "error_type": verdict.error_type,
-                    "error": verdict.error,
-                    **verdict.metrics,
-                }
-                for rules, verdict in verdicts.items()
-            },
+        told = {
+            rules: {
+                "valid": verdict.valid,
+                "error_type": verdict.error_type,
+                "error": verdict.error,
+                **verdict.metrics,
+            }
+            for rules, verdict in verdicts.items()
         }
+        return {**_place(entry), "sample": output.sample, **told}
 
     def _leave_out(self, output: Unscored) -> dict[str, Any]:
         self.unscored += 1
@@ -225,7 +193,7 @@ class _Rows:
             number, why = self._number(output.sample), well_formed(output.reason)
             self._add(entry, number, "infra_error", Episode(), {}, error=why)
         return {
-            **{name: getattr(entry, name, None) for name in ("language", "category", "id")},
+            **_place(entry),
             "sample": output.sample,
             **dict.fromkeys(self._benchmark.rule_sets),
             "where": output.where,
@@ -308,6 +276,10 @@ class _Rows:
             self._waiting = []
 
 
+def _place(entry: Entry | None) -> dict[str, str | None]:
+    return {name: getattr(entry, name, None) for name in ("language", "category", "id")}
+
+
 def _manifest(
     benchmark: Benchmark, rows: _Rows, path: Path, run_id: str, model: str
 ) -> dict[str, Any]:
@@ -368,11 +340,3 @@ def _replace(store: Store, scratch: Store, manifest: Mapping[str, Any]) -> None:
         store.put(name, content)
     for name in old - set(new):
         store.delete(name)
-
-
-def _run_id(benchmark: str, path: Path) -> str:
-    return f"{benchmark}-{digest(str(path.absolute()))[:10]}"
-
-
-def _model_of(path: Path) -> str:
-    return path.stem if path.is_file() else path.absolute().name

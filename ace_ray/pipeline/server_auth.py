@@ -41,14 +41,9 @@ class RequireKey:
             # Before the handshake: the server answers 403.
             await send({"type": "websocket.close", "code": 1008})
         else:
-            body = b'{"error":"Unauthorized"}'
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", b"%d" % len(body)),
-                (b"www-authenticate", b"Bearer"),
-            ]
+            headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
+            await send({"type": "http.response.body"})
 
     def _may_pass(self, scope: Scope) -> bool:
         if scope["type"] == "http" and (scope["method"], scope["path"]) == ("GET", HEALTH):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import secrets
 import socket
 import subprocess
 import tempfile
@@ -55,11 +54,6 @@ class Starting:
     """ObjectRef of (URL, failure)."""
 
 
-def demand(role: ServedRole, *, on_gpu: bool) -> tuple[float, int]:
-    """Return (CPUs, GPUs) of one replica, on one node."""
-    return SERVER_CPUS, gpus_per_worker(role.engine) if on_gpu else 0
-
-
 def start_server(
     role: ServedRole, ref: ModelRef, engine: Mapping[str, Any], *, key: str, on_gpu: bool
 ) -> Starting:
@@ -69,7 +63,7 @@ def start_server(
         role: CPUs, chat template and parsers (not ``auto``).
         ref: the pinned model.
         engine: ``role.engine`` with the arguments for this kind of cluster.
-        key: API key of the run (`new_key`).
+        key: API key of the run.
         on_gpu: whether the engine takes GPUs.
     """
     import ray
@@ -114,11 +108,6 @@ def stop(servers: Sequence[Starting]) -> None:
         ray.get([server.actor.stop.remote() for server in servers], timeout=2 * GRACE_S)
     for server in servers:
         ray.kill(server.actor)
-
-
-def new_key() -> str:
-    """Return an API key for this run."""
-    return secrets.token_urlsafe(32)
 
 
 def endpoint(ref: ModelRef, at: str) -> EndpointConfig:

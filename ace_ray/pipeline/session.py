@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from ace_ray.cluster import connection, resources
 from ace_ray.cluster.resources import Resources
@@ -21,6 +20,7 @@ from ace_ray.config.schema import ENDPOINT, RunConfig
 from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.models import adapters
 from ace_ray.models.endpoint import EndpointDown
+from ace_ray.models.endpoint_engine import ask_endpoint
 from ace_ray.models.engine_args import cluster_engine_args
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import roles
@@ -29,13 +29,13 @@ from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.monitor import HealthMonitor
 from ace_ray.pipeline.health.processes import Kind
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import ProgressView, Tally
+from ace_ray.pipeline.monitoring.counts import Tally
 from ace_ray.pipeline.monitoring.facts import machine_facts
 from ace_ray.pipeline.monitoring.metrics import Metrics
 from ace_ray.pipeline.monitoring.timing import timing
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.plan import PlannedRows
-from ace_ray.pipeline.planning.preflight import ask_candidate
+from ace_ray.pipeline.planning.preflight import is_native
 from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
@@ -64,13 +64,12 @@ class Session:
         self,
         runs: Sequence[OpenRun],
         interrupts: Interrupts,
-        console: Console,
+        say: Callable[[str], None],
         *,
         examine: bool = False,
         concluded: Callable[[OpenRun], None] = lambda run: None,
     ) -> None:
-        self._runs, self._interrupts, self._console = runs, interrupts, console
-        self._say = log.say_on(console)
+        self._runs, self._interrupts, self._say = runs, interrupts, say
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
@@ -255,7 +254,13 @@ class Session:
                 plan.benchmarks,
                 self._isolated(),
                 had_success=had_success,
-                metrics=partial(Metrics, self._measured(pending)),
+                metrics=partial(
+                    Metrics,
+                    [
+                        (run.plan.run_id, run.plan.model.name, len(pending.get(index, ())))
+                        for index, run in enumerate(self._runs)
+                    ],
+                ),
                 name=name,
             )
             services = start_services(name, plan.benchmarks)
@@ -310,10 +315,7 @@ class Session:
                 ]
                 monitor.engines_start()
                 self._reached.setdefault("actors", time.time())
-                with (
-                    ProgressView(lambda: monitor.latest, _count(pending), self._console),
-                    lean_data() if connection.is_own() else nullcontext(),
-                ):
+                with lean_data() if connection.is_own() else nullcontext():
                     run_graph(
                         job,
                         work,
@@ -347,24 +349,17 @@ class Session:
             ray.shutdown()
 
     def _ask(self) -> dict[str, Any]:
-        """Send one request to a candidate behind an endpoint before the first rows, to report a
-        refusal in one line. Returns facts for the manifest.
+        """Send one request to a candidate behind an endpoint before the first rows, with tools if
+        the run offers any, to report a refusal in one line. Returns facts for the manifest.
 
         Raises `UserError`, and `RunFailed` without an answer."""
-        if self._tallies:
+        plan = self._runs[0].plan
+        if self._tallies or self._config.backend != ENDPOINT:
             return {}
         try:
-            return ask_candidate(self._runs[0].plan)
+            return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=True)}
         except EndpointDown as error:
             raise RunFailed(str(error), resumable=True) from error
-
-    def _measured(self, pending: Pending) -> list[tuple[str, str, int]]:
-        """Return run id, model and planned rows of every run, for `Metrics`."""
-        plans = [run.plan for run in self._runs]
-        return [
-            (plan.run_id, plan.model.name, len(pending.get(index, ())))
-            for index, plan in enumerate(plans)
-        ]
 
     def _lost(self) -> str:
         return next((run.lease.lost for run in self._runs if run.lease.lost), "")

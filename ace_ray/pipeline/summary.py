@@ -17,12 +17,14 @@ from ace_ray.benchmarks.diagnosis import Diagnosis
 from ace_ray.benchmarks.headline import with_scores
 from ace_ray.errors import COMPLETE, INCOMPLETE
 from ace_ray.storage.object_store import Store
+from ace_ray.storage.parts import Ledger
 from ace_ray.storage.rows import ResultRow, rows_of
-from ace_ray.storage.stored import SUMMARY
+from ace_ray.storage.stored import SUMMARY, Manifest
 from ace_ray.types import STATUSES, added
 
 SUCCESS = "_SUCCESS"
 FILES = "files/"
+MOST_FAILURES = 10
 RESULTS = "results/tools/"
 """Folder of the result file that StableToolBench writes (docs/stabletoolbench.md)."""
 
@@ -43,6 +45,29 @@ def conclude(store: Store, summary: dict[str, Any]) -> int:
         return COMPLETE if summary.get("early", {}).get("stopped") else INCOMPLETE
     store.put(SUCCESS, b"")
     return COMPLETE
+
+
+def finish(
+    store: Store,
+    manifest: Manifest,
+    benchmarks: Mapping[str, Benchmark],
+    ledger: Ledger,
+    timing: Mapping[str, Any],
+    *,
+    why: str = "",
+    **more: Any,
+) -> tuple[int, dict[str, Any]]:
+    """Write the summary of the rows of ``ledger``, with the keys ``more``, and the benchmarks' own
+    files. Return (exit code, summary)."""
+    summary = {
+        **summarize(manifest.tree, benchmarks, ledger.rows, timing, why=why),
+        "ignored_files": ledger.ignored,
+        "uri": store.root,
+        "mixed_versions": manifest.mixed_versions,
+        **more,
+    }
+    _write_files(store, benchmarks, partial(ledger.tables, ledger.schema.names), summary)
+    return conclude(store, summary), summary
 
 
 def summarize(
@@ -105,7 +130,7 @@ def summarize(
         if why or headline
         else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
         "error_classes": dict(totals.causes.most_common()),
-        "failures": totals.failures.first(),
+        "failures": totals.failures(),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},
         **({"endpoint": totals.endpoint} if totals.endpoint is not None else {}),
         "model_calls": totals.model_calls,
@@ -114,35 +139,6 @@ def summarize(
         "timing": dict(timing),
         "benchmarks": blocks,
     }
-
-
-class Failures:
-    """Counts rows without a verdict by reason, with one text each. Texts that differ only in
-    numbers, names and addresses are one reason."""
-
-    MOST = 10
-
-    def __init__(self) -> None:
-        self._rows: Counter[tuple[str, str, str]] = Counter()
-        self._first: dict[tuple[str, str, str], str] = {}
-
-    def add(self, row: ResultRow) -> None:
-        text = row.error or ""
-        key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
-        self._first.setdefault(key, text)
-        self._rows[key] += 1
-
-    def first(self) -> list[dict[str, Any]]:
-        """Return at most `MOST` reasons, most frequent first: ``{status, error_class, error,
-        rows}``. A last one counts the rows of all other reasons."""
-        ordered = self._rows.most_common()
-        told = [
-            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
-            for key, rows in ordered[: self.MOST]
-        ]
-        if rest := sum(rows for _, rows in ordered[self.MOST :]):
-            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
-        return told
 
 
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\d+|'[^']*'|\"[^\"]*\"|/\S+")
@@ -154,7 +150,8 @@ class _Totals:
     def __init__(self) -> None:
         self.statuses: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
-        self.failures = Failures()
+        self._failures: Counter[tuple[str, str, str]] = Counter()
+        self._first: dict[tuple[str, str, str], str] = {}
         self.prompt_tokens: int | None = 0
         self.completion_tokens: int | None = 0
         self.endpoint: dict[str, Any] | None = None
@@ -168,7 +165,10 @@ class _Totals:
             if row.error_class:
                 self.causes[row.error_class] += 1
             if row.status != "scored":
-                self.failures.add(row)
+                text = row.error or ""
+                key = (row.status, row.error_class or "", _VARIES.sub("*", text[:300]))
+                self._first.setdefault(key, text)
+                self._failures[key] += 1
             self.prompt_tokens = _sum(self.prompt_tokens, row.prompt_tokens)
             self.completion_tokens = _sum(self.completion_tokens, row.completion_tokens)
             if row.endpoint is not None:
@@ -178,12 +178,25 @@ class _Totals:
             self.cut_by_length += row.finish_reason == "length"
             yield row
 
+    def failures(self) -> list[dict[str, Any]]:
+        """Return why rows have no verdict: at most `MOST_FAILURES` reasons, most frequent first,
+        each with its rows and one text. A last one counts the rows of all other reasons. Texts that
+        differ only in numbers, names and addresses are one reason."""
+        ordered = self._failures.most_common()
+        told = [
+            {"status": key[0], "error_class": key[1], "error": self._first[key], "rows": rows}
+            for key, rows in ordered[:MOST_FAILURES]
+        ]
+        if rest := sum(rows for _, rows in ordered[MOST_FAILURES:]):
+            told.append({"status": "", "error_class": "", "error": "other reasons", "rows": rest})
+        return told
+
 
 def _sum(total: int | None, more: int | None) -> int | None:
     return None if total is None or more is None else total + more
 
 
-def write_files(
+def _write_files(
     store: Store,
     benchmarks: Mapping[str, Benchmark],
     tables: Callable[[], Iterable[pa.Table]],

@@ -85,8 +85,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         _tell(events, run.plan.run_id, code=code)
         run.lease.release()
 
-    console = Console()
-    say = log.say_on(console)
+    say = log.say_on(Console())
     began = time.time()
     with Interrupts() as interrupts, ExitStack() as stack:
         plans = [plan_run(run_config(spec["config"], where="the sweep")) for spec in specs]
@@ -112,7 +111,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):
-            Session(runs, interrupts, console, examine=True, concluded=concluded).run()
+            Session(runs, interrupts, say, examine=True, concluded=concluded).run()
         for run in runs:
             if run.broken:
                 _tell(events, run.plan.run_id, broken=run.broken)

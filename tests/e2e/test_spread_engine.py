@@ -56,10 +56,8 @@ def test_one_that_can_never_fit_is_a_line(cluster, config, cli, command):
     done = cli(command, path, env=cluster.driver_env, timeout_s=300)
     assert done.code != 0
     said = " ".join((done.stdout + done.stderr).split())
-    assert (
-        "an engine takes 4 GPUs (tensor_parallel_size 2 x pipeline_parallel_size 2), the cluster "
-        "has 2 on 2 node(s), its largest node 1" in said
-    )
+    assert "1 worker(s) of 0.5 CPU(s) and 4 GPU(s) each, and" in said
+    assert "do not fit 2 node(s) with 2 CPUs and 2 GPUs in all, at most 1 on a node" in said
     assert "Traceback" not in said
 
 

@@ -18,16 +18,16 @@ import pytest
 
 from ace_ray.models.roles import ServedRole
 from ace_ray.pipeline import serving
+from ace_ray.pipeline.roles import RoleBinding, demand
 from ace_ray.pipeline.serving import (
     Server,
     ServerFailed,
     command,
-    demand,
     environment,
     flags,
     free_port,
-    new_key,
 )
+from ace_ray.types import Sampling
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0
@@ -256,12 +256,10 @@ def test_the_key_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND")
     cores = {int(core) for core in environment("k")["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
     assert cores == os.sched_getaffinity(0)
-    assert new_key() != new_key()
 
 
 def test_the_demand_is_known_beforehand() -> None:
-    played = role(replicas=2, engine={"tensor_parallel_size": 4})
-    assert demand(played, on_gpu=True) == (1.0, 4)
-    assert demand(played, on_gpu=False) == (1.0, 0)
-    piped = role(engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
-    assert demand(piped, on_gpu=True) == (1.0, 6)
+    piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
+    bindings = {"toy": {"user": RoleBinding(piped, None, Sampling(), {})}}
+    assert demand(bindings, on_gpu=True) == [(1.0, 6)] * 2
+    assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,12 +60,6 @@ class Broken(Exception):
     """These weights cannot be evaluated; one line says why."""
 
 
-@dataclass
-class _Prepared:
-    run: int
-    folder: Future[Path]
-
-
 class Candidate:
     """Starts the engine, swaps its weights, and reports both to the coordinator.
 
@@ -76,15 +69,12 @@ class Candidate:
     """
 
     def __init__(self, job: Job, process: ProcessInfo, clock: Clock, run: int) -> None:
-        self._job, self._coordinator, self._process, self._clock = (
-            job,
-            job.coordinator,
-            process,
-            clock,
-        )
+        self._job, self._coordinator = job, job.coordinator
+        self._process, self._clock = process, clock
         self._adapters = job.runs[0].model.adapter is not None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
-        self._ahead: _Prepared | None = None
+        self._ahead: tuple[int, Future[Path]] | None = None
+        """The next run, and the folder of its weights."""
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
         self._unsure: set[int] = set()
@@ -260,7 +250,7 @@ class Candidate:
     def _prepare(self, run: int) -> None:
         """Fetch and examine the weights of ``run`` while the engine works on the previous run."""
         if run < len(self._job.runs):
-            self._ahead = _Prepared(run, self._threads.submit(self._made_ready, run, self._held))
+            self._ahead = run, self._threads.submit(self._made_ready, run, self._held)
 
     def _made_ready(self, run: int, held: Path) -> Path:
         folder = self._examined(run)
@@ -272,9 +262,9 @@ class Candidate:
         """Return the folder of the weights of ``run`` on this node. Raises `Broken`, and `NoRoom`
         and `Unreachable`, which say nothing about the weights."""
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead.run == run:
+        if ahead is not None and ahead[0] == run:
             with suppress(*_PASSING):  # there may be room by now
-                return ahead.folder.result()
+                return ahead[1].result()
         return self._examined(run)
 
     def _examined(self, run: int) -> Path:

@@ -67,7 +67,6 @@ class Checker:
                     row["run"],
                     row["benchmark"],
                     row["language"],
-                    row["category"],
                     row["status"],
                     self._scores(row),
                     row["prompt_tokens"] or 0,

@@ -75,9 +75,9 @@ Shared = dict[str, asyncio.Task[EpisodeContext]]
 class EngineWorker:
     """Hosts one engine in-process and runs many episodes on it at once.
 
-    One call handles one block. Ray Data keeps many calls in flight, so rows of different blocks
-    share the engine's batches. At most ``most`` rows are in flight. They are admitted in groups of
-    up to an eighth of that, and each gives its place away as soon as it ends.
+    One call handles one block of one run. Ray Data keeps many calls in flight, so rows of
+    different blocks share the engine's batches. At most ``most`` rows are in flight. They are
+    admitted in groups of up to an eighth of that, and each gives its place away as soon as it ends.
     """
 
     def __init__(self, job: Job, most: int) -> None:
@@ -178,10 +178,12 @@ class EngineWorker:
         parts = await asyncio.gather(
             *(
                 self._together(
-                    rows[start : start + self._group_size], (run, group), isolated, shared
+                    rows[start : start + self._group_size],
+                    (rows[0]["run"], group),
+                    isolated,
+                    shared,
                 )
-                for group, members in groups.items()
-                for run, rows in _by_run(members).items()
+                for group, rows in groups.items()
                 for start in range(0, len(rows), self._group_size)
             )
         )
@@ -232,7 +234,6 @@ class EngineWorker:
                 await self._candidate.hold(run)
             except Broken:
                 return []
-            ids = [row["row_id"] for row in rows]
             if isolation_group != OPEN:
                 await self._show_that_it_works()
             if self._stopping:  # it may have taken a while
@@ -242,13 +243,14 @@ class EngineWorker:
             if not await self._coordinator.enter.remote(self._process, alone, run):
                 self._decided.add(run)
                 return []
+            tasks = []
             for row in rows:
                 isolated_row = isolated.get(row["row_id"])
                 attempt = row["attempt"] + (isolated_row.unstored if isolated_row else 0)
                 task = asyncio.ensure_future(self._row(row, attempt, shared))
                 task.add_done_callback(partial(self._row_ended, group, row["row_id"]))
                 self._tasks[row["row_id"]] = task
-            tasks = [self._tasks[row_id] for row_id in ids]
+                tasks.append(task)
             await asyncio.wait(tasks)
             self._leave((run, self._clock.read()))
         return [task.result() for task in tasks if not task.cancelled()]
@@ -454,14 +456,6 @@ class EngineWorker:
     def _give_up(self) -> None:
         for task in (*self._tasks.values(), *self._preparing.values()):
             task.cancel()
-
-
-def _by_run(rows: list[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
-    """Return the rows by run: runs need different weights."""
-    by_run: dict[int, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_run.setdefault(row["run"], []).append(row)
-    return by_run
 
 
 def _named(error: Exception) -> dict[str, str]:

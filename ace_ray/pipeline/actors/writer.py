@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import ray
 
 from ace_ray.errors import UserError
@@ -60,13 +59,15 @@ class Writer:
 
     async def __call__(self, table: pa.Table) -> pa.Table:
         self._loop = asyncio.get_running_loop()
-        stored = [self._add(run, rows) for run, rows in _by_run(table)]
+        # One run; none when a stopping worker has ended no row of its block.
+        runs = table.column("run").unique()
+        stored = [self._add(run, table) for run in runs.to_pylist()]
         if sum(len(pile.waiting) for pile in self._piles) >= self._calls:
             await asyncio.gather(*(self._flush(run) for run in range(len(self._piles))))
         # Shielded: a cancelled call must not cancel the part of other calls.
         await asyncio.gather(*map(asyncio.shield, stored))
-        counts = table.group_by("run").aggregate([([], "count_all")])
-        return counts.rename_columns(["run", "rows"])
+        rows = pa.array([table.num_rows] * len(runs), pa.int64())
+        return pa.table({"run": runs, "rows": rows})
 
     def _add(self, run: int, table: pa.Table) -> asyncio.Future[None]:
         """Queue ``table``. Returns a future that is done when it is stored."""
@@ -137,13 +138,6 @@ class Writer:
                 )
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)
-
-
-def _by_run(table: pa.Table) -> list[tuple[int, pa.Table]]:
-    runs = sorted(set(table.column("run").to_pylist()))
-    if len(runs) == 1:
-        return [(runs[0], table)]  # as it is: filtering copies
-    return [(run, table.filter(pc.field("run") == run)) for run in runs]
 
 
 @dataclass

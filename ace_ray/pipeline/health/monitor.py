@@ -14,7 +14,7 @@ from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health.processes import NAMES, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
@@ -56,7 +56,8 @@ class HealthMonitor:
         self._coordinator, self._config = coordinator, config
         self._interrupts, self._lost, self._say = interrupts, lost, say
         self._rows, self._had_success = rows, had_success
-        self._latest: Tally | None = None
+        self._latest = Tally()
+        self._progress: Progress | None = None
         self._began: float | None = None
         self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
@@ -78,13 +79,9 @@ class HealthMonitor:
         self._thread.join(timeout=10)
 
     def engines_start(self) -> None:
-        """Begin to count `start_timeout_s`."""
+        """Begin to count `start_timeout_s`, and to print progress."""
+        self._progress = Progress(self._rows, self._say)
         self._began = self._answered_at = self._engine_at = time.monotonic()
-
-    @property
-    def latest(self) -> Tally:
-        """The newest tally; an empty one before the first."""
-        return self._latest or Tally()
 
     def refresh(self) -> Tally:
         """Read the coordinator now, if it answers."""
@@ -95,7 +92,7 @@ class HealthMonitor:
             self._answered_at = time.monotonic()
         except Exception:  # noqa: BLE001 - the cluster may be gone; what was last heard stands
             pass
-        return self.latest
+        return self._latest
 
     def last_look(self) -> Tally:
         """Read the coordinator for the last time, and print the latest engine deaths: the last look
@@ -112,6 +109,8 @@ class HealthMonitor:
                     return
                 self._interrupts.remind()
                 self._tell_deaths(tally)
+                if self._progress is not None:
+                    self._progress.show(tally)
                 self._stop_if_asked(tally)
                 self._give_up(tally)
                 self._end_frozen(tally)
@@ -160,17 +159,11 @@ class HealthMonitor:
         """Return a process that has been starting, or dead without a successor, for too long."""
         limit = self._config.start_timeout_s
         late = [process for process, age in tally.starting.items() if age > limit]
-        late += [
-            process for process, s in tally.silent.items() if process in self._killed and s > limit
-        ]
+        late += [one for one, s in tally.silent.items() if one in self._killed and s > limit]
         if tally.stored < self._rows:
             # Rows may be on their way to the store from an engine that was removed.
             limit += self._config.store_patience_s
-            late += [
-                process
-                for process, s in tally.silent.items()
-                if process in self._ended and s > limit
-            ]
+            late += [one for one, s in tally.silent.items() if one in self._ended and s > limit]
         if self._config.worker_range:
             # The other engines take its rows.
             late = [process for process in late if process.kind != "engine"]
@@ -184,36 +177,38 @@ class HealthMonitor:
         return time.monotonic() - self._engine_at
 
     def _give_up(self, tally: Tally) -> None:
-        now = time.monotonic()
+        if (error := self._reason_to_end(tally)) is not None:
+            self._interrupts.abort(error)
+
+    def _reason_to_end(self, tally: Tally) -> LeaseLost | RunFailed | None:
+        """Return the error that ends the run; None while it goes on."""
+        now, limit_s = time.monotonic(), self._config.start_timeout_s
         if lost := self._lost():
-            self._interrupts.abort(LeaseLost(lost))
-        elif now - self._answered_at > COORDINATOR_S:
-            line = f"the run's coordinator has not answered for {now - self._answered_at:.0f} s"
-            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
-        elif (
-            not tally.workers
-            and self._began is not None
-            and now - self._began > self._config.start_timeout_s
-        ):
-            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
-            line = f"no engine has started within {limit}"
-            self._interrupts.abort(RunFailed(line, resumable=True))
-        elif self._without_engine_s(tally) > self._config.start_timeout_s:
-            limit = f"start_timeout_s = {self._config.start_timeout_s:g}"
-            line = f"no engine is left, and none has come within {limit}"
-            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
-        elif (gone := self._gone(tally)) is not None:
-            line = f"the {NAMES[gone.kind]} {gone.name} is gone, and no other came in its place"
-            self._interrupts.abort(RunFailed(line, resumable=True, again=True))
-        elif not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
-            self._interrupts.abort(RunFailed(bug.line))
-        elif tally.no_progress:
-            self._interrupts.abort(RunFailed(tally.failure, resumable=True))
-        elif tally.failure and not tally.workers:
+            return LeaseLost(lost)
+        if (silent := now - self._answered_at) > COORDINATOR_S:
+            return _passing(f"the run's coordinator has not answered for {silent:.0f} s")
+        if not tally.workers and self._began is not None and now - self._began > limit_s:
+            line = f"no engine has started within start_timeout_s = {limit_s:g}"
+            return RunFailed(line, resumable=True)
+        if self._without_engine_s(tally) > limit_s:
+            line = f"no engine is left, and none has come within start_timeout_s = {limit_s:g}"
+            return _passing(line)
+        if (gone := self._gone(tally)) is not None:
+            what = f"the {NAMES[gone.kind]} {gone.name}"
+            return _passing(f"{what} is gone, and no other came in its place")
+        if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
+            return RunFailed(bug.line)
+        if tally.no_progress:
+            return RunFailed(tally.failure, resumable=True)
+        if tally.failure and not tally.workers:
             again = self._had_success and not tally.store_failed
-            self._interrupts.abort(
-                RunFailed(tally.failure, resumable=self._had_success, again=again)
-            )
+            return RunFailed(tally.failure, resumable=self._had_success, again=again)
+        return None
+
+
+def _passing(line: str) -> RunFailed:
+    """Return an error after which the next pass goes on."""
+    return RunFailed(line, resumable=True, again=True)
 
 
 def _kill(coordinator: Any, process: ProcessInfo) -> bool:

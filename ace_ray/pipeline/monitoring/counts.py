@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich.console import Console
-
 from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.health.isolation import IsolatedRow
 from ace_ray.pipeline.health.processes import KINDS, Kind, ProcessInfo
 from ace_ray.util import log
 
-POLL_S = 0.5
 LOG_EVERY_S = 10.0
 
 
@@ -39,24 +35,6 @@ class RunCounts:
     """Worker -> state -> seconds (`ace_ray.pipeline.monitoring.timing`)."""
     broken: str = ""
     """Why its weights cannot be evaluated."""
-
-
-@dataclass
-class GroupCounts:
-    """Scored rows, and the sum of their scores by rule set."""
-
-    scored: int = 0
-    scores: dict[str, float] = field(default_factory=dict)
-
-    def add(self, scored: int, scores: Mapping[str, float]) -> None:
-        self.scored += scored
-        for rules, score in scores.items():
-            self.scores[rules] = self.scores.get(rules, 0) + score
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Accuracy by rule set."""
-        return {rules: score / self.scored for rules, score in self.scores.items()}
 
 
 @dataclass
@@ -84,8 +62,10 @@ class Tally:
     def __init__(self) -> None:
         self.runs: dict[int, RunCounts] = {}
         self.statuses: Counter[str] = Counter()
-        self.groups: dict[tuple[str, str, str], GroupCounts] = {}
-        """Counts by benchmark, language and category."""
+        self.scored: Counter[tuple[str, str]] = Counter()
+        """Scored rows by benchmark and language."""
+        self.scores: dict[tuple[str, str], dict[str, float]] = {}
+        """Sum of their scores by rule set."""
         self.workers: list[dict[str, Any]] = []
         self.begun_at: float | None = None
         """Wall-clock time at which the process of an engine worker first ran."""
@@ -124,20 +104,12 @@ class Tally:
         """Prompt and completion tokens."""
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
 
-    @property
-    def first_ready_at(self) -> float | None:
-        return min((s.ready_at for s in self.runs.values() if s.ready_at), default=None)
-
-    @property
-    def last_row_at(self) -> float | None:
-        return max((s.last_row_at for s in self.runs.values() if s.last_row_at), default=None)
-
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
         """Return the accuracy by rule set for each benchmark and language, sorted."""
-        sums: dict[tuple[str, str], GroupCounts] = {}
-        for (benchmark, language, _), counts in sorted(self.groups.items()):
-            sums.setdefault((benchmark, language), GroupCounts()).add(counts.scored, counts.scores)
-        return {key: counts.shares for key, counts in sums.items()}
+        return {
+            key: {rules: score / self.scored[key] for rules, score in scores.items()}
+            for key, scores in sorted(self.scores.items())
+        }
 
     def bug(self, least: int) -> Bug | None:
         """Return the bug that ended every row so far, if it ended at least ``least`` rows."""
@@ -148,7 +120,7 @@ class Tally:
 
     def add(self, rows: list[tuple[Any, ...]]) -> None:
         now = time.time()
-        for run, benchmark, language, category, status, scores, *tokens in rows:
+        for run, benchmark, language, status, scores, *tokens in rows:
             counts = self.of(run)
             counts.first_row_at = counts.first_row_at or now
             counts.last_row_at = now
@@ -157,59 +129,36 @@ class Tally:
             counts.completion_tokens += tokens[1]
             self.statuses[status] += 1
             if status == "scored":
-                key = (benchmark, language, category)
-                self.groups.setdefault(key, GroupCounts()).add(1, scores)
+                self.scored[benchmark, language] += 1
+                sums = self.scores.setdefault((benchmark, language), {})
+                for rules, score in scores.items():
+                    sums[rules] = sums.get(rules, 0) + score
 
 
-class ProgressView:
-    """Polls ``read`` in a thread and prints a line each `LOG_EVERY_S` until the context ends.
+class Progress:
+    """Prints a line each `LOG_EVERY_S` while a graph runs.
 
     Args:
-        read: returns the current tally; may raise while the cluster is going down.
-        planned: rows this session will evaluate.
-        console: where lines go.
+        planned: rows that the graph will evaluate.
+        say: shows a line.
     """
 
-    def __init__(self, read: Callable[[], Tally], planned: int, console: Console) -> None:
-        self._read, self._planned = read, planned
-        self._say = log.say_on(console)
+    def __init__(self, planned: int, say: Callable[[str], None]) -> None:
+        self._planned, self._say = planned, say
         self._start = time.time()
-        self._started = False
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="progress", daemon=True)
+        self._has_started = False
+        self._shown, self._shown_at = -1, 0.0
 
-    def __enter__(self) -> ProgressView:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(timeout=10)
-
-    def _loop(self) -> None:
-        shown, last = -1, 0.0
-        while not self._stop.wait(POLL_S):
-            tally = self._tally()
-            if tally is None:
-                continue
-            self._tell_start(tally)
-            if time.time() - last < LOG_EVERY_S:
-                continue
-            if tally.done != shown or not tally.done or tally.notice:
-                shown, last = tally.done, time.time()
-                self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
-
-    def _tell_start(self, tally: Tally) -> None:
-        """Print once what the start of the first engine took."""
-        if not self._started and tally.workers:
-            self._started = True
+    def show(self, tally: Tally) -> None:
+        """Print the start of the first engine once, and counts that have changed."""
+        if not self._has_started and tally.workers:
+            self._has_started = True
             self._say(start_line(tally.workers[0]))
-
-    def _tally(self) -> Tally | None:
-        try:
-            return self._read()
-        except Exception:  # noqa: BLE001 - the view must never end the run
-            return None
+        if time.time() - self._shown_at < LOG_EVERY_S:
+            return
+        if tally.done != self._shown or not tally.done or tally.notice:
+            self._shown, self._shown_at = tally.done, time.time()
+            self._say(log.Line(self.line(tally), event="progress", **self.numbers(tally)))
 
     def numbers(self, tally: Tally) -> dict[str, Any]:
         """Return the numbers of `line` as fields."""
@@ -260,9 +209,9 @@ def start_line(worker: Mapping[str, Any]) -> log.Line:
 
 def _seconds(tally: Tally) -> float | None:
     """Return the seconds from the first ready engine to the last row."""
-    if tally.first_ready_at is None or tally.last_row_at is None:
-        return None
-    return max(1e-6, tally.last_row_at - tally.first_ready_at)
+    ready = [counts.ready_at for counts in tally.runs.values() if counts.ready_at]
+    rows = [counts.last_row_at for counts in tally.runs.values() if counts.last_row_at]
+    return max(1e-6, max(rows) - min(ready)) if ready and rows else None
 
 
 def _tokens_per_s(tally: Tally) -> float | None:

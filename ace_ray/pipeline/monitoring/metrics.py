@@ -87,7 +87,7 @@ class Metrics:
         """Count rows, of the columns that `Tally.add` takes."""
         ends: Count[tuple[int, str, str, str]] = Count()
         tokens: Count[tuple[int, str, str]] = Count()
-        for run, benchmark, language, _, status, _, prompt, completion in rows:
+        for run, benchmark, language, status, _, prompt, completion in rows:
             self._latest = max(self._latest, run)
             ends[run, benchmark, language, status] += 1
             tokens[run, benchmark, "prompt"] += prompt

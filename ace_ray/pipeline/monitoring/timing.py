@@ -85,7 +85,7 @@ def timing(
     engines of all sessions (`facts.engine_facts`). The other keys are of this session.
     """
     counts = [tally.runs[run] for tally in tallies if run in tally.runs]
-    if not counts:
+    if not counts or resources is None:
         return {}
     seconds = stored = 0.0
     for one in counts:
@@ -124,8 +124,8 @@ def timing(
         "engines": [facts for at, facts in enumerate(engines) if facts not in engines[:at]],
         "engine_deaths": [death for tally in tallies for death in tally.deaths],
         "loads": [load for one in counts for load in one.loads],
-        "device": _device(resources),
-        "devices": round(each * (resources.workers if resources else 1), 3),
+        "device": "endpoint" if resources.endpoint else "gpu" if resources.worker_gpus else "cpu",
+        "devices": round(each * resources.workers, 3),
         "device_s": {
             state: round(
                 float(before.get(state, 0.0))
@@ -149,16 +149,8 @@ def _phases(began: float, **ends: float | None) -> dict[str, float]:
     }
 
 
-def _device(resources: Resources | None) -> str:
-    if resources is not None and resources.endpoint:
-        return "endpoint"
-    return "gpu" if resources and resources.worker_gpus else "cpu"
-
-
-def _each(resources: Resources | None) -> float:
+def _each(resources: Resources) -> float:
     """Return the devices of an engine worker: its own, and its share of the served models'."""
-    if resources is None:
-        return 1.0
     if resources.endpoint:  # its cost follows from the tokens
         return (resources.server_gpus or resources.server_cpus) / resources.workers
     if resources.worker_gpus:

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import ENDPOINT, EXTERNAL, RunConfig
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models import adapters
-from ace_ray.models.endpoint_engine import ask_endpoint, check_endpoint, endpoint_ref
+from ace_ray.models.endpoint_engine import check_endpoint, endpoint_ref
 from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import SWITCHES, family_facts, of_transformers
 from ace_ray.models.roles import ServedRole, check_size
@@ -202,11 +201,12 @@ def check_engine(config: RunConfig) -> list[str]:
     return list(config.engine)
 
 
-def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
+def check_chat(plan: Plan) -> tuple[dict[str, Any], str, int]:
     """Check the model's chat template on this run's prompts, and their length against the context.
 
-    Returns facts for the manifest, and how many prompts fit, where that can be counted. Raises
-    `UserError` when the template refuses the prompts or no prompt fits the context.
+    Returns facts for the manifest, a line about how many prompts fit, and the number of those that
+    do not; "" and 0 where they cannot be counted. Raises `UserError` when the template refuses the
+    prompts or no prompt fits the context.
     """
     engine = plan.config.engine
     context: int | None
@@ -214,7 +214,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
     native = is_native(plan)
     if plan.config.backend == ENDPOINT:
         _check_roles(plan, None)
-        return {"chat_template_sha256": None}, None
+        return {"chat_template_sha256": None}, "", 0
     if plan.config.backend == "fake":
         from ace_ray.models.fake import FakeScript, count_words
 
@@ -230,7 +230,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
         mode = str(engine.get("tokenizer_mode", "auto"))
         if family_facts(folder, mode).writes_by_code:
             _context(engine, folder)  # without a template only the engine can check the prompts
-            return {"chat_template_sha256": ""}, None
+            return {"chat_template_sha256": ""}, "", 0
         chat = Chat.load(
             folder,
             plan.config.template_kwargs,
@@ -249,7 +249,7 @@ def check_chat(plan: Plan) -> tuple[dict[str, Any], PromptsFit | None]:
         def count(messages: Messages, tools: Messages | None) -> int:
             return len(chat.encode(chat.render(messages, tools)))
 
-    return {"chat_template_sha256": template}, _fit(plan, count, context)
+    return {"chat_template_sha256": template}, *_fit(plan, count, context)
 
 
 def is_native(plan: Plan) -> bool:
@@ -329,30 +329,9 @@ def _check_taken(
         raise UserError(what, where=where, fix=fix) from error
 
 
-@dataclass(frozen=True)
-class PromptsFit:
-    """How the prompts of a run fit the context, counted from the longest one on."""
-
-    prompts: int
-    skipped: int
-    """Number of prompts that are too long, or that the chat template refuses."""
-    longest: int
-    """Tokens of the longest counted prompt."""
-    context: int | None
-
-    def __str__(self) -> str:
-        if self.context is None:
-            return "the chat template takes them; only vLLM can tell the context"
-        fit = self.prompts - self.skipped
-        told = f"{fit} of {self.prompts} prompts fit a context of {self.context} tokens, "
-        told += f"the longest has {self.longest}"
-        if self.skipped:
-            told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
-        return told
-
-
-def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
-    """Count the tokens of the prompts, from the longest on until `ENOUGH` have fit.
+def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
+    """Count the tokens of the prompts, from the longest on until `ENOUGH` have fit. Return a line
+    about them, and the number of those that are too long or that the chat template refuses.
 
     Raises `UserError` when the template refuses the shortest one, or no prompt is below
     ``context`` tokens.
@@ -382,7 +361,15 @@ def _fit(plan: Plan, count: Count, context: int | None) -> PromptsFit:
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
-    return PromptsFit(len(entries), skipped, longest, context)
+    if context is None:
+        return "the chat template takes them; only vLLM can tell the context", skipped
+    told = (
+        f"{len(entries) - skipped} of {len(entries)} prompts fit a context of {context} tokens, "
+        f"the longest has {longest}"
+    )
+    if skipped:
+        told += "; rows whose prompt does not fit are skipped (PromptTooLong)"
+    return told, skipped
 
 
 def _context(engine: Mapping[str, Any], folder: Path) -> int | None:
@@ -410,21 +397,6 @@ def _model_config(folder: Path) -> dict[str, Any]:
             fix="name a complete model folder",
         ) from error
     return tree
-
-
-def ask_candidate(plan: Plan, *, patient: bool = True) -> dict[str, Any]:
-    """Ask a candidate behind an endpoint once, with tools if the run offers any (`ask_endpoint`).
-    Return facts for the manifest; {} for other candidates. Raises `UserError` and
-    `EndpointDown`."""
-    if plan.config.backend != ENDPOINT:
-        return {}
-    return {"endpoint": ask_endpoint(plan.config, tools=is_native(plan), patient=patient)}
-
-
-def check_services(plan: Plan) -> None:
-    """Raise `UserError` when a benchmark's service cannot be made."""
-    for benchmark in plan.benchmarks.values():
-        benchmark.service()
 
 
 def _output(config: RunConfig) -> Store:

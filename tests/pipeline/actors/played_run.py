@@ -200,7 +200,7 @@ class PlayedRun:
     def _checked(self, rows: list[Row]) -> None:
         self.coordinator.isolated("checker", [row["row_id"] for row in rows])
         self.coordinator.rows(
-            [(0, "b", "en", "c", row["status"], {"official": 1}, 1, 1) for row in rows]
+            [(0, "b", "en", row["status"], {"official": 1}, 1, 1) for row in rows]
         )
         for row in rows:
             assert row["row_id"] not in self.stored

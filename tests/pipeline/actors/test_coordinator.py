@@ -16,7 +16,6 @@ from ace_ray.pipeline.actors.coordinator import (
 from ace_ray.pipeline.health.isolation import TRIALS, IsolatedRow
 from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.monitoring import counts as counts_module
-from ace_ray.pipeline.monitoring.counts import GroupCounts
 
 
 class Clock:
@@ -55,7 +54,7 @@ def retryable(coordinator: Coordinator, process: ProcessInfo) -> bool:
 
 def row(status: str = "scored", official: Any = True, strict: Any = False) -> tuple[Any, ...]:
     scores = {} if official is None else {"official": official, "strict": strict}
-    return (0, "toy", "en", "c", status, scores, 3, 5)
+    return (0, "toy", "en", status, scores, 3, 5)
 
 
 def test_rows_are_counted_by_what_became_of_them() -> None:
@@ -65,8 +64,7 @@ def test_rows_are_counted_by_what_became_of_them() -> None:
     tally = coordinator.read()
     assert tally.done == 5
     assert tally.statuses == {"scored": 3, "infra_error": 1, "quarantined": 1}
-    (group,) = tally.groups.items()
-    assert group == (("toy", "en", "c"), GroupCounts(3, {"official": 2, "strict": 1}))
+    assert tally.accuracies() == {("toy", "en"): {"official": 2 / 3, "strict": 1 / 3}}
     assert (tally.of(0).prompt_tokens, tally.of(0).completion_tokens) == (15, 25)
     assert tally.tokens == 40
     coordinator.stored(0, 3)

@@ -95,7 +95,7 @@ class Lane:
         for _ in range(self.slowness):
             await asyncio.sleep(0.001)
         self.coordinator.isolated("checker", [name])
-        self.coordinator.rows([(run, "toy", "en", "c", "scored", {"official": 1}, 1, 1)])
+        self.coordinator.rows([(run, "toy", "en", "scored", {"official": 1}, 1, 1)])
         self.pending.remove(block)
 
 

@@ -9,7 +9,7 @@ from ace_ray.pipeline.monitoring.counts import Tally
 
 
 def ended(status: str) -> tuple[Any, ...]:
-    return (0, "toy", "en", "all", status, {"correct": 1.0}, 1, 1)
+    return (0, "toy", "en", status, {"correct": 1.0}, 1, 1)
 
 
 def told(rows: int, place: str = "KeyError in toy.py:7") -> Coordinator:

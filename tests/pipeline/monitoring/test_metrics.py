@@ -64,7 +64,6 @@ def row(status: str = "scored", official: Any = True, strict: Any = False, **ove
         over.get("run", 0),
         benchmark,
         language,
-        "c",
         status,
         {"official": official, "strict": strict} if official is not None else {},
         over.get("prompt", 3),

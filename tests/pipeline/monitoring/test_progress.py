@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 
-from rich.console import Console
-
-from ace_ray.pipeline.monitoring.counts import ProgressView, Tally, start_line
+from ace_ray.pipeline.monitoring.counts import Progress, Tally, start_line
 
 
 def test_a_start_says_what_the_engines_are_at() -> None:
     tally = Tally()
-    view = ProgressView(lambda: tally, 5, Console(file=io.StringIO()))
+    view = Progress(5, print)
     assert view.line(tally) == "starting engines ... 0 s"
     tally.phases = Counter({"cache": 1, "weights": 3})
     assert view.line(tally) == "starting engines ... 0 s (3 weights, 1 cache)"
@@ -27,9 +24,9 @@ def test_what_a_start_took() -> None:
 
 
 def test_the_first_start_is_told_once() -> None:
-    tally, out = Tally(), io.StringIO()
+    tally, lines = Tally(), list[str]()
     tally.workers = [{"load_s": 2.0, "start_s": {"fetch": 2.0}}] * 2
-    view = ProgressView(lambda: tally, 5, Console(file=out))
-    view._tell_start(tally)
-    view._tell_start(tally)
-    assert out.getvalue() == "the first engine is ready after 2 s: fetch 2 s\n"
+    view = Progress(5, lines.append)
+    view.show(tally)
+    view.show(tally)
+    assert lines == ["the first engine is ready after 2 s: fetch 2 s", "0/5 rows"]

@@ -139,7 +139,8 @@ def test_the_first_row_by_phase() -> None:
     tally.begun_at = 15.0
     counts = tally.of(0)
     counts.ready_at, counts.first_row_at = 40.0, 42.25
-    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "resources": None, "earlier": {}}
+    asked: dict[str, Any] = {"began": 10.0, "planned": 12.0, "earlier": {}}
+    asked["resources"] = Resources(1, 1.0, 0, 1)
     found = timing([tally], 0, reached=reached, **asked)
     phases = {"plan": 2, "ray": 1, "actors": 0.5, "worker": 1.5, "engine": 25, "row": 2.25}
     assert found["until_first_row_s"] == phases

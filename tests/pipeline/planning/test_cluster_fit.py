@@ -107,9 +107,7 @@ def test_auto_takes_every_gpu() -> None:
 
 def test_a_worker_that_needs_more_gpus_than_there_are() -> None:
     total = {"CPU": 64.0, "GPU": 4.0}
-    with pytest.raises(
-        UserError, match=r"takes 8 GPUs \(tensor_parallel_size 8\), the cluster has 4"
-    ):
+    with pytest.raises(UserError, match=r"8 GPU\(s\) each, and .* 4 GPUs in all, at most 4"):
         sits(total, engine={"tensor_parallel_size": 8})
     with pytest.raises(UserError, match="5 worker"):
         sits(total, workers=5)
@@ -138,13 +136,13 @@ class TestSeveralNodes:
         with pytest.raises(TooSmall) as caught:
             sits(*self.NODES, engine=engine)
         line = str(caught.value)
-        assert "an engine takes 32 GPUs (tensor_parallel_size 8 x pipeline_parallel_size 4)" in line
-        assert "the cluster has 16 on 3 node(s), its largest node 8" in line
-        assert "join a cluster with more GPUs" in line
+        assert "1 worker(s) of 1 CPU(s) and 32 GPU(s) each, and" in line
+        assert "do not fit 3 node(s) with 72 CPUs and 16 GPUs in all, at most 8" in line
+        assert "or join a larger cluster" in line
 
     def test_one_that_is_told_to_stay_on_a_node(self) -> None:
         engine = {**self.LARGE, "distributed_executor_backend": "mp"}
-        with pytest.raises(TooSmall, match=r"largest node 8; leave out engine\.distributed_exec"):
+        with pytest.raises(TooSmall, match=r"16 GPU\(s\) each on one node, .* at most 8 on a node"):
             sits(*self.NODES, engine=engine)
 
     def test_more_engines_than_there_is_room_for(self) -> None:
