@@ -14,24 +14,26 @@ from ace_ray.util import log
 
 @cli.group()
 def data() -> None:
-    """Benchmark data: import, pull, check. A benchmark says what it offers."""
+    """Import, pull or check benchmark data. Not every benchmark offers all three."""
 
 
 @data.command("import")
 @click.argument("benchmark")
 @click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--from-installed", is_flag=True, help="From the benchmark's installed package.")
+@click.option(
+    "--from-installed", is_flag=True, help="Import from the benchmark's installed package."
+)
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
-    """Import data into the cache.
+    """Import benchmark data into the cache.
 
-    PATH is what the benchmark's page says: a checkout of its repository, or a folder.
+    PATH is a checkout of the benchmark's repository or a folder; see the benchmark's page.
     """
     from ace_ray.benchmarks.registry import benchmark_class
 
     chosen = benchmark_class(benchmark)
     if (path is None) != from_installed:
         raise UserError(
-            "it is not clear from where",
+            "the source of the data is not clear",
             where=f"data import {benchmark}",
             fix="give PATH, or --from-installed if the benchmark is an installed package",
         )
@@ -40,10 +42,10 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 
 @data.command("pull")
 @click.argument("benchmark")
-@click.option("--url", help="Another address of the same archive (a mirror).")
+@click.option("--url", help="Download the same archive from this URL (a mirror).")
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
-    """Download a benchmark's data at its pinned version, check it, import it."""
+    """Download the pinned version of a benchmark's data, check it and import it."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     benchmark_class(benchmark).pull_data(url, sha256, log.say_on())
@@ -53,7 +55,7 @@ def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
 @click.argument("benchmark")
 @click.option("--data", "folder", required=True, help="Data folder, mini, or imported[:VERSION].")
 def data_check(benchmark: str, folder: str) -> None:
-    """Put every gold answer, and a wrong copy of it, through all rule sets."""
+    """Check that every gold answer passes all rule sets and a wrong copy of it does not."""
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)

@@ -120,4 +120,4 @@ def test_what_is_no_result_of_a_benchmark(
     assert "publish a whole run" in ended.stderr
     assert not (tmp_path / "out").exists()
     wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
-    assert "--dataset: is of --to hf only; leave it out" in wrong.stderr
+    assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr
