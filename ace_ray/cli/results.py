@@ -45,9 +45,9 @@ def score(
     """Score a stored run again, or score external outputs, without an engine.
 
     PATH is a run (folder or s3:// URI) or external outputs. Stored episodes of a run are judged
-    again in place. External outputs are JSON lines or a benchmark's official result folder. They need
-    --benchmark and --output, and --data if the benchmark has data. They become a run that report
-    and compare can read.
+    again in place. External outputs are JSON lines or a benchmark's official result folder. They
+    need --benchmark and --output, and --data if the benchmark has data. They become a run that
+    report and compare can read.
 
     A run is scored with the data that it names. Code in the data runs only if it belongs to a known
     version of the benchmark, or if --data names the data (with --benchmark, if the run has several
