@@ -62,7 +62,7 @@ def nothing_written(tmp_path: Path) -> bool:
         ("episode_timeout_s=.inf", ("'episode_timeout_s'", "finite")),
         ("run_id=../x", ("'run_id'",)),
         ("samples", ("--set", "a.b=c")),
-        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "leads nowhere")),
+        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "is not a section or an item")),
         ("samples=[1", ("--set samples", "not a YAML value")),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.data=/no/data", ("/no/data",)),
@@ -84,7 +84,7 @@ def test_a_bad_value_is_named(
     ("content", "part"),
     [
         (None, "cannot be read"),
-        (b"", "holds no mapping"),
+        (b"", "is not a mapping"),
         (b"model: [", "is not YAML"),
         (b"\xff\xfe\x00", "is UTF-16 text, as its byte order mark says; save it as UTF-8"),
         (b"model: {source: x}", "'benchmarks' is missing"),

@@ -138,7 +138,7 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
             return f"{key!r} belongs {_under(path)}"
     if near := closest_of(key, own, _LIKE):
         return f"did you mean {near!r}?"
-    return f"known keys: {', '.join(own)}" if own else "it takes none"
+    return f"known keys: {', '.join(own)}" if own else "this section takes no keys"
 
 
 def _under(path: str) -> str:

@@ -60,7 +60,7 @@ def test_the_backend_follows_and_a_saved_config_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"model": {}}, "'model' names no model; write either source"),
+        ({"model": {}}, "'model' has neither a source nor an endpoint; write either source"),
         (
             {"model": {"source": "a/b", "endpoint": {"url": URL, "model": "m"}}},
             "'model' names both a source and an endpoint",
@@ -68,7 +68,7 @@ def test_the_backend_follows_and_a_saved_config_is_read_as_it_is() -> None:
         ({"model": {"source": "a"}, "backend": "endpoint"}, "'backend' is 'endpoint'"),
         (
             {"model": {"endpoint": {"url": URL, "model": "m"}}, "backend": "fake"},
-            "'backend' is 'fake', and the model is behind an endpoint; leave backend out",
+            "'backend' is 'fake', but the model is behind an endpoint; leave backend out",
         ),
         ({"model": {"endpoint": {"url": URL}}}, "'model.endpoint.model' is missing"),
         ({"model": {"endpoint": {"url": URL, "model": "m", "modell": 1}}}, "did you mean 'model'?"),
@@ -127,7 +127,7 @@ def test_further_keys_of_requests_are_looked_at(extra: dict[str, Any], line: str
 @pytest.mark.parametrize(
     ("endpoint", "line"),
     [
-        ({"url": "ftp://h/v1"}, "model.endpoint.url: cannot be asked"),
+        ({"url": "ftp://h/v1"}, "model.endpoint.url: is not a valid endpoint URL"),
         ({"url": "http://h/v1/chat/completions"}, "the method's own path"),
         ({"url": "http://u:pw-hidden@h/v1"}, "user name"),
         ({"api_key_env": "NOT_SET_HERE"}, "model.endpoint.api_key_env: the environment variable"),

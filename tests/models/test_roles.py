@@ -58,9 +58,9 @@ def test_a_saved_role_is_read_as_it_is(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "line"),
     [
-        ("other", "user: 'other' names no role"),
-        (None, "user: None names no role"),
-        ({}, "user: [] names no role"),
+        ("other", "user: 'other' is not a role"),
+        (None, "user: None is not a role"),
+        ({}, "user: [] is not a role"),
         ({"endpoint": ENDPOINT, "model": {"source": "a"}}, "user: ['endpoint', 'model'] names"),
         ({"endpoint": {"url": "https://h"}}, "user: 'endpoint.model' is missing"),
         ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
@@ -107,7 +107,11 @@ def test_bad_urls_are_refused_without_showing_what_they_hide(url: str, line: str
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_a_served_role_takes_no_adapter() -> None:
     role = parse_role({"model": {"source": "a/b", "adapter": "c/d"}}, "user")
-    with pytest.raises(UserError, match=r"^user\.model\.adapter: a served role takes no adapter"):
+    with pytest.raises(
+        UserError,
+        match=r"^user\.model\.adapter: a served role cannot have an "
+        "adapter",
+    ):
         check_role(role, "user")
 
 

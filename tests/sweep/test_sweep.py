@@ -866,7 +866,7 @@ class TestRefused:
         setup.save(1)
         setup.run()
         held = {item.path: item.etag for item in setup.folder.list()}
-        with pytest.raises(UserError, match="holds a sweep of another config") as error:
+        with pytest.raises(UserError, match="belongs to a sweep with another config") as error:
             setup.run(**changes)
         assert f"({next(iter(changes))} differ)" in error.value.what
         assert setup.lanes == []

@@ -101,7 +101,7 @@ def test_all_is_what_can_be_run() -> None:
         ({"categories": ["rest"]}, ("no category or group 'rest'", "simple_python")),
         (
             {"categories": ["format_sensitivity"], "mode": "native"},
-            ("forms of a prompt", "prompt mode"),
+            ("prompt formats", "prompt mode"),
         ),
         ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
         ({"data": "/nowhere/at/all"}, ("/nowhere/at/all",)),
