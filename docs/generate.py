@@ -42,41 +42,41 @@ PAGE = Path(__file__).with_name("configuration.md")
 
 INTRODUCTION = """# Configuration
 
-A run is a YAML file. `--set a.b=c` overrides one key; its value is YAML, and list items have numbers:
-`--set benchmarks.0.data=...`. All unknown keys are reported at once, each with the section where it
-belongs or the nearest known name. A value of the wrong type is reported too. The `config` of a
-stored `run.json` runs again unchanged.
+A run is a YAML file. `--set a.b=c` overrides one key; its value is YAML, and list items have
+numbers: `--set benchmarks.0.data=...`. All unknown keys are reported at once, each with the
+section where it belongs or the nearest known name. A value of the wrong type is reported too. The
+`config` of a stored `run.json` runs again unchanged.
 
 This page is generated from the config models (`make docs`).
 """
 
 SAMPLING = """\
 Sampling of a run's candidate or of a role; the ranges are vLLM's. A run's values apply to the
-candidate in all benchmarks; where upstream has its own values, write them here. Roles use upstream's
-values where a benchmark says so (ACEBench's user, StableToolBench's simulator and judge), unless
-the role has a `sampling`.
+candidate in all benchmarks; where upstream has its own values, write them here. Roles use
+upstream's values where a benchmark says so (ACEBench's user, StableToolBench's simulator and
+judge), unless the role has a `sampling`.
 
-`sampling: model` uses the values that the model's makers recommend. temperature, top_p, top_k, min_p,
-the penalties and max_tokens come from its `generation_config.json`, as in vLLM's server. The
-temperature is 1 if the file names none. Other keys of the section override the file:
+`sampling: model` uses the values that the model's makers recommend. temperature, top_p, top_k,
+min_p, the penalties and max_tokens come from its `generation_config.json`, as in vLLM's server.
+The temperature is 1 if the file names none. Other keys of the section override the file:
 
 ```yaml
 sampling: {defaults: model, max_tokens: 4096}
 ```
 
-A model without recommended values is refused. The values in effect are stored in `run.json`, whose
-config samples the same again, and are part of every row's id. The file of a model behind an endpoint
-cannot be read: write the values. An endpoint gets only keys that differ from their default. `min_p`,
-`repetition_penalty`, `thinking_token_budget` and `top_k` are vLLM's own, and other servers may
-refuse them.
+A model without recommended values is refused. The values in effect are stored in `run.json`,
+whose config samples the same again, and are part of every row's id. The file of a model behind an
+endpoint cannot be read: write the values. An endpoint gets only keys that differ from their
+default. `min_p`, `repetition_penalty`, `thinking_token_budget` and `top_k` are vLLM's own, and
+other servers may refuse them.
 
-`reasoning_effort` is a variable of the chat template. It is refused if the template does not use it;
-for other variables see `model.chat_template_kwargs`.
+`reasoning_effort` is a variable of the chat template. It is refused if the template does not use
+it; for other variables see `model.chat_template_kwargs`.
 
-Each row has its own seed, derived from `seed`, the sample and the entry's key. With one seed for all
-rows an engine draws the same noise for each row. In two runs of a 0.5B model with one seed each, 181
-of 600 answers of the first run began with the same word, but only 3 of the second. A comparison
-showed differences between the two runs that do not exist."""
+Each row has its own seed, derived from `seed`, the sample and the entry's key. With one seed for
+all rows an engine draws the same noise for each row. In two runs of a 0.5B model with one seed
+each, 181 of 600 answers of the first run began with the same word, but only 3 of the second. A
+comparison showed differences between the two runs that do not exist."""
 
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("A run", "Keys of `ace-ray evaluate CONFIG`.", RunConfig),
