@@ -86,7 +86,7 @@ def test_a_bad_value_is_named(
         (None, "cannot be read"),
         (b"", "is not a mapping"),
         (b"model: [", "is not YAML"),
-        (b"\xff\xfe\x00", "is UTF-16 text, as its byte order mark says; save it as UTF-8"),
+        (b"\xff\xfe\x00", "is UTF-16 text, according to its byte order mark; save it as UTF-8"),
         (b"model: {source: x}", "'benchmarks' is missing"),
     ],
 )

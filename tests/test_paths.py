@@ -39,7 +39,7 @@ def test_of_a_benchmark(name: str, key: str, more: dict[str, Any], text: str) ->
 
 @pytest.mark.parametrize("text", NO_PATHS, ids=range(len(NO_PATHS)))
 def test_of_a_run_or_a_model(text: str) -> None:
-    with pytest.raises(UserError, match="is no path"):
+    with pytest.raises(UserError, match="is not a valid path"):
         open_store(text)
     with pytest.raises(UserError):
         resolve(text, None)
@@ -65,7 +65,7 @@ def test_a_folder_that_is_a_link_to_itself_or_shut(tmp_path: Path) -> None:
         if os.access(shut, os.R_OK):
             pytest.skip("this user reads everything")
         for path in (shut, shut / "inner"):
-            with pytest.raises(UserError, match="may not be read"):
+            with pytest.raises(UserError, match="cannot be read"):
                 folder_of(path, "data")
     finally:
         shut.chmod(0o700)

@@ -169,7 +169,7 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`."""
     messages = _read(row, "messages", json_of_row)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
-        raise _damaged(row, "messages", "is no list of messages")
+        raise _damaged(row, "messages", "is not a list of messages")
     return messages
 
 
@@ -185,7 +185,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
         return None
     facts = _read(row, "endpoint", json_of_row)
     if not isinstance(facts, dict) or set(facts) != set(EndpointFacts().as_json()):
-        raise _damaged(row, "endpoint", "holds no facts")
+        raise _damaged(row, "endpoint", "does not contain the facts of an endpoint")
     for key, value in facts.items():
         if key in ("models", "fingerprints"):
             is_fact = isinstance(value, dict) and all(map(_is_count, value.values()))
@@ -194,7 +194,7 @@ def endpoint_of(row: Mapping[str, Any]) -> dict[str, Any] | None:
         else:
             is_fact = _is_count(value) or (value is None and key != "calls_without_usage")
         if not is_fact:
-            raise _damaged(row, "endpoint", f"has no {key}")
+            raise _damaged(row, "endpoint", f"has no valid {key}")
     return facts
 
 
@@ -220,7 +220,7 @@ def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
     return UserError(
         f"the column {column} {why}",
         where=f"row {row['row_id']}",
-        fix="name an intact run, or remove the part that holds the row",
+        fix="name an intact run, or remove the part that contains the row",
     )
 
 
@@ -280,12 +280,12 @@ def check_values(table: pa.Table) -> None:
         if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
-            raise ValueError(f"it has rows of status {min(unknown)!r:.80}")
+            raise ValueError(f"it has rows with the unknown status {min(unknown)!r:.80}")
         if name in _COUNTS:
             _check_range(name, column, 0, _MOST_COUNT)
         elif name in _AMOUNTS:
             if not pc.all(pc.is_finite(column)).as_py():
-                raise ValueError(f"it has a {name} that is no number")
+                raise ValueError(f"it has a {name} that is not a number")
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)
@@ -306,7 +306,7 @@ def _check_verdicts(table: pa.Table) -> None:
 def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
     bounds = pc.min_max(column).as_py()
     if bounds["min"] < least or bounds["max"] > most:
-        raise ValueError(f"it has a {name} that no run stores")
+        raise ValueError(f"it has a {name} outside the valid range")
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
@@ -317,7 +317,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
     if not isinstance(metrics, dict) or not all(
         isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
     ):
-        raise ValueError("is no mapping of names to numbers")
+        raise ValueError("is not a mapping of names to numbers")
     return metrics
 
 

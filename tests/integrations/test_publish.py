@@ -40,11 +40,11 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (AWAY, "not published, ConnectionError: the tracker is away, api_key=***"),
-        ("import sys; sys.exit(3)", "not published, SystemExit: 3"),
+        (AWAY, "not published: ConnectionError: the tracker is away, api_key=***"),
+        ("import sys; sys.exit(3)", "not published: SystemExit: 3"),
         ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
-        ("import os; os._exit(0)", "its process ended before it was done"),
-        ("import time; time.sleep(600)", "not published, no answer within 8 s"),
+        ("import os; os._exit(0)", "the process ended before it published anything"),
+        ("import time; time.sleep(600)", "not published: timed out after 8 s"),
     ],
 )
 def test_a_failed_tracker_is_one_warning(

@@ -250,7 +250,7 @@ class TestFilesThatAreNoModel:
     def test_headers_that_would_take_much_memory_or_time(self, folder: Path) -> None:
         path = folder / "model.safetensors"
         write(path, b'{"w": [' + b"[]," * 1_000_000 + b"[]]}")
-        refused(folder, "holds more than 1000000 values")
+        refused(folder, "has more than 1000000 values")
 
     def test_under_a_prefix_of_s3(self, s3: Any, folder: Path) -> None:
         store = S3Store(f"s3://{s3.bucket}/{folder.name}")

@@ -358,7 +358,7 @@ def test_the_command_refuses_with_the_list_and_code_2(cli: Any, tmp_path: Path) 
     ("words", "said"),
     [
         (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
-        (["--out", "gs://b/x"], "gs://b/x: no store for 'gs'"),
+        (["--out", "gs://b/x"], "gs://b/x: 'gs' is not a supported store"),
         (["--group", "x"], "--group: no group is called 'x'"),
     ],
 )

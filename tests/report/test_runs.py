@@ -28,7 +28,7 @@ def reported(*folders: Path) -> list[Any]:
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (None, "is not a run: it holds no run.json"),
+        (None, "is not a run: run.json is missing"),
         (b"{", "is not JSON"),
         (b"[1]", "is not a JSON object"),
         (b'{"schema_version": 1}', "'run_id' is missing"),
@@ -45,7 +45,7 @@ def test_what_is_not_a_run(tmp_path: Path, manifest: bytes | None, words: str) -
 
 
 def test_a_run_without_rows(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no rows"):
+    with pytest.raises(UserError, match="has no rows"):
         load_run(str(write_run(tmp_path / "run", [])))
 
 

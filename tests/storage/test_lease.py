@@ -549,5 +549,5 @@ def test_a_store_that_knows_no_conditions_gives_no_lease(s3: Any) -> None:
     with Stubber(store._client) as stub:
         stub.add_client_error("get_object", service_error_code="NoSuchKey")
         stub.add_client_error("put_object", service_error_code="NotImplemented")
-        with pytest.raises(UserError, match="no conditional writes"):
+        with pytest.raises(UserError, match="does not support conditional writes"):
             Lease.acquire(store, pytest.fail)

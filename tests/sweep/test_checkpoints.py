@@ -99,9 +99,9 @@ class TestFind:
         lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
         assert lacks == {
             1: "",
-            2: "step-2/model.safetensors is a link that leads to itself",
+            2: "step-2/model.safetensors is a symbolic link to itself",
             3: "",
-            4: "step-4 is a link that leads to itself",
+            4: "step-4 is a symbolic link to itself",
         }
 
     @on_both

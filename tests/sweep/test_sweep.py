@@ -384,7 +384,7 @@ class TestToTheEnd:
         setup.save(1)
         assert setup.run() == 75
         assert setup.folder.get("ledger.json") is None
-        assert any("taken this run over" in line for line in setup.said)
+        assert any("taken over this run" in line for line in setup.said)
 
     def test_a_saved_config_goes_on(self, setup: Setup) -> None:
         setup.save(1)

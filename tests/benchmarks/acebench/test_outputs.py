@@ -146,7 +146,7 @@ def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -
     table = comparison_table(holders, "strict")
     assert table.lines[0][:2] == ["g (limited)", "3/3"]
     assert any(facts in note for note in table.notes)
-    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a whole run"):
+    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a complete run"):
         export_hub(StoredRun(LocalStore(str(tmp_path / "out"))), LocalStore("x"), "a/b")
     assert facts in RunTable(LocalStore(str(tmp_path / "out"))).facts()["notes"]
     rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
