@@ -135,7 +135,7 @@ def test_a_revision_of_a_folder(
 ) -> None:
     model = {"source": str(model_folder()), "revision": "main"}
     path = config_file(backend="vllm", model=model)
-    refuses(here("evaluate", path), "model.revision", "only Hugging Face ids")
+    refuses(here("evaluate", path), "model.revision", "only to Hugging Face ids")
 
 
 @pytest.mark.nightly
@@ -163,7 +163,7 @@ def test_an_incomplete_model_folder(
         (None, ("no chat template", "chat_template.jinja")),
         (
             "{{ raise_exception('no system role here') }}",
-            ("refuses these messages", "no system role here"),
+            ("rejects these messages", "no system role here"),
         ),
     ],
 )
@@ -374,7 +374,7 @@ def test_a_chat_template_that_does_not_compile(
     path = config_file(backend="vllm", model=source)
     refuses(here("evaluate", path), "mine.jinja", "cannot be read")
     template.write_text("{% for m in messages %}")
-    refuses(here("evaluate", path), "the chat template refuses these messages", "endfor")
+    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
     assert nothing_written(tmp_path)
 
 

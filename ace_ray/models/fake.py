@@ -142,7 +142,9 @@ class FakeEngine:
         script, last = self._script, str(messages[-1]["content"])
         words = count_words(messages, tools)
         if words >= script.max_model_len:
-            raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
+            raise PromptTooLong(
+                f"the prompt has {words} tokens, but the context holds {script.max_model_len}"
+            )
         if _told(script.crash, last):
             os.kill(os.getpid(), signal.SIGKILL)
         if _told(script.abort, last):

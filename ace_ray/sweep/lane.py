@@ -85,9 +85,9 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         for spec, plan in zip(specs, plans, strict=True):
             if plan.run_id != spec["run_id"]:
                 raise UserError(
-                    "has changed since the sweep found it",
+                    "has changed since the sweep planned it",
                     where=plan.model.source,
-                    fix="sweep again when it is fully written",
+                    fix="run sweep again when the checkpoint is complete",
                 )
         prepare()
         stack.enter_context(connection.connecting())

@@ -132,7 +132,7 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
     can tell now."""
     if checkpoint.lacks:
-        return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
+        return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:
         plan = plan_of_checkpoint(sweep, checkpoint, output)
     except Unreachable:
@@ -152,7 +152,7 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
             raise UserError(
                 f"is the same model as {seen[run.run_id].label} ({seen[run.run_id].source})",
                 where=f"{run.label} ({run.source})",
-                fix="list each model once, or leave this copy out",
+                fix="list each model once, or remove this copy",
             )
         seen[run.run_id] = run
 

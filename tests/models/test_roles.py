@@ -81,12 +81,12 @@ def test_mistakes_are_named(value: Any, line: str) -> None:
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("ftp://h/v1", "is no http(s) URL"),
-        ("api.example.com/v1", "is no http(s) URL"),
-        ("http://", "is no http(s) URL"),
-        ("http://h:port/v1", "is no http(s) URL"),
-        ("http://h:99999/v1", "is no http(s) URL"),
-        ("http://[::1/v1", "is no http(s) URL"),
+        ("ftp://h/v1", "is not an http(s) URL"),
+        ("api.example.com/v1", "is not an http(s) URL"),
+        ("http://", "is not an http(s) URL"),
+        ("http://h:port/v1", "is not an http(s) URL"),
+        ("http://h:99999/v1", "is not an http(s) URL"),
+        ("http://[::1/v1", "is not an http(s) URL"),
         ("http://sk-hidden@h/v1", "api_key_env"),
         ("http://me:sk-hidden@h/v1", "api_key_env"),
         ("http://h/v1?key=sk-hidden", "api_key_env"),

@@ -179,7 +179,11 @@ def test_an_engine_that_is_given_another_folder_reads_that(model: Make, tmp_path
 @pytest.mark.parametrize(
     ("own", "line"),
     [
-        (None, "generation_config.json names none; name the values instead of model"),
+        (
+            None,
+            "generation_config.json recommends no sampling values; write the values instead "
+            "of model",
+        ),
         ({"eos_token_id": 2, "do_sample": False}, "names none"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
         ({"temperature": "hot"}, "'temperature' is 'hot'"),

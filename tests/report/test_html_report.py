@@ -201,7 +201,7 @@ def test_where_nothing_can_be_written_the_report_goes_elsewhere(tmp_path: Path) 
     (tmp_path / "run" / "report").write_text("a file")
     with pytest.raises(UserError) as caught:
         claim_within(LocalStore(str(tmp_path / "run")))
-    assert "elsewhere with --out" in str(caught.value)
+    assert "choose another folder with --out" in str(caught.value)
 
 
 def test_a_report_does_not_stand_in_a_run_s_way(tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> No
     low, high = special.interval  # type: ignore[union-attr]
     assert low < 0.8 < high
     assert list(table.notes) == [
-        "A: backend fake, a test of the pipeline and not an evaluation",
-        "A: limited to 5 entries, a sample only",
+        "A: backend fake; a test of the pipeline, not an evaluation",
+        "A: limited to 5 entries: a sample of the benchmark, not its score",
         "A: with nothing at all",
     ]
 
@@ -196,7 +196,9 @@ def test_named_entries_have_a_partial_headline(tmp_path: Path) -> None:
     shares = [cell for cell in table.lines[0] if isinstance(cell, Estimate)]
     assert shares
     assert all(share.partial for share in shares)
-    assert "limited to 2 named ids, a sample only" in " ".join(table.notes)
+    assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
+        table.notes
+    )
     whole = write_run(tmp_path / "whole", everything({}))
     (held,) = by_benchmark(load_runs([str(whole)]))
     assert not any(

@@ -165,9 +165,9 @@ class TestSizes:
     @pytest.mark.parametrize(
         ("asked", "match"),
         [
-            ({"gpus": 8}, "takes 8 GPUs, there are 1; lower"),
-            ({"workers": 4}, "takes 4 GPUs, there are 1"),
-            ({"server_gpus": 1}, "takes 2 GPUs, 1 of them for served models, there are 1"),
+            ({"gpus": 8}, "needs 8 GPUs, but there are 1; lower"),
+            ({"workers": 4}, "needs 4 GPUs, but there are 1"),
+            ({"server_gpus": 1}, "needs 2 GPUs, 1 of them for served models, but there are 1"),
             ({"server_gpus": 4, "workers": 4}, "takes 8 GPUs, 4 of them for served models"),
         ],
     )

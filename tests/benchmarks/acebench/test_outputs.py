@@ -140,7 +140,7 @@ def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -
     assert (headline["value"], headline["partial"]) == (1.0, True)
     note = "2 of 3 entries: 100 %; a sample of the benchmark, not its score"
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
-    facts = "limited to 2 of 3 entries, a sample only"
+    facts = "limited to 2 of 3 entries: a sample of the benchmark, not its score"
     (run,) = load_runs([str(tmp_path / "out")])
     (holders,) = by_benchmark([run])
     table = comparison_table(holders, "strict")
