@@ -111,7 +111,7 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: 
     assert not whole["early"]["stopped"]
     found = whole["early"]["headlines"]["items/correct"]
     assert found["decided_at_units"] == stopped["decided_at_units"]
-    assert found["high"] - found["low"] < 1e-3, "all its rows are evaluated"
+    assert found["high"] - found["low"] < 1e-3, "all rows are in"
     assert here("compare", reference, run, "--allow-different").code == 0
 
 

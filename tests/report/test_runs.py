@@ -209,7 +209,7 @@ def test_named_entries_have_a_partial_headline(tmp_path: Path) -> None:
 
 
 def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:
-    """The mean of what was run; what was not is no column."""
+    """The mean covers the categories that were run; the others have no column."""
     folders = [
         write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
         for name, valid in (("A", 3), ("B", 1), ("C", 4))
@@ -221,9 +221,7 @@ def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:
     for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
         assert [one.value for one in line[2:]] == [share] * 4  # type: ignore[union-attr]
         assert [one.partial for one in line[2:]] == [True] * 3 + [False]  # type: ignore[union-attr]
-    assert table.notes[0].startswith(
-        "all 3 runs: Overall (workbook) is partial, the mean of what was run: without "
-    )
+    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial; not run: ")
     names, *lines = csv_text(table).splitlines()
     assert "Special partial" in names
     assert ",yes" in lines[0]

@@ -336,9 +336,7 @@ GARBAGE: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_garbage_is_a_holder_that_never_beats(
-    local: LocalStore, clock: Clock, held: Any, kind: str
-) -> None:
+def test_corrupt_lease_expires(local: LocalStore, clock: Clock, held: Any, kind: str) -> None:
     local.put(LEASE, GARBAGE[kind])
     said: list[str] = []
     lease = held(local, said.append)

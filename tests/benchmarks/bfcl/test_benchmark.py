@@ -347,7 +347,10 @@ def test_gold_answers_of_the_mini_set() -> None:
 def test_the_real_copy_s_prompts_and_gold(bfcl_copy: UpstreamPackage) -> None:
     benchmark = bfcl(data=bfcl_copy.name, categories=["live_parallel", "memory_rec_sum"])
     assert benchmark.identity()["prompts"] == "official"
-    assert "compares with its local prompt models" in benchmark.summarize([], 0.0)["comparable"]
+    assert (
+        "comparable per category with bfcl-eval's prompt-mode models"
+        in benchmark.summarize([], 0.0)["comparable"]
+    )
     assert len(benchmark.entries()) == 16 + 155
 
 
