@@ -1,4 +1,4 @@
-"""Checkpoints in a folder or under an S3 prefix: which there are, and which are whole."""
+"""Find checkpoints in a folder or under an S3 prefix, and what is missing from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """``state`` changes whenever one of its files does; ``lacks`` says what is not there yet."""
+    """A checkpoint. ``state`` changes whenever one of its files does; ``lacks`` names what is
+    missing."""
 
     name: str
     step: int
@@ -37,15 +38,16 @@ def find_checkpoints(
     known: Collection[str] = (),
     invalid: dict[str, str] | None = None,
 ) -> list[Checkpoint]:
-    """Those that ``options`` choose, by step; whole or not. While watching there may be none yet.
+    """Return the checkpoints that ``options`` choose, sorted by step, complete or not. While
+    watching, there may be none yet.
 
-    ``seen``: the steps of earlier looks, to which those of this one are added: a trainer that keeps
-    the last few must not change which ``every`` chooses. ``invalid`` takes folders without a step
-    of their own, source -> why, in place of an error; of two of one step the one whose source is
-    ``known`` goes on.
+    ``seen``: steps of earlier calls. The steps of this call are added, because ``every`` must
+    choose the same checkpoints when a trainer keeps only the last few. ``invalid``: if given,
+    folders without a step of their own are added to it (source -> reason) instead of raising an
+    error. Of two folders with the same step, the one whose source is ``known`` is kept.
 
-    Raises:
-        UserError: nothing matches, a name without a number, or two of the same step.
+    Raises `UserError`: nothing matches, a name has no number, or two checkpoints have the same
+    step.
     """
     assert options.checkpoints is not None  # only sweeps over checkpoints come here
     root = options.checkpoints.rstrip("/")
@@ -53,7 +55,7 @@ def find_checkpoints(
     files: dict[str, list[Object]] = {}
     for item in folder.list():
         name, slash, path = item.path.partition("/")
-        # What a trainer keeps besides (optimizer, optimizer/shard-0) is no part of the model.
+        # A trainer's other files (optimizer, optimizer/shard-0) are not part of the model.
         if (
             (slash or item.broken)
             and "/" not in path
@@ -123,7 +125,7 @@ def _checkpoint(
 
 
 def _lacks(folder: Store, name: str, names: set[str]) -> str:
-    """What of a checkpoint is not there, "" for nothing."""
+    """Return what is missing from a checkpoint, "" for nothing."""
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:

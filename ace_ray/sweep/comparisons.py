@@ -26,11 +26,12 @@ from ace_ray.util.safe_loading import Unbounded, json_tree
 
 EARLY = "early.json"
 FIRST_BATCH = 0.9
-"""Of the alpha, for the comparisons that the first call knows of."""
+"""Part of alpha for the comparisons known to the first call."""
 
 
 class Share(BaseModel):
-    """``against``: a run's folder; None: it is what others are compared with."""
+    """Share of a run. ``against``: folder of the run to compare with; None for the reference
+    itself."""
 
     model_config = ConfigDict(allow_inf_nan=False)
     against: str | None
@@ -53,13 +54,14 @@ class Shares(BaseModel):
     def give(
         self, config: EarlyConfig, run_ids: Sequence[str], store: Store, *, watched: bool
     ) -> bool:
-        """Give those of ``run_ids``, in the order of training, that have none their share; whether
-        there were any.
+        """Give a share to each of ``run_ids`` (in training order) that has none. Return whether
+        there was one.
 
-        Each takes a part of what is left, so that all add up to no more than the alpha, whatever
-        calls and watches follow each other. The comparisons of a first call have 0.9 of it, alike,
-        those of the b-th after it 6 / (pi b)^2 of what the first left; a sweep that watches gives
-        the k-th comparison 6 / (pi k)^2 of all."""
+        Each comparison takes a part of the remaining alpha, so all shares add up to at most alpha,
+        in any sequence of calls and watches. The comparisons of the first call share 0.9 of it
+        equally. Those of the b-th later call share 6 / (pi b)^2 of what the first call left. A
+        sweep that watches gives the k-th comparison 6 / (pi k)^2 of alpha.
+        """
         new = [run_id for run_id in run_ids if run_id not in self.shares]
         against = {run_id: self._against(config, run_ids, run_id, store) for run_id in new}
         compared = [run_id for run_id in new if against[run_id] is not None]
@@ -100,7 +102,7 @@ def _of_the_rest(k: int) -> float:
 
 
 def read_shares(store: Store) -> Shares:
-    """Those of the sweep in ``store``. Raises `UserError`: they cannot be read."""
+    """Return the shares of the sweep in ``store``. Raises `UserError`: they cannot be read."""
     content = store.get(EARLY)
     if content is None:
         return Shares()
@@ -120,10 +122,10 @@ def write_shares(store: Store, shares: Shares) -> None:
 
 
 class Comparisons:
-    """Of the sweep in ``store``; without `early` in its config there are none."""
+    """Comparisons of the sweep in ``store``; empty if its config has no `early`."""
 
     def __init__(self, any_run: RunConfig, store: Store, say: Callable[[str], None]) -> None:
-        """Raises `UserError`: the shares that were given cannot be read."""
+        """Raises `UserError`: the stored shares cannot be read."""
         self._early, self._store_options = any_run.early, any_run.store
         self._store, self._say = store, say
         self._completing: set[str] = set()
@@ -132,20 +134,20 @@ class Comparisons:
         self.read()
 
     def read(self) -> None:
-        """The shares that are stored. Raises `UserError`."""
+        """Read the stored shares. Raises `UserError`."""
         if self._early is not None:
             self._shares = read_shares(self._store)
 
     def check_reference(self) -> None:
-        """Raise `UserError` where one run is named that all are compared with, and it is none."""
+        """Raise `UserError` if `early.against` names a folder that is not a run."""
         against = self._early.against if self._early else None
         if against not in (None, "previous", "baseline"):
             where = self._store_options
             read_manifest(open_store(against, endpoint_url=where.endpoint_url, region=where.region))
 
     def give_shares(self, runs: Sequence[SweepRun], *, watched: bool, keep: bool) -> None:
-        """Give those of ``runs``, in the order of training, that have none their share of the
-        alpha. Raises `UserError`: the store is away."""
+        """Give a share of alpha to each of ``runs`` (in training order) that has none. Raises
+        `UserError`: the store is not available."""
         if self._early is None:
             return
         run_ids = [run.run_id for run in runs]
@@ -153,7 +155,8 @@ class Comparisons:
             write_shares(self._store, self._shares)
 
     def early_of(self, run: SweepRun) -> dict[str, Any] | None:
-        """The section ``early`` of a run: what it is compared with, and its share of the alpha."""
+        """Return the section ``early`` of a run, with the run to compare with and the share of
+        alpha."""
         assert run.plan is not None
         early = run.plan.config.early
         if early is None:
@@ -190,15 +193,15 @@ class Comparisons:
         if new:
             self._say(f"{run.label}: its comparison was updated")
 
-    # What is evaluated whole
+    # Runs that are evaluated completely
 
     def is_whole(self, run: SweepRun) -> bool:
-        """Whether all its rows are to be evaluated, decided or not."""
+        """Return whether all rows of the run are to be evaluated, decided or not."""
         return run.run_id in self._completing
 
     def complete(self, labels: Sequence[str], runs: Sequence[SweepRun]) -> None:
-        """Evaluate those of ``runs`` with these labels whole; "all": all of them. Raises
-        `UserError`: there is none of one."""
+        """Evaluate all rows of the ``runs`` with these labels ("all": of all runs). Raises
+        `UserError`: a label is unknown."""
         by_label = {run.label: run.run_id for run in runs}
         if unknown := [label for label in labels if label != "all" and label not in by_label]:
             raise UserError(
@@ -211,12 +214,13 @@ class Comparisons:
         }
 
     def choose_best(self, runs: Sequence[SweepRun], failed: Container[str]) -> list[SweepRun]:
-        """Those among the best of ``runs`` that were stopped, and none of ``failed``; from now on
-        they are evaluated whole.
+        """Return the best of ``runs`` that were stopped and have not ``failed``. From now on all
+        their rows are evaluated.
 
-        The best are those with the highest estimates of the first headline, chosen once for the
-        runs that there are. One that is worse than another of the sweep is none. Raises
-        `UserError`: the store is away."""
+        The best runs have the highest estimates of the first headline. They are chosen once for the
+        existing runs. A run that is worse than another run of the sweep is not chosen. Raises
+        `UserError`: the store is not available.
+        """
         early = self._early
         if early is None or not early.stop:
             return []
@@ -231,7 +235,7 @@ class Comparisons:
         if self._shares.best_of != there or len(self._shares.best) < early.best:
             ranked.sort(key=lambda one: one[0], reverse=True)
             best = [run_id for _, run_id in ranked[: early.best]]
-            # Known once it is stored: whoever asks again, after an outage, has to write it.
+            # Set this only after it is stored. After an outage the next call has to store it.
             shares = self._shares.model_copy(update={"best": best, "best_of": there})
             write_shares(self._store, shares)
             self._shares = shares

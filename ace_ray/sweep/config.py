@@ -1,6 +1,6 @@
-"""What can be asked of a sweep: a run's config without its model, and which models.
+"""Read the config of a sweep: a run's config without its model, and the models to evaluate.
 
-The folder of a sweep keeps what was asked in ``sweep.json``.
+The sweep's folder keeps the config in ``sweep.json``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ace_ray.util.safe_loading import json_tree
 
 
 class SweepModel(Section):
-    """One model of a sweep; what it leaves out is the sweep's."""
+    """A model of a sweep. Keys that it does not set come from the sweep."""
 
     source: str | None = Field(
         None,
@@ -81,7 +81,7 @@ class SweepModel(Section):
 
     @property
     def named(self) -> str:
-        """The source, or the model's name at its endpoint."""
+        """Return the source, or the model's name at its endpoint."""
         return self.adapter or self.source or str((self.endpoint or {}).get("model", ""))
 
 
@@ -131,14 +131,14 @@ SWEEP = "sweep.json"
 
 _WHICH = ("every", "from", "to", "watch", "stop_file")
 _HOW = ("settle_s", "price_per_hour", "swap")
-"""Options that may change between two calls of one sweep: which models, and how."""
+"""Options that may change between two calls of a sweep: which models, and how to run them."""
 
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "store", "output", "publish",
 )  # fmt: skip
-"""Those of its runs."""
+"""Options of the sweep's runs."""
 
 
 _OF_CHECKPOINTS = (
@@ -150,12 +150,12 @@ _OF_CHECKPOINTS = (
 class SweepConfig:
     options: SweepOptions
     run: Mapping[str, Any]
-    """The other keys: a `RunConfig` without ``model.source``, not validated by itself."""
+    """Keys of a `RunConfig` without ``model.source``, not validated on their own."""
     where: str
 
     @property
     def base(self) -> str | None:
-        """The model that all others are adapters on: ``model.source``."""
+        """Return ``model.source``, the base model of all adapters."""
         model = self.run.get("model")
         return model.get("source") if isinstance(model, Mapping) else None
 
@@ -165,7 +165,7 @@ class SweepConfig:
         return output
 
     def run_of(self, model: SweepModel, output: str) -> RunConfig:
-        """The config of one model's run, which the sweep publishes. Raises `UserError`."""
+        """Return the config of one model's run, which the sweep publishes. Raises `UserError`."""
         return self._run_of(model, output).model_copy(update={"publish": []})
 
     def _run_of(self, model: SweepModel, output: str) -> RunConfig:
@@ -186,12 +186,13 @@ class SweepConfig:
 
     @property
     def any_run(self) -> RunConfig:
-        """What its runs have in common, as the config of one of them. Raises `UserError`."""
+        """Return the common config of the runs, as the config of one of them. Raises
+        `UserError`."""
         return self._run_of([*self.options.models, SweepModel(source="any")][0], self.output)
 
     def _with(self, key: str, own: Mapping[str, Any]) -> Any:
         section = self.run.get(key, {})
-        # What is no mapping is for the run's config to refuse.
+        # The run's config refuses values that are not mappings.
         return {**section, **own} if isinstance(section, Mapping) else section
 
 
@@ -259,7 +260,7 @@ def _checks_of_models(models: Any, backend: Any) -> Iterator[tuple[str, Callable
 
 
 def _check_sense(options: SweepOptions, where: str) -> None:
-    """Raise `UserError` for what would be without effect."""
+    """Raise `UserError` for options that would have no effect."""
     for name in _OF_CHECKPOINTS if options.checkpoints is None else ():
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
@@ -276,7 +277,7 @@ def _check_sense(options: SweepOptions, where: str) -> None:
 
 
 def _check_base(sweep: SweepConfig) -> None:
-    """Raise `UserError` where a model has no weights, or the sweep a base that nothing is on."""
+    """Raise `UserError` if a model has no weights, or if no model uses the sweep's base."""
     models = sweep.options.models
     section = sweep.run.get("model")
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
@@ -305,7 +306,7 @@ def _check_base(sweep: SweepConfig) -> None:
 
 
 def sweep_id_of(config: SweepConfig) -> str:
-    """The id that the config asks for, or one from its content."""
+    """Return the configured id, or an id derived from the content."""
     options = config.options
     if options.sweep_id:
         return options.sweep_id
@@ -315,7 +316,7 @@ def sweep_id_of(config: SweepConfig) -> str:
 
 
 def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
-    """Make the folder this sweep's. Raises `UserError` when it holds another."""
+    """Claim the folder for this sweep. Raises `UserError`: it belongs to another sweep."""
     raw = store.get(SWEEP)
     mine = _identity(config)
     if raw is not None:
@@ -349,7 +350,8 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
 
 
 def _identity(config: SweepConfig) -> dict[str, Any]:
-    """What makes a sweep this one: all but which of its models are taken, and how."""
+    """Return the config without the options that may change: which models to take, and how to run
+    them."""
     options = config.options.model_dump(mode="json", by_alias=True)
     own = {k: v for k, v in options.items() if k not in (*_WHICH, *_HOW, "sweep_id")}
     run = {k: v for k, v in config.run.items() if k not in _RUN_HOW}

@@ -1,10 +1,12 @@
-"""``python -m ace_ray.sweep.lane SPEC``: the process that evaluates the runs of one lane.
+"""Evaluate the runs of one lane: ``python -m ace_ray.sweep.lane SPEC``.
 
-A process of its own, so that several lanes run side by side, and so that what ends one (Ray ends a
-driver whose raylet is gone) ends no sweep. SPEC is a JSON file: ``runs`` (``run_id`` and resolved
-``config`` of each), ``events`` (the file that is told of them), ``parent`` (a pid: the lane dies
-with it); in a cluster ``nodes`` (the resources of each, when the sweep began), and ``gpus`` (those
-that this lane and the ones beside it take; each number of them on one node).
+Each lane is a separate process, so that several lanes run side by side and a crash of one does not
+end the sweep. (Ray ends a driver whose raylet has crashed.)
+
+SPEC is a JSON file. ``runs`` has the ``run_id`` and the resolved ``config`` of each run. ``events``
+is the file for the results. ``parent`` is a pid; the lane ends when that process ends. In a
+cluster, ``nodes`` has the resources of each node at the start of the sweep. ``gpus`` has the
+GPU counts of this lane and of the lanes beside it; the GPUs of one count are on one node.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ def main() -> int:
 
 
 def _passes(error: Exception, nodes: cluster.Nodes) -> bool:
-    """Whether what ended the lane is no fault of its runs: the store is away, or the cluster is
-    smaller than it was with ``nodes``, which held them."""
+    """Return whether the runs are not the cause of ``error``: the store is not available, or the
+    cluster is smaller than ``nodes``, its size at the start."""
     causes = (error, error.__cause__)
     return any(
         isinstance(cause, Unreachable)
@@ -62,15 +64,15 @@ def _passes(error: Exception, nodes: cluster.Nodes) -> bool:
 
 
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
-    """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
+    """Evaluate the runs of ``specs`` on one set of engines and return the exit code.
 
-    What comes of each is a JSON line in ``events``: ``run_id``, and the exit ``code`` it would have
-    had alone, or why its weights are ``broken``, or what ``failed`` the lane, or why it can only be
-    ``later``. Raises what `Session.run` raises.
+    Each result is a JSON line in ``events``. It has the ``run_id`` and one of: the exit ``code``
+    that the run would have had alone, the reason why its weights are ``broken``, the error that
+    ``failed`` the lane, or the reason to try again ``later``. Raises what `Session.run` raises.
     """
 
     def concluded(run: OpenRun) -> None:
-        assert run.ended is not None  # what it was told of
+        assert run.ended is not None  # set before this call
         code, summary = run.ended
         line = f"{run.plan.run_id}: {summary['scored']} of {summary['declared']} rows scored"
         say(log.Line(line, event="end", run_id=run.plan.run_id, code=code))
@@ -100,7 +102,7 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
             say(log.Line(line, event="begin", run_id=run.plan.run_id, pending=rows))
         if gpus and any(pending):
             connection.connect()
-            interrupts.install()  # Ray has taken them
+            interrupts.install()  # Ray has replaced them
             cluster.grow(gpus, plans[0].config.start_timeout_s, say)
         of_one = {"run_id": runs[0].plan.run_id} if len(runs) == 1 else {}
         with log.known(**of_one):

@@ -1,4 +1,4 @@
-"""What each run of a sweep came to and what it cost: ``ledger.json``."""
+"""Read and write ``ledger.json``: the result and the cost of each run of a sweep."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
 RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
-"""The name of a folder in the sweep's folder; "" for none. Ledgers of others are checked."""
+"""Name of a folder in the sweep's folder, or "". Ledgers from outside are checked."""
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass
 class CostRecord:
-    """One run's line. ``refused``: its checkpoint was not whole; ``failed``: it was, and cannot be
-    evaluated; ``incomplete``: the same command goes on with it; ``decided``: it was stopped since
-    its comparison was decided."""
+    """Line of one run. ``refused``: its checkpoint was incomplete or cannot be planned; ``failed``:
+    it could not be evaluated; ``incomplete``: the same command continues it; ``decided``: it was
+    stopped because its comparison was decided."""
 
     label: str
     step: int | None
@@ -40,7 +40,7 @@ class CostRecord:
     state: State = "pending"
     note: str = ""
     engine: str = ""
-    """How its weights came into the engine: fresh, swapped, restarted."""
+    """How the engine got its weights: fresh, swapped, restarted."""
     device: str = "cpu"
     devices: Amount = 0.0
     parameters: Annotated[int, Field(ge=1)] | None = None
@@ -50,7 +50,7 @@ class CostRecord:
     tokens: dict[str, Count | None] = field(default_factory=dict)
     cost: Amount | None = None
     per_1000: dict[str, Amount | None] = field(default_factory=dict)
-    """Entries: ``device_s`` and ``cost``."""
+    """Values per 1,000 entries: ``device_s`` and ``cost``."""
 
 
 class _Ledger(BaseModel):
@@ -61,7 +61,7 @@ class _Ledger(BaseModel):
 
 
 def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> CostRecord:
-    """The line of ``run`` from its summary in the sweep's ``store``, if there is one."""
+    """Build the line of ``run`` from its summary in the sweep's ``store``, if there is one."""
     line = CostRecord(run.label, run.step, run.source, run.run_id, parameters=run.parameters)
     if run.plan is None:
         line.state = "refused" if run.refused else "pending"
@@ -92,7 +92,7 @@ def cost_record(run: SweepRun, store: Store, price_per_hour: float | None) -> Co
 
 
 def _summary(store: Store) -> Summary | None:
-    """The run's; None where there is none that can be read: it is made anew from the rows."""
+    """Return the run's summary; None if it cannot be read (it is rebuilt from the rows)."""
     try:
         summary = read_summary(store)
     except Unreachable:
@@ -104,14 +104,14 @@ def _summary(store: Store) -> Summary | None:
 
 
 def write_ledger(store: Store, lines: Sequence[CostRecord], steps: Collection[int] = ()) -> None:
-    """``steps``: all that were ever seen of the checkpoints, for later calls to count from."""
+    """Write the ledger. ``steps``: all steps ever seen, from which later calls count."""
     tree = {"schema_version": 1, "runs": [asdict(line) for line in lines], "steps": sorted(steps)}
     store.put(LEDGER, as_json(tree))
 
 
 def read_ledger(store: Store) -> tuple[list[CostRecord], set[int]]:
-    """The lines and the steps of an earlier call; none where there is no ledger that can be read:
-    it is made anew from the runs."""
+    """Return the lines and steps of an earlier call; empty if the ledger cannot be read (it is
+    rebuilt from the runs)."""
     content = store.get(LEDGER)
     if content is None:
         return [], set()
@@ -146,8 +146,8 @@ def _ledger_of(content: bytes, where: str) -> _Ledger:
 def with_earlier(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """``now``, and of an earlier ledger what is `still_valid`. Where a checkpoint was damaged after
-    it was evaluated, its result is listed and not the refusal."""
+    """Return ``now`` and the `still_valid` lines of an earlier ledger. If a checkpoint was damaged
+    after its evaluation, its result is listed instead of the refusal."""
     earlier = still_valid(before, now, store)
     places = {(line.step, line.source) for line in earlier}
     return [
@@ -158,10 +158,10 @@ def with_earlier(
 def still_valid(
     before: Sequence[CostRecord], now: Sequence[CostRecord], store: Store
 ) -> list[CostRecord]:
-    """Of an earlier ledger the lines of finished runs that are no part of this call: their
-    checkpoint is gone, or others were asked for."""
+    """Return earlier lines of finished runs that are not part of this call: their checkpoint was
+    deleted, or this call evaluates other models."""
     run_ids = {line.run_id for line in now} | {""}
-    # A checkpoint that has changed is another run, and the one before it is history.
+    # A changed checkpoint is a new run; the earlier run is history.
     planned = {(line.step, line.source) for line in now if line.run_id}
     return [
         line

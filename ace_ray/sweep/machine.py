@@ -1,4 +1,4 @@
-"""What a sweep has to run on: the cluster it joins, or this machine."""
+"""Find the resources of a sweep: the cluster that it joins, or this machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ace_ray.sweep.packing import Machine
 
 
 def find_machine(cpus: float) -> Machine:
-    """The GPUs of the cluster, or of this machine where there is none.
+    """Return the GPUs of the cluster, or of this machine without a cluster.
 
-    ``cpus`` is what one lane takes on a cluster without GPUs. Raises `UserError`: the cluster
-    cannot be joined.
+    ``cpus``: CPUs of one lane on a cluster without GPUs. Raises `UserError`: the cluster cannot be
+    joined.
     """
     if connection.running_cluster() == "local":
         gpus = _local_gpus()
@@ -36,19 +36,20 @@ def find_machine(cpus: float) -> Machine:
 
 
 def device_names(devices: Sequence[int]) -> str:
-    """What ``CUDA_VISIBLE_DEVICES`` is to be for these of the GPUs that this process may see."""
+    """Return the value of ``CUDA_VISIBLE_DEVICES`` for these GPUs, as positions among the visible
+    ones."""
     visible = _visible()
     return ",".join(str(device) if visible is None else visible[device] for device in devices)
 
 
 def _visible() -> list[str] | None:
-    """The GPUs that this process was given; None for all."""
+    """Return the GPUs assigned to this process; None for all."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
 
 
 def _local_gpus() -> int:
-    """Count the GPUs that this process may see."""
+    """Count the GPUs visible to this process."""
     visible = _visible()
     if visible is not None:
         return 0 if visible[:1] == ["-1"] else len(visible)

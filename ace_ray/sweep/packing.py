@@ -1,4 +1,4 @@
-"""Which runs share an engine, and where and when each engine runs: longest first."""
+"""Choose which runs share an engine, and where and when each engine runs: longest first."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from ace_ray.sweep.runs import SweepRun
 START_S = 90.0
 SWAP_S = 5.0
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
-"""What one GPU, or the cores of one CPU engine, sustain in batched generation: for estimates."""
+"""Estimated speed in batched generation: of one GPU, and of the cores of one CPU engine."""
 
 
 GUESS = 1_000_000_000
-"""Parameters of a model of which nothing is known; `--plan` says where."""
+"""Assumed number of parameters of a model of unknown size; `--plan` says so."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a sweep may use. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
+    """Resources of a sweep. ``gpus`` 0: engines run on CPUs, ``slots`` at a time."""
 
     gpus: int
     slots: int = 1
     shared: bool = False
-    """Whether Ray assigns the GPUs: a cluster's, not this machine's."""
+    """Whether Ray assigns the GPUs (in a cluster, not on this machine)."""
     nodes: tuple[Mapping[str, float], ...] = field(default=(), compare=False)
-    """Of a cluster, as they were counted: later there may be fewer for a while. Else this machine,
-    none where nothing is held against it."""
+    """Resources of each node of a cluster, as first counted: later there may be fewer for a while.
+    On this machine one node, or none if nothing is checked against it."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """Runs that one set of engines holds one after another, and how many GPUs it takes: those of
-    the engines, and of what is served beside them."""
+    """Runs that one set of engines evaluates one after another. ``gpus`` counts the GPUs of the
+    engines and of the models served beside them."""
 
     runs: tuple[SweepRun, ...]
     gpus: int
 
     @property
     def engines(self) -> int:
-        """How many fit its GPUs; 1 where there are none."""
+        """Number of engines that fit on the lane's GPUs; 1 without GPUs."""
         first = self.runs[0]
         return max(1, (self.gpus - first.server_gpus) // max(1, first.gpus))
 
     @property
     def on_nodes(self) -> list[int]:
-        """Its GPUs as they have to lie on one node each; of the servers that is not known here."""
+        """GPUs that must be on one node, for each engine. The nodes of the servers are not known
+        here."""
         first = self.runs[0]
         if not self.gpus:
             return []
@@ -58,12 +59,12 @@ class Lane:
 
     @property
     def seconds(self) -> float:
-        """About how long it takes."""
+        """Estimated duration in seconds."""
         return START_S + SWAP_S * (len(self.runs) - 1) + sum(map(self._generation, self.runs))
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """What no other lane may have meanwhile."""
+        """Resources that only one lane may use at a time."""
         return frozenset[str]().union(*(run.lock_keys for run in self.runs))
 
     def _generation(self, run: SweepRun) -> float:
@@ -78,7 +79,7 @@ class Lane:
 class Placed:
     lane: Lane
     begins: float
-    """Seconds after the sweep does."""
+    """Seconds after the start of the sweep."""
 
 
 def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
@@ -101,7 +102,7 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
 
 
 def _alone(run: SweepRun, machine: Machine) -> Resources | None:
-    """How ``run`` sits on the nodes with nothing beside it; None where they are not known. Raises
+    """Return the placement of ``run`` alone on the nodes; None if the nodes are unknown. Raises
     `TooSmall`."""
     if run.plan is None or not machine.nodes:
         return None
@@ -115,13 +116,13 @@ def _alone(run: SweepRun, machine: Machine) -> Resources | None:
 
 
 def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lane]:
-    """Runs in lanes: those of a swap group share an engine unless ``swap`` is off; as many lanes of
-    them side by side as the machine holds. The longest come first."""
+    """Return the runs in lanes, longest first. Runs of a swap group share an engine unless ``swap``
+    is off. There are as many lanes per group as fit side by side on the machine."""
     groups: dict[str, list[SweepRun]] = {}
     for number, run in enumerate(runs):
         alone = not (swap and run.swap_group)
         groups.setdefault(f"{number}" if alone else run.swap_group, []).append(run)
-    # What a lane takes of its kind of machine: a tensor parallel size says nothing on CPUs.
+    # Share of the machine that a lane takes. A tensor parallel size means nothing on CPUs.
     each = {key: group[0].least_gpus if machine.gpus else 0 for key, group in groups.items()}
     work = {key: Lane(tuple(group), each[key]).seconds for key, group in groups.items()}
     total = sum(work.values())
@@ -142,23 +143,25 @@ def lanes(runs: Sequence[SweepRun], machine: Machine, *, swap: bool) -> list[Lan
 
 
 def resolved(run: SweepRun, lane: Lane, machine: Machine) -> dict[str, Any]:
-    """The config that the lane's process reads.
+    """Return the config that the lane's process reads.
 
-    A lane that sees no GPUs but its own, or has all of them, finds out by itself how many engines
-    they hold; of a cluster's it must leave some to other lanes."""
+    A lane that sees only its own GPUs, or has all of them, counts the engines that fit by itself.
+    In a cluster it must leave GPUs to other lanes.
+    """
     assert run.plan is not None  # only planned runs are in lanes
     config: RunConfig = run.plan.config
     if config.workers == "auto" and machine.shared and 0 < lane.gpus < machine.gpus:
         workers = min(lane.engines, len(run.plan.rows))
         if alone := _alone(run, machine):
-            # Its GPUs may lie so that no node has enough of them for the last engines.
+            # The GPUs may be spread so that no node has enough of them for the last engines.
             workers = min(workers, alone.workers)
         config = config.model_copy(update={"workers": workers})
     return config.model_dump(mode="json")
 
 
 def schedule(lanes: Sequence[Lane], machine: Machine) -> list[Placed]:
-    """When each lane begins if all goes as estimated: the first that fits starts as room comes."""
+    """Return the estimated start of each lane: the first lane that fits starts when there is
+    room."""
     free: float = machine.gpus or machine.slots
     now, waiting = 0.0, list(lanes)
     running: list[Placed] = []

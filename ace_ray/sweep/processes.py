@@ -1,4 +1,4 @@
-"""Lanes as processes: started as resources allow, stopped by signals, their lines passed on."""
+"""Run lanes as processes: start them as resources allow, signal them, pass on their lines."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ace_ray.util.subprocesses import module_command, module_environment
 
 
 class LaneProcess:
-    """One lane that runs. ``devices`` are the GPUs it may see; None leaves that to the cluster,
-    ``room`` is then what it should be large enough for."""
+    """A running lane. ``devices``: the GPUs visible to it; None if the cluster assigns them.
+    ``room``: the size that the cluster should then have."""
 
     def __init__(
         self,
@@ -32,11 +32,11 @@ class LaneProcess:
         say: Callable[[str], None] | None,
         room: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """``runs`` and ``room``: as `ace_ray.sweep.lane` reads them. ``say`` takes the lane's
-        lines, which else go to the terminal as they are."""
+        """Start the process. ``runs`` and ``room``: see `ace_ray.sweep.lane`. ``say`` receives the
+        lane's lines; without it they go to the terminal unchanged."""
         self.lane, self.devices = lane, devices
         self.stopping = False
-        """Whether it was sent a signal."""
+        """Whether a signal was sent to it."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
         spec = Path(self._folder.name, "spec.json")
@@ -62,11 +62,11 @@ class LaneProcess:
 
     @property
     def code(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Exit code; None while it runs."""
         return self._process.poll()
 
     def wait(self, seconds: float) -> None:
-        """Until it ends, but no longer than ``seconds``."""
+        """Wait until it ends, at most ``seconds``."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -78,7 +78,7 @@ class LaneProcess:
             self._process.send_signal(number)
 
     def events(self) -> list[dict[str, Any]]:
-        """What the lane has said of its runs so far."""
+        """Return the lane's reports on its runs so far."""
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines(keepends=True)
         except FileNotFoundError:
@@ -86,21 +86,21 @@ class LaneProcess:
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def close(self) -> None:
-        """The lane has ended; its files are removed and its last lines passed on."""
+        """Remove the files of an ended lane and pass on its last lines."""
         if self._listener is not None:
             # With an end: a process that it left behind may keep the pipe open.
             self._listener.join(timeout=5)
         self._folder.cleanup()
 
     def _pass_on(self, say: Callable[[str], None]) -> None:
-        assert self._process.stdout is not None  # a pipe, since there is somebody to tell
+        assert self._process.stdout is not None  # a pipe, because there is a reader
         for line in self._process.stdout:
             say(line.rstrip("\n"))
 
 
 @contextmanager
 def signals_to(ask: Callable[[int], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM go to ``ask``, from the main thread."""
+    """Pass SIGINT and SIGTERM to ``ask``, from the main thread."""
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):

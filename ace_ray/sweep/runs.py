@@ -1,4 +1,4 @@
-"""The runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
+"""Plan the runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _TOKENIZER = (
     "generation_config.json",
 )
 _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
-"""Keys of config.json that say nothing of the architecture."""
+"""Keys of config.json that do not describe the architecture."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """``plan`` is None where ``refused`` says why the model cannot be evaluated, or ``awaited`` why
-    not yet."""
+    """A run of a sweep. ``plan`` is None if the model cannot be evaluated (``refused`` says why) or
+    not yet (``awaited`` says why)."""
 
     label: str
     step: int | None
@@ -59,19 +59,19 @@ class SweepRun:
     refused: str = ""
     awaited: str = ""
     swap_group: str = ""
-    """Equal for models that a live engine can hold one after another; "" for none."""
+    """Equal for models that one live engine can hold one after another; "" for none."""
     gpus: int = 1
-    """Of one engine, where there are GPUs; 0 of a model behind an endpoint."""
+    """GPUs of one engine, where there are GPUs; 0 for a model behind an endpoint."""
     workers: int | None = None
-    """How many engines were asked for; None: as many as there is room for."""
+    """Configured number of engines; None for as many as fit."""
     server_gpus: int = 0
     server_cpus: float = 0.0
-    """What other models that are served beside the engines hold."""
+    """CPUs of the other models, which are served beside the engines."""
     servers: tuple[tuple[float, int], ...] = ()
-    """The same (CPUs, GPUs) of each."""
+    """CPUs and GPUs of each served model."""
     parameters: int | None = None
     endpoint: str = ""
-    """Host of the endpoint that the model is behind."""
+    """Host of the model's endpoint."""
 
     @property
     def run_id(self) -> str:
@@ -79,25 +79,26 @@ class SweepRun:
 
     @property
     def least_gpus(self) -> int:
-        """Without which it cannot run, where there are GPUs."""
+        """Minimum number of GPUs, where there are GPUs."""
         return (self.workers or 1) * self.gpus + self.server_gpus
 
     @property
     def lock_keys(self) -> frozenset[str]:
-        """What no other run may have meanwhile: an endpoint, whose limits are those of one run."""
+        """Resources that only one run may use at a time: an endpoint, whose limits apply to one
+        run."""
         return frozenset([self.endpoint] if self.endpoint else [])
 
     @property
     def cpus(self) -> float:
-        """Without which it cannot run on CPUs: checkers, writer and sandboxes take one."""
+        """Minimum number of CPUs without GPUs. Checkers, writer and sandboxes take one."""
         if self.plan is None:
             return 0.0
         return (self.workers or 1) * worker_cpus(self.plan.config) + 1.0 + self.server_cpus
 
     @property
     def tokens(self) -> int:
-        """About how many tokens pass through the engine: four characters of a prompt make one,
-        answers take a quarter of what they may."""
+        """Estimated tokens of the run: four characters of a prompt are one token, and an answer
+        takes a quarter of its limit."""
         if self.plan is None:
             return 0
         answer = self.plan.config.sampling.max_tokens / 4
@@ -108,14 +109,14 @@ class SweepRun:
 
 
 def run_of_model(sweep: SweepConfig, model: SweepModel, output: str) -> SweepRun:
-    """The run of one listed model. Raises `UserError`."""
+    """Plan the run of one listed model. Raises `UserError`."""
     plan = plan_run(sweep.run_of(model, output))
     source = model.adapter or plan.model.source
     return _planned(SweepRun(model.label or plan.model.name, None, source), plan)
 
 
 def unplanned(checkpoint: Checkpoint, *, refused: str = "", awaited: str = "") -> SweepRun:
-    """A checkpoint that cannot be evaluated, or not yet."""
+    """Return the run of a checkpoint that cannot be evaluated, or not yet."""
     label = f"step {checkpoint.step}"
     return SweepRun(label, checkpoint.step, checkpoint.source, refused=refused, awaited=awaited)
 
@@ -129,8 +130,8 @@ def plan_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) 
 
 
 def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -> SweepRun:
-    """The run of one checkpoint; a refused one where it is not whole. Raises `UserError`: nobody
-    can tell now."""
+    """Plan the run of one checkpoint; return a refused run if the checkpoint is incomplete. Raises
+    `Unreachable`: the store cannot be read now."""
     if checkpoint.lacks:
         return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:
@@ -158,13 +159,14 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
 
 
 def in_order(runs: Iterable[SweepRun]) -> list[SweepRun]:
-    """In that of training; what is of no step comes first, in the order in which it is listed."""
+    """Sort runs by training step. Runs without a step come first, in the order in which they are
+    listed."""
     return sorted(runs, key=lambda run: -1 if run.step is None else run.step)
 
 
 def is_finished(store: Store, plan: Plan, *, whole: bool = False) -> bool:
-    """Whether the sweep's folder holds this run, whole, or, unless it is to be ``whole``, decided.
-    ``store`` is the sweep's."""
+    """Return whether the sweep's folder has this run, complete or (unless ``whole``) decided.
+    ``store``: the sweep's store."""
     folder = store.child(plan.run_id)
     early = plan.config.early
     decided = early is not None and early.stop and not whole and is_decided(folder)
@@ -198,8 +200,8 @@ def _planned(run: SweepRun, plan: Plan) -> SweepRun:
 
 
 def _swap_group(plan: Plan) -> str:
-    """What must be equal for weights to be swapped: architecture, tokenizer, tensors, and all that
-    the engine was told. Adapters are swapped on one base."""
+    """Return a digest of everything that must be equal to swap weights: architecture, tokenizer,
+    tensors and engine arguments. Adapters are swapped on one base."""
     if plan.model.adapter is not None:
         told = plan.config.model.model_dump(
             exclude={"source", "revision", "adapter", "adapter_revision"}
@@ -225,8 +227,8 @@ def _text(path: Path) -> str | None:
 
 
 def _layout(model: ModelRef) -> Mapping[str, Any] | None:
-    """Of weights on this machine, {} where it cannot be told; None for those on S3, which are
-    compared where they are loaded."""
+    """Return the layout of weights on this machine, {} if it is unknown. None for weights on S3,
+    which are compared where they are loaded."""
     if model.kind != "folder":
         return None
     tensors = tensors_of(Path(model.location))

@@ -1,4 +1,4 @@
-"""A sweep on the terminal: its plan before, its ledger after."""
+"""Print a sweep in the terminal: its plan before, its ledger afterwards."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
 
 
 def tell_ledger(sweep: Sweep, code: int) -> None:
-    """What came of a sweep: its ledger, or a JSON line with its records."""
+    """Print the ledger of a sweep, or a JSON line with its records."""
     if not log.is_json():
         print_ledger(sweep, Console())
         return
@@ -72,7 +72,7 @@ def tell_ledger(sweep: Sweep, code: int) -> None:
 
 
 def print_ledger(sweep: Sweep, console: Console) -> None:
-    """One line per run: what came of it, and what its engines' time went into."""
+    """Print one line per run: its result, and how its engines spent their time."""
     table = Table("model", "state", "engine", title=sweep.sweep_id)
     for column in ("scored", "load s", "warm-up s", "generation s", "tool s", "idle s", "tokens"):
         table.add_column(column, justify="right")
@@ -98,5 +98,5 @@ def _shortened(labels: list[str]) -> str:
 
 
 def _wide(console: Console) -> Console:
-    # A log has no width of its own: give the table what it needs instead of cutting it.
+    # A log has unlimited width: give the table what it needs instead of cutting it.
     return console if console.is_terminal else Console(file=console.file, width=140)

@@ -1,4 +1,4 @@
-"""``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
+"""Run ``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -40,23 +40,24 @@ from ace_ray.util import log
 
 LOOK_S = 1.0
 END_S = 60.0
-"""After the grace period, for lanes that were told to stop to end by themselves."""
+"""Seconds after the grace period in which stopped lanes may end by themselves."""
 AGAIN_S = 10.0
-"""Before a store that was away is asked again."""
+"""Seconds before the store is tried again after an outage."""
 LATER_S = 60.0
 LANE_ATTEMPTS = 3
-"""Attempts at a run whose process ends before the run is whole."""
+"""Attempts at a run whose process ends before the run is complete."""
 """Before a lane whose cluster was too small, or whose store was away, begins again."""
 
 T = TypeVar("T")
 
 
 class StoreAway(Exception):
-    """The sweep's folder could not be reached for longer than it was to be waited for."""
+    """The store of the sweep was not available for longer than ``store_patience_s``."""
 
 
 class Sweep:
-    """One call. Raises `UserError`: it cannot be started as asked; nothing was written."""
+    """One call of ``ace-ray sweep``. Raises `UserError`: it cannot start as configured; nothing was
+    written."""
 
     def __init__(
         self,
@@ -98,17 +99,17 @@ class Sweep:
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
         self._later: dict[str, list[str]] = {}
-        """Why runs can only be evaluated later, each time that it was tried."""
+        """Reasons why a run has to wait, one per attempt."""
         self._not_before = 0.0
-        """When it is tried again."""
+        """Time of the next attempt."""
         self._running: list[LaneProcess] = []
         self._looked_at = 0.0
-        """When checkpoints were last looked for."""
+        """Time of the last look for checkpoints."""
         self._stop = False
         self._stop_by = 0.0
-        """When lanes that were told to stop are killed."""
+        """Time at which stopping lanes are killed."""
         self.cost_records: list[CostRecord] = []
-        """What has come of every run, once it has been gathered."""
+        """Result of each run, once collected."""
         self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
             check_config(any_run)
@@ -126,17 +127,17 @@ class Sweep:
         return self._options.price_per_hour
 
     def lanes(self) -> list[Lane]:
-        """How what is left would run now."""
+        """Return the pending runs in lanes, as they would run now."""
         return self._lanes([run for run in self.runs if self._is_pending(run)])
 
     @property
     def any_run(self) -> RunConfig:
-        """What its runs have in common."""
+        """Return the common config of the runs."""
         return self._any_run
 
     @property
     def has_results(self) -> bool:
-        """Whether a run is known to be complete."""
+        """Return whether a run is known to be complete."""
         return any(line.state in ("complete", "decided") for line in self.cost_records)
 
     def run(self, noted: Callable[[], None] = lambda: None) -> int:
@@ -163,7 +164,7 @@ class Sweep:
             self._lease.release()
 
     def _evaluate(self) -> int:
-        """Raises `StoreAway` and `LeaseLost`."""
+        """Evaluate all runs and return the exit code. Raises `StoreAway` and `LeaseLost`."""
         try:
             self._work_through()
             while self._watch():
@@ -179,7 +180,8 @@ class Sweep:
         return self._patiently(self._write_ledger)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """What ``ask`` returns, waiting out an outage of the store. Raises `StoreAway`."""
+        """Return the result of ``ask``, and wait during an outage of the store. Raises
+        `StoreAway`."""
         until = time.monotonic() + self._any_run.store_patience_s
         while True:
             try:
@@ -190,11 +192,11 @@ class Sweep:
                 self._say(log.warning(f"the store is not available, retrying: {error}"))
                 self._pause(AGAIN_S)
 
-    # What there is
+    # Models and checkpoints
 
     def _take_first(self, *, preview: bool) -> None:
-        """Plan the checkpoints that are there. Raises `UserError` when the folder is empty, or
-        when no checkpoint fits the config."""
+        """Plan the existing checkpoints. Raises `UserError`: the folder is empty, or no checkpoint
+        fits the config."""
         there = find_checkpoints(self._options, self._store_options, self._steps)
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
@@ -212,15 +214,16 @@ class Sweep:
             self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
 
     def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Raise `UserError` where the config fits none of ``checkpoints``, which are whole.
+        """Raise `UserError` if the config fits none of ``checkpoints``, which are complete.
 
-        An error about a file of the checkpoint does not count: it may still be written."""
+        An error about a file of the checkpoint does not count: it may still be written.
+        """
         mistakes = []
         for checkpoint in checkpoints:
             try:
                 plan = plan_of_checkpoint(self._config, checkpoint, self.uri)
                 if self._watching is not None:
-                    # A context that holds no prompt would refuse every checkpoint to come.
+                    # A context too short for any prompt would refuse every later checkpoint.
                     check_chat(plan)
             except Unreachable:
                 raise
@@ -233,7 +236,7 @@ class Sweep:
                 raise mistake
 
     def _invalid(self) -> list[SweepRun]:
-        """What came while watching and is no checkpoint that could be told from others."""
+        """Return folders that appeared while watching and have no step of their own."""
         invalid = self._watching.invalid if self._watching is not None else {}
         return [
             SweepRun(source.rsplit("/", 1)[-1], None, source, refused=why)
@@ -241,7 +244,7 @@ class Sweep:
         ]
 
     def _take(self, checkpoint: Checkpoint) -> SweepRun:
-        """Plan the run of a checkpoint that is new, or has changed."""
+        """Plan the run of a new or changed checkpoint."""
         run = run_of_checkpoint(self._config, checkpoint, self.uri)
         self._put(run)
         if self._watching is not None:
@@ -251,8 +254,8 @@ class Sweep:
         return run
 
     def _put(self, run: SweepRun) -> None:
-        """In place of what the checkpoint was before. A listed model may be of the same folder,
-        under other engine arguments."""
+        """Replace the previous run of the checkpoint. A listed model may have the same folder with
+        other engine arguments."""
         others = [old for old in self.runs if old.step is None or old.source != run.source]
         self.runs = [*others, run]
 
@@ -271,13 +274,13 @@ class Sweep:
         return False
 
     def _pause(self, seconds: float) -> None:
-        """Sleep until then, or until it is to stop: a signal does not end a sleep."""
+        """Sleep for ``seconds`` or until a stop. A signal does not end a sleep."""
         until = time.monotonic() + seconds
         while not self._stop and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_S))
 
     def _take_new(self, watching: Watching) -> bool:
-        """Take what has come; whether there is any of it to evaluate."""
+        """Plan new checkpoints. Return whether there is one to evaluate."""
         fine = False
         self._looked_at = time.monotonic()
         before = watching.invalid
@@ -307,7 +310,7 @@ class Sweep:
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
-        """The watch is over; what it could not settle is left to the next call."""
+        """End the watch. Checkpoints that have not settled are left to the next call."""
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
@@ -323,27 +326,28 @@ class Sweep:
             self._say(log.warning("the last checkpoints could not be listed; run sweep again"))
 
     def _is_pending(self, run: SweepRun) -> bool:
-        """Raises `UserError`: the store is away."""
+        """Return whether the run is pending. Raises `UserError`: the store is not available."""
         if run.plan is None or run.run_id in self._failed:
             return False
         return not is_finished(self.store, run.plan, whole=self.comparisons.is_whole(run))
 
     def _in_order(self) -> list[SweepRun]:
-        """Those that can be evaluated, in the order of training."""
+        """Return the runs that can be evaluated, in training order."""
         return in_order(run for run in self.runs if run.plan)
 
     def _give_shares(self, *, keep: bool) -> None:
-        """Raises `UserError`: the store is away."""
+        """Give each comparison its share of alpha. Raises `UserError`: the store is not
+        available."""
         watched = self._watching is not None
         self.comparisons.give_shares(self._in_order(), watched=watched, keep=keep)
 
     def _choose_best(self) -> list[SweepRun]:
         return self.comparisons.choose_best(self._in_order(), self._failed)
 
-    # How it runs
+    # Running lanes
 
     def _work_through(self) -> None:
-        """Evaluate what is pending, and what comes meanwhile."""
+        """Evaluate pending runs, and runs that appear meanwhile."""
         self._later.clear()
         waiting = self._patiently(self.lanes)
         while self._running or (waiting and not self._stop):
@@ -357,7 +361,7 @@ class Sweep:
                 waiting = self._again([])
 
     def _has_come(self) -> bool:
-        """Whether there is more to evaluate than a while ago."""
+        """Return whether new runs have appeared."""
         watching = self._watching
         if watching is None or self._stop:
             return False
@@ -366,7 +370,7 @@ class Sweep:
         return self._take_new(watching)
 
     def _end_lanes(self) -> None:
-        """None outlives the sweep, whatever ended it: they drain as if it had been told to stop."""
+        """End all lanes, whatever ended the sweep. They drain as after a stop signal."""
         if self._running and not self._stop:
             self._ask_to_stop(signal.SIGTERM)
         while self._running:
@@ -380,7 +384,7 @@ class Sweep:
         return find_machine(max(cpus))
 
     def _lanes(self, runs: Sequence[SweepRun]) -> list[Lane]:
-        """Neighbours in the order of training share an engine."""
+        """Return the runs in lanes. Neighbours in training order share an engine."""
         ordered = [
             replace(run, swap_group="") if run.run_id in self._alone else run
             for run in in_order(runs)
@@ -395,8 +399,8 @@ class Sweep:
         return made
 
     def _start(self, waiting: list[Lane]) -> None:
-        """Start the first lanes that fit into what is free. Of lanes that await each other the
-        first one starts when nothing else is at work."""
+        """Start the first lanes that fit. If lanes wait for each other, the first one starts when
+        nothing else is running."""
         for lane in list(waiting):
             if self._stop or self._is_early(lane) or not (devices := self._free(lane)):
                 continue
@@ -424,12 +428,12 @@ class Sweep:
                 process.signal(signal.SIGTERM)  # it began while the signal came
 
     def _pass_on(self, name: str, line: str) -> None:
-        """A lane's line. The lane itself has left out what is below the level."""
+        """Print a line of a lane. The lane has already removed lines below the log level."""
         self._say(log.error(f"[{name}] {line}"))
 
     def _free(self, lane: Lane) -> list[int]:
-        """GPUs for ``lane``, [-1] where they need no numbers, [] when there is no room, or a lane
-        that runs has what only one may have."""
+        """Return GPUs for ``lane``: [-1] if they need no numbers, [] if there is no room or a
+        running lane uses a resource that it needs."""
         if any(lane.lock_keys & process.lane.lock_keys for process in self._running):
             return []
         if not self.machine.gpus:
@@ -446,12 +450,13 @@ class Sweep:
         return free[: lane.gpus]
 
     def _is_early(self, lane: Lane) -> bool:
-        """Whether it was tried a moment ago, and things may not be other by now."""
+        """Return whether the lane was tried a moment ago, so that nothing may have changed."""
         tried = any(run.run_id in self._later for run in lane.runs)
         return tried and time.monotonic() < self._not_before
 
     def _room(self, lane: Lane) -> dict[str, Any]:
-        """What the cluster is to hold while ``lane`` runs too, and what it held (`lane`)."""
+        """Return the needed size of the cluster while ``lane`` runs too, and its size at the start
+        (`lane`)."""
         lanes_now = [*(process.lane for process in self._running), lane]
         gpus: list[int] = []
         if not self.machine.shared:  # a lane has all that it will ever see
@@ -462,7 +467,7 @@ class Sweep:
         return {"nodes": [dict(node) for node in self.machine.nodes], "gpus": gpus}
 
     def _wait(self) -> None:
-        """For a lane to end, a little while."""
+        """Wait a moment for a lane to end."""
         if self._running:
             self._running[0].wait(LOOK_S)
         else:
@@ -472,7 +477,7 @@ class Sweep:
                 process.signal(signal.SIGKILL)
 
     def _gather(self) -> bool:
-        """Take in what lanes have said and which have ended; whether any has."""
+        """Collect the reports of lanes and end finished ones. Return whether a lane has ended."""
         ended = [process for process in self._running if process.code is not None]
         for process in ended:
             self._running.remove(process)
@@ -483,7 +488,7 @@ class Sweep:
         return bool(ended)
 
     def _settle_runs(self, process: LaneProcess) -> None:
-        """Take in what a lane that has ended said of its runs."""
+        """Collect the reports of an ended lane on its runs."""
         done = {event["run_id"]: event for event in process.events()}
         runs = process.lane.runs
         # They come one after another: it was at work on the first that it said nothing of.
@@ -493,7 +498,7 @@ class Sweep:
                 self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
-        """What becomes of a run that its lane has ended with."""
+        """Record the result of a run after its lane has ended."""
         if self._stop or event.get("code") == COMPLETE:
             return
         if not self._patiently(lambda: self._is_pending(run)):
@@ -508,12 +513,12 @@ class Sweep:
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
         elif "failed" in event:
-            self._alone.add(run.run_id)  # whose fault it was shows when each runs by itself
+            self._alone.add(run.run_id)  # each run by itself shows which one is the cause
             return
         else:
             self._attempts[run.run_id] += 1
             if "code" not in event and not alone:
-                self._alone.add(run.run_id)  # here too: others must not go down with it again
+                self._alone.add(run.run_id)  # here too: it must not take others down with it again
                 return
             if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
@@ -521,7 +526,7 @@ class Sweep:
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
-        """Lanes of what is still pending and neither waits nor runs, behind those that wait."""
+        """Return lanes of pending runs that neither wait nor run, after the waiting lanes."""
         taken = {run.run_id for lane in waiting for run in lane.runs}
         taken |= {run.run_id for process in self._running for run in process.lane.runs}
         most = LANE_ATTEMPTS
@@ -531,17 +536,18 @@ class Sweep:
         return waiting + (self._lanes(pending) if pending else [])
 
     def _ask_to_stop(self, number: int) -> None:
-        """The first signal drains the lanes, a further one ends them: they know both."""
+        """Stop: the first signal drains the lanes, a second one ends them. Lanes handle both."""
         if not self._stop:
             self._stop_by = time.monotonic() + self._any_run.grace_s + END_S
         self._stop = True
         for process in self._running:
             process.signal(signal.Signals(number))
 
-    # What lands
+    # Ledger
 
     def _note_ledger(self) -> None:
-        """Write it while lanes run. A store that is away now may be back when they end."""
+        """Write the ledger while lanes run. A store that is not available now may be back when they
+        end."""
         try:
             self._write_ledger()
         except UserError as error:
@@ -550,7 +556,8 @@ class Sweep:
             self._noted()
 
     def _write_ledger(self) -> int:
-        """Write what has come of every run; the exit code. Raises `UserError` and `LeaseLost`."""
+        """Write the result of every run and return the exit code. Raises `UserError` and
+        `LeaseLost`."""
         self._lease.check()
         lines: list[CostRecord] = []
         for run in [*self.runs, *self._invalid()]:

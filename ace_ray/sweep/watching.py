@@ -1,4 +1,4 @@
-"""Watching a folder for checkpoints: what has come, and when it is time to end."""
+"""Watch a folder for checkpoints, and know when to end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ LEAST_POLL_S, MOST_POLL_S = 1.0, 30.0
 
 
 class Settling:
-    """Which checkpoints have not changed for a while: a trainer may still be writing one."""
+    """Find checkpoints that have not changed for a while: a trainer may still be writing one."""
 
     def __init__(self, settle_s: float, now: Callable[[], float] = time.monotonic) -> None:
         self._settle_s, self._now = settle_s, now
         self._seen: dict[str, tuple[str, float]] = {}
 
     def look(self, checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-        """Those that are whole and have settled, as far as looks so far can tell."""
+        """Return the complete checkpoints that have settled, as far as the looks so far can
+        show."""
         now = self._now()
         for checkpoint in checkpoints:
             state, since = self._seen.get(checkpoint.source, ("", now))
@@ -33,14 +34,14 @@ class Settling:
         return [c for c in checkpoints if not c.lacks and self.has_settled(c)]
 
     def has_settled(self, checkpoint: Checkpoint) -> bool:
-        """Whether it was like this for so long, whole or not."""
+        """Return whether the checkpoint has been unchanged for ``settle_s``, complete or not."""
         state, since = self._seen.get(checkpoint.source, ("", math.inf))
         return state == checkpoint.state and self._now() - since >= self._settle_s
 
 
 class Watching:
-    """Looks until the stop file is there. What is there by then and still has to settle
-    is waited for: the last checkpoint and the stop file often come together."""
+    """Watch until the stop file exists. Checkpoints that exist by then and have not settled are
+    waited for, because the last checkpoint and the stop file often come together."""
 
     def __init__(
         self,
@@ -49,30 +50,31 @@ class Watching:
         now: Callable[[], float] = time.monotonic,
         seen: set[int] | None = None,
     ) -> None:
-        """``seen``: as of `find_checkpoints`."""
+        """Start watching. ``seen``: see `find_checkpoints`."""
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
         self._known: set[str] | None = None
-        """Sources of checkpoints, once one could look: what is invalid from then on is refused, and
-        before that the user has to fix it."""
+        """Sources of checkpoints, after the first successful look. Folders that become invalid
+        later are refused; before that, they are errors for the user."""
         self.invalid: dict[str, str] = {}
-        """Folders seen last that are no checkpoint of their own: source -> why."""
+        """Folders of the last look that are not checkpoints of their own: source -> reason."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
         self._until: float | None = None
-        """While it is ending: how long what there was then, or a look at it, is waited for."""
+        """While ending: the time until which checkpoints are waited for."""
         self._last: set[str] | None = None
-        """What there was when it was time to end. Later ones are not waited for: there may be no
-        end to them."""
+        """Checkpoints that existed at the end. Later ones are not waited for, since there may
+        always be new ones."""
         self._open: list[Checkpoint] = []
         self.failed = False
-        """Whether the last look failed, so that it is unknown what there is."""
+        """Whether the last look failed, so that the checkpoints are unknown."""
 
     def look(self) -> list[Checkpoint]:
-        """Checkpoints that have settled whole, and were not taken as they are now.
+        """Return complete, settled checkpoints that were not taken in their current state.
 
-        Raises `UserError`: one cannot look now."""
+        Raises `UserError`: the folder cannot be listed now.
+        """
         invalid: dict[str, str] | None = None if self._known is None else {}
         sources = self._known or set()
         try:
@@ -97,17 +99,17 @@ class Watching:
         return [checkpoint for checkpoint in settled if not self._is_taken(checkpoint)]
 
     def take(self, checkpoint: Checkpoint) -> None:
-        """It is known, until it changes."""
+        """Mark the checkpoint as taken until it changes."""
         self._taken[checkpoint.source] = checkpoint.state
 
     @property
     def poll_s(self) -> float:
-        """Seconds between two looks: half of the time to settle, within bounds."""
+        """Seconds between two looks: half of ``settle_s``, within bounds."""
         return min(max(LEAST_POLL_S, self._options.settle_s / 2), MOST_POLL_S)
 
     @property
     def wait_s(self) -> float:
-        """Until the next look; 0 when there should be none."""
+        """Seconds until the next look; 0 if there should be none."""
         if self._until is None:
             return self.poll_s
         if not (self.failed or self.unfinished() or self.left()):
@@ -115,15 +117,15 @@ class Watching:
         return max(0.0, min(self.poll_s, self._until - self._now()))
 
     def unfinished(self) -> list[Checkpoint]:
-        """Those seen last that may still be written."""
+        """Return checkpoints of the last look that may still be written."""
         return [c for c in self._open if not self._settling.has_settled(c)]
 
     def torn(self) -> list[Checkpoint]:
-        """Those seen last that lack something and are no longer written."""
+        """Return checkpoints of the last look that are incomplete and no longer written."""
         return [c for c in self._open if c.lacks and self._settling.has_settled(c)]
 
     def left(self) -> list[Checkpoint]:
-        """Those seen last that are whole and were not taken all the same."""
+        """Return complete checkpoints of the last look that were not taken."""
         whole = [c for c in self._open if not c.lacks and self._settling.has_settled(c)]
         return [checkpoint for checkpoint in whole if not self._is_taken(checkpoint)]
 
@@ -135,12 +137,12 @@ class Watching:
             self._until = self._now() + self._options.settle_s
 
     def _is_time(self) -> bool:
-        """Raises `UserError`: the stop file cannot be looked for."""
+        """Return whether the stop file exists. Raises `UserError`: it cannot be checked."""
         return self._until is None and self._stop_file is not None and self._stop_file.exists()
 
 
 class _StopFile:
-    """On a disk or on S3. Raises `UserError`: a place that cannot be."""
+    """Stop file on a disk or on S3. Raises `UserError`: the location is not valid."""
 
     def __init__(self, path: str, store: StoreConfig) -> None:
         self._path = Path(path)
@@ -148,7 +150,7 @@ class _StopFile:
         if "://" in path:
             folder, _, self._name = path.rpartition("/")
             self._store = open_store(
-                # Of a bucket alone "s3:/" is left, which would be a folder.
+                # Without this, "s3:/" would be left for a bucket alone, and be taken for a folder.
                 folder if "://" in folder else "s3://",
                 endpoint_url=store.endpoint_url,
                 region=store.region,

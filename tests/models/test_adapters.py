@@ -64,7 +64,7 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
         ({"bias": "lora_only"}, "has biases"),
         ({"modules_to_save": ["lm_head"]}, "contains modules of its own"),
         ({"init_lora_weights": "pissa_niter_16"}, "changes the base's weights when it is loaded"),
-        ({"peft_type": "LOHA"}, "is of the type 'LOHA'"),
+        ({"peft_type": "LOHA"}, "is an adapter of the type 'LOHA'"),
         ({"r": 1024}, "has the rank 1024, but vLLM supports 1 to 512"),
         ({"rank_pattern": {"q_proj": 513}}, "has the rank 513"),
     ],

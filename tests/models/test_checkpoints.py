@@ -404,7 +404,7 @@ class TestLayout:
 
     def test_what_is_torn_is_said(self, pair: tuple[Path, Path]) -> None:
         (pair[1] / "model.safetensors").write_bytes(b"torn")
-        with pytest.raises(UserError, match="cut off"):
+        with pytest.raises(UserError, match="is truncated"):
             same_layout(*pair)
 
 

@@ -61,7 +61,10 @@ def test_a_saved_role_is_read_as_it_is(value: Any) -> None:
         ("other", "user: 'other' is not a role"),
         (None, "user: None is not a role"),
         ({}, "user: [] is not a role"),
-        ({"endpoint": ENDPOINT, "model": {"source": "a"}}, "user: ['endpoint', 'model'] names"),
+        (
+            {"endpoint": ENDPOINT, "model": {"source": "a"}},
+            "user: ['endpoint', 'model'] is not a role",
+        ),
         ({"endpoint": {"url": "https://h"}}, "user: 'endpoint.model' is missing"),
         ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
         ({"endpoint": ENDPOINT | {"timeout_s": 0}}, "user: 'endpoint.timeout_s' is 0"),

@@ -100,7 +100,7 @@ def test_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
     is_sound(Page(text.encode()))
     assert "No scored answer is wrong under any rule set." in section(text, "answers")
     assert "data-filters" not in section(text, "answers")
-    assert "No row is invalid." in section(text, "errors")
+    assert "There are no invalid rows." in section(text, "errors")
 
 
 def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
