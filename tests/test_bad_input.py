@@ -62,7 +62,7 @@ def nothing_written(tmp_path: Path) -> bool:
         ("episode_timeout_s=.inf", ("'episode_timeout_s'", "finite")),
         ("run_id=../x", ("'run_id'",)),
         ("samples", ("--set", "a.b=c")),
-        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "leads nowhere")),
+        ("benchmarks.3.data=mini", ("--set benchmarks.3.data", "is not a section or an item")),
         ("samples=[1", ("--set samples", "not a YAML value")),
         ("benchmarks.0.name=BFLC", ("'BFLC'", "did you mean 'bfcl'?", "installed: acebench")),
         ("benchmarks.0.data=/no/data", ("/no/data",)),
@@ -84,9 +84,9 @@ def test_a_bad_value_is_named(
     ("content", "part"),
     [
         (None, "cannot be read"),
-        (b"", "holds no mapping"),
+        (b"", "is not a mapping"),
         (b"model: [", "is not YAML"),
-        (b"\xff\xfe\x00", "is UTF-16 text, as its byte order mark says; save it as UTF-8"),
+        (b"\xff\xfe\x00", "is UTF-16 text, according to its byte order mark; save it as UTF-8"),
         (b"model: {source: x}", "'benchmarks' is missing"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_revision_of_a_folder(
 ) -> None:
     model = {"source": str(model_folder()), "revision": "main"}
     path = config_file(backend="vllm", model=model)
-    refuses(here("evaluate", path), "model.revision", "only Hugging Face ids")
+    refuses(here("evaluate", path), "model.revision", "only to Hugging Face ids")
 
 
 @pytest.mark.nightly
@@ -163,7 +163,7 @@ def test_an_incomplete_model_folder(
         (None, ("no chat template", "chat_template.jinja")),
         (
             "{{ raise_exception('no system role here') }}",
-            ("refuses these messages", "no system role here"),
+            ("rejects these messages", "no system role here"),
         ),
     ],
 )
@@ -375,7 +375,7 @@ def test_a_chat_template_that_does_not_compile(
     path = config_file(backend="vllm", model=source)
     refuses(here("evaluate", path), "mine.jinja", "cannot be read")
     template.write_text("{% for m in messages %}")
-    refuses(here("evaluate", path), "the chat template refuses these messages", "endfor")
+    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
     assert nothing_written(tmp_path)
 
 

@@ -112,9 +112,9 @@ def test_a_benchmark_may_be_named_by_a_word(path: str) -> None:
 @pytest.mark.parametrize(
     ("override", "where"),
     [
-        ("samples.a=1", "leads nowhere"),
-        ("benchmarks.9.data=x", "leads nowhere"),
-        ("benchmarks.-1.data=x", "leads nowhere"),
+        ("samples.a=1", "is not a section or an item"),
+        ("benchmarks.9.data=x", "is not a section or an item"),
+        ("benchmarks.-1.data=x", "is not a section or an item"),
         ("=1", "not KEY=VALUE"),
         ("samples", "not KEY=VALUE"),
         ("run_id=2024-13-45", "not a YAML value"),

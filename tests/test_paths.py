@@ -39,7 +39,7 @@ def test_of_a_benchmark(name: str, key: str, more: dict[str, Any], text: str) ->
 
 @pytest.mark.parametrize("text", NO_PATHS, ids=range(len(NO_PATHS)))
 def test_of_a_run_or_a_model(text: str) -> None:
-    with pytest.raises(UserError, match="is no path"):
+    with pytest.raises(UserError, match="is not a valid path"):
         open_store(text)
     with pytest.raises(UserError):
         resolve(text, None)

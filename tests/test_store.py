@@ -272,7 +272,7 @@ def test_a_probe_that_cannot_be_deleted_is_not_listed(s3: Any) -> None:
         ("SignatureDoesNotMatch", "secret key"),
         ("PermanentRedirect", "another region"),
         ("NoSuchBucket", "bucket b does not exist"),
-        ("NotImplemented", "no conditional writes"),
+        ("NotImplemented", "does not support conditional writes"),
         ("SlowDown", "SlowDown"),
     ],
 )
@@ -322,7 +322,7 @@ def test_a_store_that_nobody_answers_for(s3: Any) -> None:
     with pytest.raises(Unreachable, match="S3 cannot be reached"):
         S3Store("s3://b/p", "http://127.0.0.1:9", "us-east-1").quick().get("a")
     with pytest.raises(UserError) as caught:
-        S3Store("s3://b/p", "no address", "us-east-1").quick().get("a")
+        S3Store("s3://b/p", "not a valid address", "us-east-1").quick().get("a")
     assert not isinstance(caught.value, Unreachable)
 
 
@@ -361,11 +361,11 @@ HTML = {"Content-Type": "text/html"}
 @pytest.mark.parametrize(
     ("status", "headers", "body", "part"),
     [
-        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "its answer with status 302"),
-        (200, HTML, b"<!doctype html><title>Console</title>", "its answer with status 200"),
-        (200, {**HTML, "ETag": '"1"'}, b"<html>", "its answer with status 200"),
-        (200, {}, b"", "its answer with status 200"),
-        (403, HTML, b"<html><title>Forbidden</title>", "its answer with status 403"),
+        (302, {"Location": "https://u:p@login.example/?t=1"}, b"", "it answered with status 302"),
+        (200, HTML, b"<!doctype html><title>Console</title>", "it answered with status 200"),
+        (200, {**HTML, "ETag": '"1"'}, b"<html>", "it answered with status 200"),
+        (200, {}, b"", "it answered with status 200"),
+        (403, HTML, b"<html><title>Forbidden</title>", "it answered with status 403"),
     ],
 )
 def test_an_address_that_is_no_s3_service_is_named(
@@ -414,8 +414,8 @@ def test_uris_that_name_no_store(uri: str) -> None:
 @pytest.mark.parametrize(
     ("number", "doing", "advice"),
     [
-        (errno.EACCES, "read", "check who may read it"),
-        (errno.ENOSPC, "write", "check who may write there and the free space"),
+        (errno.EACCES, "read", "check the permissions and the disk"),
+        (errno.ENOSPC, "write", "check the permissions and the free space"),
     ],
 )
 def test_an_error_says_what_helps_against_it(

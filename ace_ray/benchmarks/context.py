@@ -289,7 +289,9 @@ class EpisodeContext:
         if not self.episode.model_calls:
             raise _stalled("the candidate")
         if self.works is not None and not await self.works():
-            raise EpisodeStalled("the engine gave no sign of life at the episode's deadline")
+            raise EpisodeStalled(
+                "the engine did not answer a health check at the episode's deadline"
+            )
         return Truncated("deadline")
 
 

@@ -18,14 +18,15 @@ def _log_options() -> list[click.Option]:
             type=click.Choice(log.LEVELS),
             expose_value=False,
             callback=lambda ctx, option, value: log.configure(level=value),
-            help="Least level of the lines that are said meanwhile. Default: info.",
+            help="Minimum log level. Default: info.",
         ),
         click.Option(
             ["--log-format"],
             type=click.Choice(log.FORMATS),
             expose_value=False,
             callback=lambda ctx, option, value: log.configure(form=value),
-            help="json: lines as JSON on stderr, the results as one on stdout. Default: text.",
+            help="Format of logs and results; json: log lines on stderr, results as one JSON "
+            "line on stdout. Default: text.",
         ),
     ]
 
@@ -53,18 +54,21 @@ class Group(click.Group):
         self.params += _log_options()
 
 
-MODEL = click.option("--model", metavar="SOURCE", help="In place of the config's model.source.")
+MODEL = click.option(
+    "--model", metavar="SOURCE", help="Model to evaluate, in place of the config's model.source."
+)
 BENCHMARKS = click.option(
     "--benchmark",
     "benchmarks",
     multiple=True,
     metavar="NAME",
-    help="Only this one; as the config has it, if it does. May be given several times.",
+    help="Evaluate only this benchmark, with the config's options for it if there are "
+    "any. May be repeated.",
 )
 LIMIT = click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Evaluate at most N entries, in turns from every category.",
+    help="Evaluate at most N entries, taken from every category in turn.",
 )
 IDS = click.option(
     "--id",
@@ -73,12 +77,16 @@ IDS = click.option(
     metavar="ID",
     help="Evaluate only this entry: ID, CATEGORY/ID or LANGUAGE/CATEGORY/ID. May be repeated.",
 )
-FULL = click.option("--full", is_flag=True, help="Print the tables of all categories, too.")
+FULL = click.option("--full", is_flag=True, help="Print the tables of all categories too.")
 OVERRIDES = click.option(
-    "--set", "overrides", multiple=True, metavar="A.B=C", help="Override a config key (YAML value)."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="A.B=C",
+    help="Override a config key (the value is YAML). May be repeated.",
 )
 OUTPUT = click.option(
-    "--output", metavar="URI", help="Folder or s3://bucket/prefix of the run folders."
+    "--output", metavar="URI", help="Folder or s3://bucket/prefix for the run folders."
 )
 
 
@@ -92,9 +100,9 @@ def asking(command: Any) -> Any:
 ENDPOINT_URL = click.option(
     "--endpoint-url",
     metavar="URL",
-    help="Of an S3-compatible store; never taken from a run. Default: the environment's.",
+    help="URL of an S3-compatible store. Default: from the environment.",
 )
-REGION = click.option("--region", help="Of S3. Default: the environment's.")
+REGION = click.option("--region", help="S3 region. Default: from the environment.")
 
 
 def placed(command: Any) -> Any:
@@ -115,6 +123,6 @@ def opener(endpoint_url: str | None, region: str | None) -> Any:
     from ace_ray.storage.object_store import open_store
 
     asked = {"endpoint_url": endpoint_url, "region": region}
-    refuse_secrets(asked, "a command line is for all to see")
+    refuse_secrets(asked, "a command line is visible to other users and in logs")
     place = validated(StoreConfig, asked, where="command line")
     return partial(open_store, endpoint_url=place.endpoint_url, region=place.region)

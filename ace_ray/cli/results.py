@@ -25,11 +25,12 @@ from ace_ray.util import log
     "benchmarks",
     multiple=True,
     metavar="NAME|FILE.py:CLASS",
-    help="Of outputs made elsewhere; of a run, whose data --data is, or all whose code is trusted.",
+    help="Benchmark of external outputs; for a run: the benchmark that --data is for, "
+    "or one whose local code may run. May be repeated.",
 )
 @click.option("--data", help="Data folder, mini, or imported[:VERSION].")
-@click.option("--output", metavar="URI", help="Of outputs made elsewhere: the folder of their run.")
-@click.option("--model", help="Who made the outputs. Default: the name of PATH.")
+@click.option("--output", metavar="URI", help="Where to write the run made from external outputs.")
+@click.option("--model", help="Name of the model that made the outputs. Default: the name of PATH.")
 @FULL
 @placed
 def score(
@@ -41,16 +42,16 @@ def score(
     full: bool,
     opens: Any,
 ) -> None:
-    """Score without an engine.
+    """Score a stored run again, or score external outputs, without an engine.
 
-    PATH is a run (folder or s3:// URI), whose stored episodes are judged again in place; or outputs
-    made elsewhere, JSON lines or a benchmark's official result folder, with --benchmark and
-    --output, and --data where the benchmark has any. They become a run, which report and compare
-    take.
+    PATH is a run (folder or s3:// URI) or external outputs. Stored episodes of a run are judged
+    again in place. External outputs are JSON lines or a benchmark's official result folder. They
+    need --benchmark and --output, and --data if the benchmark has data. They become a run that
+    report and compare can read.
 
-    A run is scored with the data that it names. Code in it runs only if it is that of a known
-    version of the benchmark, or --data names the data (with --benchmark, if the run has several);
-    code in a local file only if --benchmark names it.
+    A run is scored with the data that it names. Code in the data runs only if it belongs to a known
+    version of the benchmark, or if --data names the data (with --benchmark, if the run has several
+    benchmarks). Code in a local file runs only if --benchmark names it.
     """
     if output is None:
         from ace_ray.pipeline.rescore import rescore
@@ -61,7 +62,7 @@ def score(
         sys.exit(code)
     if len(benchmarks) != 1:
         raise UserError(
-            "it is not clear what these are outputs of",
+            "the benchmark of these outputs is not clear",
             where=path,
             fix="name one benchmark with --benchmark; to score a run again, leave --output out",
         )
@@ -82,27 +83,37 @@ def score(
 @cli.command()
 @click.argument("run")
 @click.argument("entry", default="", metavar="[ID]")
-@click.option("--benchmark", default="", help="Only rows of this benchmark.")
-@click.option("--category", default="", help="Only rows of this category.")
-@click.option("--language", default="", help="Only rows of this language.")
-@click.option("--sample", type=click.IntRange(min=0), help="Only this sample.")
-@click.option("--status", default="", help="Only rows of this status, e.g. infra_error.")
-@click.option("--rules", default="", help="Whose verdict counts. Default: the benchmark's first.")
-@click.option("--valid/--wrong", "valid", default=None, help="Only right rows, or only wrong ones.")
-@click.option("--error-type", default="", help="Only rows that are wrong in this way.")
-@click.option("--changed", metavar="RUN", help="Only rows with another verdict than in RUN.")
+@click.option("--benchmark", default="", help="Show only rows of this benchmark.")
+@click.option("--category", default="", help="Show only rows of this category.")
+@click.option("--language", default="", help="Show only rows of this language.")
+@click.option("--sample", type=click.IntRange(min=0), help="Show only rows of this sample.")
+@click.option("--status", default="", help="Show only rows with this status, e.g. infra_error.")
 @click.option(
-    "--limit", type=click.IntRange(min=0), help="Most rows; 0: all. Default: 20, of --json all."
+    "--rules",
+    default="",
+    help="Rule set used by --valid and --wrong. Default: the benchmark's first.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Whole rows as JSON, one a line.")
+@click.option(
+    "--valid/--wrong", "valid", default=None, help="Show only right rows, or only wrong rows."
+)
+@click.option("--error-type", default="", help="Show only wrong rows with this error type.")
+@click.option(
+    "--changed", metavar="RUN", help="Show only rows whose verdict differs from the one in RUN."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Maximum rows to show (0 = all; default 20, or all with --json).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print whole rows as JSON, one per line.")
 @placed
 def show(
     run: str, changed: str | None, limit: int | None, as_json: bool, opens: Any, **wanted: Any
 ) -> None:
-    """List rows of a run, or show one whole.
+    """List rows of a run, or show one row.
 
-    ID is an entry's id, or the beginning of a row's: its prompt, answers, calls with what came
-    back, gold answer, verdicts with reasons, and what changed in the sandbox.
+    ID is an entry's id or the beginning of a row's id. A row is shown with its prompt, answers,
+    calls and their results, gold answer, verdicts with reasons, and sandbox changes.
     """
     from ace_ray.viewer.select import Filter, StoredRun
     from ace_ray.viewer.show import show as show_rows
@@ -122,15 +133,15 @@ def show(
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    help="Of this machine. Default: 8642, or the next that is free; 0: any.",
+    help="Port on this machine (0 = any free port). Default: 8642, or the next free one.",
 )
 @placed
 def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
-    """Look at runs (folders or s3:// URIs) in a browser, also while they are running.
+    """Browse runs (folders or s3:// URIs) in a browser, also while they are running.
 
-    All rows with filters and search, every row with an address of its own, and the same entry in
-    two runs side by side. Only this machine can reach the page, and it answers only
-    with the token of the printed address.
+    The pages list all rows with filters and search, give every row its own URL, and show the same
+    entry of two runs side by side. Only this machine can reach the pages, and only with the token
+    in the printed URL.
     """
     from ace_ray.viewer.server import serve
     from ace_ray.viewer.table import tables_of
@@ -145,27 +156,30 @@ def view(runs: tuple[str, ...], port: int | None, opens: Any) -> None:
     "form",
     type=click.Choice(["inspect", "lm-eval", "hf"]),
     required=True,
-    help="Inspect's .eval logs, lm-eval's result files, or evaluation results of the hub.",
+    help="Format: Inspect's .eval logs, lm-eval's result files, or evaluation results "
+    "for the Hugging Face Hub.",
 )
 @click.option(
     "--output",
     metavar="URI",
     help="Folder or s3:// prefix. Default: export/inspect, export/lm-eval or export/hf in the run.",
 )
-@click.option("--dataset", help="Of --to hf: the id of the benchmark's dataset on the hub.")
+@click.option("--dataset", help="Hub id of the benchmark's dataset, required with --to hf.")
 @placed
 def export(run: str, form: str, output: str | None, dataset: str | None, opens: Any) -> None:
-    """Write a run (folder or s3:// URI) as files of other tools."""
+    """Export a run (folder or s3:// URI) to the file formats of other tools."""
     from ace_ray.integrations.inspect_log import export_inspect
     from ace_ray.integrations.result_files import export_hub, export_lm_eval
     from ace_ray.viewer.select import StoredRun
 
     if form == "hf" and dataset is None:
         raise UserError(
-            "is needed for the hub", where="--dataset", fix="name the benchmark's, e.g. org/name"
+            "is required with --to hf",
+            where="--dataset",
+            fix="name the benchmark's dataset, e.g. org/name",
         )
     if form != "hf" and dataset is not None:
-        raise UserError("is of --to hf only", where="--dataset", fix="leave it out")
+        raise UserError("applies to --to hf only", where="--dataset", fix="leave it out")
     store = opens(run)
     stored = StoredRun(store)
     target = opens(output) if output else store.child(f"export/{form}")
@@ -182,13 +196,17 @@ def export(run: str, form: str, output: str | None, dataset: str | None, opens: 
 
 @cli.command()
 @click.argument("run", metavar="RUN|SWEEP")
-@click.option("--to", required=True, help="tensorboard, trackio, wandb or mlflow.")
+@click.option("--to", required=True, help="Tracker: tensorboard, trackio, wandb or mlflow.")
 @click.option(
-    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the tracker (YAML value)."
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Option of the tracker (the value is YAML). May be repeated.",
 )
 @placed
 def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
-    """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each of them once."""
+    """Send the numbers of a run or sweep (folder or s3:// URI) to a tracker, each only once."""
     from ace_ray.integrations.publish import options_of
     from ace_ray.integrations.publish import publish as send
 
@@ -199,7 +217,7 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 @click.argument("run")
 @placed
 def compact(run: str, opens: Any) -> None:
-    """Merge the Parquet parts of a run (folder or s3:// URI) into few large ones."""
+    """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""
     from ace_ray.pipeline.rescore import compact_run
 
     compact_run(run, log.say_on(), opens)
@@ -213,19 +231,20 @@ def compact(run: str, opens: Any) -> None:
     "--out",
     "out",
     metavar="URI",
-    help="Folder or s3:// prefix. Default: report/ in the one run or sweep.",
+    help="Folder or s3:// prefix for the report. Default: report/ in the run or "
+    "sweep, if there is only one.",
 )
-@click.option("--rules", help="The rule set that comes first. Default: each benchmark's first.")
+@click.option("--rules", help="Rule set to show first. Default: each benchmark's first.")
 @click.option(
     "--wrong",
     type=click.IntRange(min=0),
     default=5,
     show_default=True,
-    help="Wrong answers in report.html, per run, language and category.",
+    help="Number of wrong answers to show in report.html per run, language and category.",
 )
 @placed
 def report(runs: tuple[str, ...], **options: Any) -> None:
-    """Report on runs or a sweep (folders or s3:// URIs): report.html and CSV files."""
+    """Write report.html and CSV files for runs or a sweep (folders or s3:// URIs)."""
     from ace_ray.reports.report import make_report
 
     make_report(runs, console=Console(), **options)
@@ -233,18 +252,38 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
 
 @cli.command()
 @click.argument("runs", nargs=-1, required=True, metavar="RUN_A RUN_B...")
-@click.option("--rules", default="both", show_default=True, help="A rule set; both: all of them.")
 @click.option(
-    "--output", "--out", "out", metavar="URI", help="Write report.html and CSV files there."
+    "--rules",
+    default="both",
+    show_default=True,
+    help="Rule set to compare under; both: all rule sets.",
+)
+@click.option(
+    "--output",
+    "--out",
+    "out",
+    metavar="URI",
+    help="Folder or s3:// prefix for report.html and CSV files. Default: write no files.",
 )
 @click.option(
     "--baseline",
     metavar="RUN",
-    help="What all others are compared with. Default: RUN_A; of checkpoints the step before.",
+    help="Run that all others are compared with. Default: RUN_A; for checkpoints, the "
+    "previous step.",
 )
-@click.option("--group", "groups", multiple=True, help="Only these groups, chosen beforehand.")
-@click.option("--allow-different", is_flag=True, help="Compare also what does not compare.")
-@click.option("--flips", is_flag=True, help="Which rows turned from right to wrong, and back.")
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    help="Compare only this group of categories, chosen before looking at results. "
+    "May be repeated.",
+)
+@click.option("--allow-different", is_flag=True, help="Compare even if settings differ.")
+@click.option(
+    "--flips",
+    is_flag=True,
+    help="Show which rows turned from right to wrong and from wrong to right.",
+)
 @placed
 def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""

@@ -34,23 +34,27 @@ def _of_model(model: str | None) -> tuple[str, ...]:
 def _check_config(config: str | None, model: str | None, benchmarks: tuple[str, ...]) -> None:
     if config is None and not (model and benchmarks):
         raise UserError(
-            "it is not clear what to evaluate",
+            "no model and benchmark are named",
             where=COMMAND_LINE,
-            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows what there is",
+            fix="name a CONFIG, or both --model and --benchmark; ace-ray list shows the choices",
         )
 
 
 @cli.command()
 @asking
-@click.option("--resume/--fresh", default=True, help="Continue (default), or remove and restart.")
+@click.option(
+    "--resume/--fresh",
+    default=True,
+    help="Continue the run (default), or delete its results and start again.",
+)
 @FULL
-@click.option("--complete", is_flag=True, help="All rows, though the comparison is decided early.")
-@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+@click.option("--complete", is_flag=True, help="Evaluate all rows; ignore early stopping.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and evaluate nothing.")
 def evaluate(config: str | None, **options: Any) -> None:
-    """Evaluate a model: plan, run, write, summarize.
+    """Evaluate a model on benchmarks, store all rows and print a summary.
 
-    CONFIG is a YAML file, the run.json of a run, or the name of a shipped config. With --model and
-    --benchmark none is needed.
+    CONFIG is a YAML file, the run.json of a run, or the name of a shipped config. It may be left
+    out if --model and --benchmark are given.
     """
     sys.exit(run_evaluate(config, own_process=is_own_process(), **options))
 
@@ -132,7 +136,7 @@ def _evaluate(
 
 @cli.command()
 @click.argument("config")
-@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix of the sweep folders.")
+@click.option("--output", metavar="URI", help="Folder or s3://bucket/prefix for the sweep folders.")
 @OVERRIDES
 @LIMIT
 @IDS
@@ -140,11 +144,12 @@ def _evaluate(
     "--complete",
     multiple=True,
     metavar="LABEL",
-    help="Evaluate all rows of this run though its comparison is decided; all: of every run.",
+    help="Evaluate all rows of the run LABEL; ignore early stopping. all: of every "
+    "run. May be repeated.",
 )
-@click.option("--plan", "only_plan", is_flag=True, help="Print what would run where, and stop.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the plan, and evaluate nothing.")
 def sweep(config: str, **options: Any) -> None:
-    """Evaluate many models: checkpoints of a training run, sizes of a family."""
+    """Evaluate many models: the checkpoints of a training run, or the sizes of a family."""
     sys.exit(run_sweep(config, **options))
 
 
@@ -179,7 +184,7 @@ def run_sweep(
                 [sweep.uri], paper=False, out=None, rules=None, console=shown, store=sweep.store
             )
         except UserError as error:
-            say(log.warning(f"no report: {error}"))  # the runs are complete without it
+            say(log.warning(f"report not written: {error}"))  # the runs are complete without it
     return code
 
 
@@ -194,7 +199,7 @@ def doctor(
 ) -> None:
     """Check a config and this machine, without loading the model.
 
-    CONFIG and options as of evaluate. Of a sweep, sweep --plan checks each model.
+    CONFIG and options are the same as for evaluate. For a sweep, sweep --plan checks each model.
     """
     from ace_ray.config.schema import RunConfig, load_config, read_tree
     from ace_ray.pipeline.doctor import examine
@@ -224,11 +229,11 @@ def doctor(
     type=click.Choice(["benchmarks", "categories", "configs", "parsers", "sql"]),
     default="benchmarks",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_kinds(kind: str, as_json: bool) -> None:
-    """List what a config can name: benchmarks, their categories, shipped configs, parsers.
+    """List the names that a config can use: benchmarks, categories, shipped configs, parsers.
 
-    sql prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
+    "sql" prints a DuckDB macro that reads the rows of a run (docs/recipes.md).
     """
     from ace_ray.pipeline.doctor import listed, listed_lines
 
@@ -244,8 +249,10 @@ def list_kinds(kind: str, as_json: bool) -> None:
 
 @cli.command()
 @click.argument("config")
-@click.option("--address", metavar="URL", help="Of the cluster's dashboard, e.g. http://HEAD:8265.")
-@click.option("--output", metavar="URI", help="s3://bucket/prefix of the run folders.")
+@click.option(
+    "--address", metavar="URL", help="URL of the cluster's dashboard, e.g. http://HEAD:8265."
+)
+@click.option("--output", metavar="URI", help="s3://bucket/prefix for the run folders.")
 @OVERRIDES
 @LIMIT
 @IDS
@@ -254,9 +261,11 @@ def list_kinds(kind: str, as_json: bool) -> None:
     type=click.Choice(["evaluate", "sweep"]),
     default="evaluate",
     show_default=True,
-    help="What to do with the config.",
+    help="Command that the job runs with the config.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the ray job submit line, and send nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Print the ray job submit command, and submit nothing."
+)
 @click.option("--follow/--no-follow", default=True, help="Print the job's log until it ends.")
 def submit(
     config: str,
@@ -294,14 +303,24 @@ def submit(
 
 @cli.group()
 def judge() -> None:
-    """Models that judge answers."""
+    """Check models that judge answers."""
 
 
 @judge.command("check")
 @click.argument("labels", type=click.Path(path_type=Path))
-@click.option("--config", required=True, help="Of a run whose model is the judge.")
-@click.option("--votes", type=click.IntRange(1, 32), default=1, show_default=True)
-@click.option("--upstream", type=click.Path(path_type=Path), help="A checkout: its prompts.")
+@click.option("--config", required=True, help="Config of a run whose model is the judge.")
+@click.option(
+    "--votes",
+    type=click.IntRange(1, 32),
+    default=1,
+    show_default=True,
+    help="Votes of the judge on each answer.",
+)
+@click.option(
+    "--upstream",
+    type=click.Path(path_type=Path),
+    help="Checkout of StableToolBench whose judge prompts are used.",
+)
 @OUTPUT
 @OVERRIDES
 def judge_check(
@@ -312,7 +331,7 @@ def judge_check(
     overrides: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """How far a judge agrees with people: LABELS has a judged answer a line."""
+    """Measure how far a judge agrees with people. LABELS has one judged answer per line."""
     asked: dict[str, Any] = {
         "name": "stabletoolbench_judge",
         "labels": str(labels.absolute()),

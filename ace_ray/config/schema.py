@@ -60,8 +60,12 @@ CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 class WorkerRange(Section):
     """Minimum and maximum of engine workers on a cluster whose nodes come and go."""
 
-    min: int = Field(1, ge=1, description="with fewer the run does not start")
-    max: int = Field(ge=1, description="what nodes that come later are taken up to")
+    min: int = Field(
+        1, ge=1, description="minimum number of workers; with fewer the run does not start"
+    )
+    max: int = Field(
+        ge=1, description="maximum number of workers; the run grows up to it when nodes join"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> WorkerRange:
@@ -76,12 +80,14 @@ class EndpointConfig(Section):
     api_key_env: str | None = Field(
         "OPENAI_API_KEY",
         min_length=1,
-        description="environment variable that holds the key; null for an endpoint without keys",
+        description="environment variable with the API key; null for an endpoint without keys",
     )
-    timeout_s: float = Field(120.0, gt=0, description="per attempt, until the whole answer is here")
-    max_retries: int = Field(5, ge=0, le=100, description="attempts after the first")
+    timeout_s: float = Field(
+        120.0, gt=0, description="timeout of one attempt, from the request to the end of the answer"
+    )
+    max_retries: int = Field(5, ge=0, le=100, description="maximum retries after the first attempt")
     requests_per_minute: int | None = Field(
-        None, ge=1, description="per engine worker, evenly spaced; retries count"
+        None, ge=1, description="rate limit per engine worker, evenly spaced; retries count"
     )
     max_concurrency: int = Field(64, ge=1, description="requests in flight per engine worker")
 
@@ -89,9 +95,9 @@ class EndpointConfig(Section):
 class CandidateEndpoint(EndpointConfig):
     extra_body: dict[str, Any] = Field(
         default_factory=dict,
-        description="further keys of every request, such as a provider's reasoning settings; "
-        "tool_choice and parallel_tool_calls go with tools only; null leaves out a key that would "
-        "be sent, such as temperature",
+        description="extra keys for every request, such as a provider's reasoning settings; "
+        "tool_choice and parallel_tool_calls are sent only with tools; null removes "
+        "a key, such as temperature, from requests",
     )
 
 
@@ -104,39 +110,40 @@ class ModelConfig(Section):
     )
     endpoint: CandidateEndpoint | None = Field(
         None,
-        description="in place of source: the candidate is behind an OpenAI-compatible server "
+        description="OpenAI-compatible server that runs the candidate, in place of source "
         "([Endpoints](endpoints.md))",
     )
     revision: str | None = Field(
-        None, description="branch, tag or commit of a Hugging Face id; resolved to a commit"
+        None, description="branch, tag or commit of a Hugging Face model; resolved to a commit"
     )
     adapter: str | None = Field(
         None,
         min_length=1,
-        description="a LoRA adapter on the model: a folder, an s3:// prefix, or a Hugging Face id",
+        description="LoRA adapter for the model: a folder, an s3:// prefix, or a Hugging Face id",
     )
     adapter_revision: str | None = Field(
-        None, description="as `revision`, of an adapter's Hugging Face id"
+        None, description="branch, tag or commit of a Hugging Face adapter; resolved to a commit"
     )
     chat_template_kwargs: dict[str, Any] = Field(
-        default_factory=dict, description="passed to the chat template, e.g. enable_thinking"
+        default_factory=dict, description="variables for the chat template, e.g. enable_thinking"
     )
     reasoning_parser: str = Field(
         "auto",
-        description="auto: that of the model's family if it thinks, else <think> blocks; none: "
-        "leave the text as it is; else the name of a vLLM reasoning parser",
+        description="name of a vLLM reasoning parser; auto: the parser of the model's family if "
+        "the model thinks, else <think> blocks; none: do not separate reasoning from "
+        "the answer",
     )
     tool_parser: str | None = Field(
         None,
         min_length=1,
-        description="vLLM tool parser that reads the answers to tools (native tool calling); "
-        "auto: that of the model's family",
+        description="vLLM tool parser that reads tool calls from answers (native tool calling); "
+        "auto: the parser of the model's family",
     )
     chat_template: str | None = Field(
         None,
         min_length=1,
-        description="file with a chat template in place of the model's own, as vLLM's server takes "
-        "it with --chat-template",
+        description="file with a chat template to use instead of the model's own "
+        "(--chat-template of vLLM's server)",
     )
     plugins: list[str] = Field(
         default_factory=list,
@@ -144,13 +151,14 @@ class ModelConfig(Section):
     )
     replay_reasoning: Literal["none", "tool_steps", "all"] | None = Field(
         None,
-        description="reasoning of earlier answers that the model is shown again: none, that of the "
-        "steps since the last user's message, or all; default: the benchmark's",
+        description="reasoning of earlier answers to include in the prompt: none, tool_steps "
+        "(the steps since the last user message), or all; default: the benchmark's "
+        "choice",
     )
     start_date: str | None = Field(
         None,
         pattern=r"^\d{4}-\d{2}-\d{2}$",
-        description="the day that a model is told whose chats hold one; default: "
+        description="date for chat templates that contain the current date; default: "
         "VLLM_SYSTEM_START_DATE, else 2025-08-05",
     )
 
@@ -163,40 +171,59 @@ class SamplingConfig(Section):
 
     defaults: Literal["model"] | None = Field(
         None,
-        description="model: what is not named here is the model's own, by its "
-        "generation_config.json; `sampling: model` is short for that alone",
+        description="model: take values that are not set here from the model's "
+        "generation_config.json; `sampling: model` is short for `sampling: "
+        "{defaults: model}`",
     )
-    temperature: float = Field(0.0, ge=0, le=2, description="0 is greedy")
-    top_p: float = Field(1.0, gt=0, le=1, description="1 keeps all tokens")
-    top_k: int = Field(0, ge=0, description="0 keeps all tokens")
-    max_tokens: int = Field(1200, ge=1, description="per answer; upstream's default")
+    temperature: float = Field(0.0, ge=0, le=2, description="sampling temperature; 0 is greedy")
+    top_p: float = Field(
+        1.0, gt=0, le=1, description="probability mass to sample from; 1 keeps all tokens"
+    )
+    top_k: int = Field(
+        0, ge=0, description="number of most likely tokens to sample from; 0 keeps all tokens"
+    )
+    max_tokens: int = Field(
+        1200, ge=1, description="maximum tokens per answer; the default is upstream's"
+    )
     seed: int = Field(
         0,
         ge=0,
         le=2**31 - 1,
-        description="rows draw theirs from seed + i for sample i, and their keys",
+        description="base seed; each row derives its own seed from seed + i (for sample i) "
+        "and its key",
     )
     stop: list[_Text] = Field(default_factory=list, description="texts that end an answer")
     min_p: float = Field(
-        0.0, ge=0, le=1, description="least probability, as a share of the likeliest token's"
+        0.0,
+        ge=0,
+        le=1,
+        description="minimum probability of a token, relative to the most likely token",
     )
-    presence_penalty: float = Field(0.0, ge=-2, le=2, description="on tokens of the answer so far")
-    frequency_penalty: float = Field(0.0, ge=-2, le=2, description="the same, by their number")
+    presence_penalty: float = Field(
+        0.0, ge=-2, le=2, description="penalty on tokens that already occur in the answer"
+    )
+    frequency_penalty: float = Field(
+        0.0,
+        ge=-2,
+        le=2,
+        description="penalty on tokens of the answer, multiplied by their number of occurrences",
+    )
     repetition_penalty: float = Field(
         1.0,
         gt=0,
-        description="on tokens of prompt and answer, at temperature 0 too; 1: none",
+        description="penalty on tokens of the prompt and the answer, also at temperature 0; 1 "
+        "means none",
     )
     thinking_token_budget: int | None = Field(
         None,
         ge=0,
-        description="reasoning is ended after so many tokens; needs a reasoning parser "
-        "of vLLM's own, or engine.reasoning_config",
+        description="maximum tokens of reasoning per answer; needs one of vLLM's built-in "
+        "reasoning parsers, or engine.reasoning_config",
     )
     reasoning_effort: str | None = Field(
         None,
         pattern=r"^[a-z_]{1,20}$",
-        description="e.g. low: the variable of that name of the model's chat template",
+        description="value of the chat template's variable reasoning_effort, e.g. low",
     )
 
     @model_validator(mode="before")
@@ -239,9 +266,9 @@ def _drawn() -> list[tuple[str, FieldInfo]]:
 
 class StoreConfig(Section):
     endpoint_url: str | None = Field(
-        None, pattern=r"^https?://[^/]", description="of an S3-compatible store"
+        None, pattern=r"^https?://[^/]", description="URL of an S3-compatible store"
     )
-    region: str | None = Field(None, description="of S3; default: the environment's")
+    region: str | None = Field(None, description="S3 region; default: from the environment")
 
 
 Ids = Annotated[
@@ -264,18 +291,18 @@ class BenchmarkConfig(_WithOptions):
     """A benchmark by name. The benchmark checks the other keys."""
 
     name: str = Field(
-        description="an installed benchmark, or a class in a local file, FILE.py:CLASS"
+        description="name of an installed benchmark, or of a class in a local file (FILE.py:CLASS)"
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="evaluate at most N of the benchmark's entries, in turns from every category "
-        "and language; in place of the run's `limit`",
+        description="maximum number of entries, taken from every category and language in turn; "
+        "overrides the run's `limit`",
     )
     ids: Ids = Field(
         None,
-        description="evaluate only these entries: ID, in every language and category that has it, "
-        "or CATEGORY/ID, or LANGUAGE/CATEGORY/ID; in place of the run's `ids`",
+        description="entries to evaluate: ID (in every language and category that has it), "
+        "CATEGORY/ID, or LANGUAGE/CATEGORY/ID; overrides the run's `ids`",
     )
 
 
@@ -286,7 +313,9 @@ SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
 class PublishConfig(_WithOptions):
     """A tracker by name. The tracker checks the other keys."""
 
-    to: str = Field(min_length=1, description="tensorboard, trackio, wandb or mlflow")
+    to: str = Field(
+        min_length=1, description="name of the tracker: tensorboard, trackio, wandb or mlflow"
+    )
 
 
 class EarlyConfig(Section):
@@ -295,116 +324,136 @@ class EarlyConfig(Section):
     against: str | None = Field(
         None,
         min_length=1,
-        description="folder of the finished run that is compared with; in a sweep `previous`, "
-        "`baseline` (its first model) or such a folder; null: nothing is decided, rows come in the "
-        "same order",
+        description="folder of the finished run to compare with; in a sweep also `previous` or "
+        "`baseline` (its first model); null: decide nothing early, but keep the same "
+        "row order",
     )
     alpha: float = Field(
-        0.05, gt=0, lt=1, description="chance of a wrong decision in all of the sweep, or the run"
+        0.05, gt=0, lt=1, description="probability of any wrong decision in the whole sweep or run"
     )
     margin: float = Field(
-        1.0, ge=0, le=100, description="points of difference that do not matter; 0: all matter"
+        1.0,
+        ge=0,
+        le=100,
+        description="difference in points that does not matter; 0: every difference matters",
     )
-    min_rows: int = Field(200, ge=1, description="nothing is decided on fewer rows")
+    min_rows: int = Field(200, ge=1, description="minimum number of rows before a decision")
     stop: bool = Field(
-        True, description="whether a decided run stops; off: all rows, and the decision is noted"
+        True,
+        description="stop a run when its comparison is decided; false: evaluate all rows and "
+        "only record the decision",
     )
 
 
 class RunConfig(Section):
-    model: ModelConfig = Field(description="the candidate")
+    model: ModelConfig = Field(description="model to evaluate (the candidate)")
     benchmarks: list[BenchmarkConfig] = Field(
-        min_length=1, description="names, or mappings of a name and the benchmark's own keys"
+        min_length=1,
+        description="benchmarks: names, or mappings with a name and the benchmark's own keys",
     )
     backend: Literal["vllm", "endpoint", "fake", "external"] = Field(
         "vllm",
-        description="endpoint follows from `model.endpoint`; fake answers without a model, for "
-        "tests of the pipeline itself; external is said of stored runs whose outputs were made "
-        "elsewhere (`ace-ray score`)",
+        description="engine that generates the answers; endpoint is set by `model.endpoint`; "
+        "fake answers without a model, to test the pipeline; external marks stored "
+        "runs made from external outputs (`ace-ray score`)",
     )
     engine: dict[str, Any] = Field(
-        default_factory=dict, description="engine arguments under vLLM's own names"
+        default_factory=dict, description="engine arguments, under vLLM's own names"
     )
     sampling: SamplingConfig = Field(
-        default_factory=SamplingConfig, description="of the candidate's answers"
+        default_factory=SamplingConfig, description="sampling parameters of the candidate"
     )
-    samples: int = Field(1, ge=1, le=10_000, description="answers per entry")
+    samples: int = Field(1, ge=1, le=10_000, description="number of answers per entry")
     repeat_subset: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="share of the dialogues that are generated twice, to see what two identical "
-        "runs differ by; the repeats count in no accuracy",
+        description="share of the dialogues to generate twice, to measure how much two identical "
+        "runs differ; repeats do not count towards accuracy",
     )
     workers: CountOrAuto | WorkerRange = Field(
         "auto",
-        description="engine workers; auto: as many as the cluster's GPUs hold, 1 on CPU; "
-        "{min: 1, max: 8}: as many as there is room for, while nodes come and go "
+        description="number of engine workers; auto: as many as fit on the cluster's GPUs, 1 on "
+        "CPU; {min: 1, max: 8}: as many as fit while nodes join and leave "
         "([Clusters](clusters.md#nodes-that-come-and-go))",
     )
-    worker_cpus: float = Field(1.0, gt=0, description="logical CPUs of one engine worker")
+    worker_cpus: float = Field(1.0, gt=0, description="logical CPUs per engine worker")
     concurrency: CountOrAuto = Field(
-        "auto", description="rows at work per worker; auto: twice the engine's max_num_seqs"
+        "auto", description="rows in flight per worker; auto: twice the engine's max_num_seqs"
     )
     rows_per_block: CountOrAuto = Field(
-        "auto", description="rows that travel together; auto: 1, up to 32 and more in larger runs"
+        "auto", description="rows per Ray Data block; auto: 1, up to 32 or more in larger runs"
     )
     rows_per_part: CountOrAuto = Field(
-        "auto", description="rows per Parquet part; auto: by the run's size"
+        "auto", description="rows per Parquet part; auto: depends on the size of the run"
     )
     episode_timeout_s: float = Field(
-        3600.0, gt=0, description="an interactive episode is cut then, any other row fails"
+        3600.0,
+        gt=0,
+        description="timeout of a row; an interactive episode is cut off and judged as it is, "
+        "any other row fails",
     )
     max_attempts: int = Field(
-        3, ge=1, description="attempts of one command at a row that fails on infrastructure"
+        3,
+        ge=1,
+        description="maximum attempts per command at a row that fails because of the "
+        "infrastructure",
     )
     stall_s: float = Field(
-        300.0, gt=0, description="an engine that owes answers and is silent so long is killed"
+        300.0,
+        gt=0,
+        description="timeout after which an engine with requests in flight and no progress is "
+        "killed",
     )
     start_timeout_s: float = Field(
         3600.0,
         gt=0,
-        description="the run fails when no engine has started by then, and where engines come and "
-        "go when there has been none for so long",
+        description="timeout for the first engine to start; where nodes join and leave, also the "
+        "longest time without any engine",
     )
     store_patience_s: float = Field(
-        600.0, ge=0, description="the run fails when the store has refused writes for so long"
+        600.0, ge=0, description="time that the store may refuse writes before the run fails"
     )
     grace_s: float = Field(
-        20.0, ge=0, description="after Ctrl-C or SIGTERM: time for rows in flight to end"
+        20.0, ge=0, description="time that rows in flight get to finish after Ctrl-C or SIGTERM"
     )
     max_unscored: float = Field(
-        0.0, ge=0, le=1, description="share of rows that may be unscored for a headline number"
+        0.0,
+        ge=0,
+        le=1,
+        description="maximum share of unscored rows with which a headline number is still given",
     )
     limit: int | None = Field(
         None,
         ge=1,
-        description="evaluate at most N entries, in turns from every category and language; for "
-        "the benchmarks that have no `limit` of their own",
+        description="maximum number of entries, taken from every category and language in turn; "
+        "applies to benchmarks without a `limit` of their own",
     )
     ids: Ids = Field(
         None,
-        description="evaluate only these entries, each of at least one benchmark; for the "
-        "benchmarks that have no `ids` of their own",
+        description="entries to evaluate, each from at least one benchmark; applies to "
+        "benchmarks without `ids` of their own",
     )
     output: str = Field(
-        "runs", min_length=1, description="folder or s3://bucket/prefix that holds run folders"
+        "runs", min_length=1, description="folder or s3://bucket/prefix for the run folders"
     )
     run_id: str | None = Field(
-        None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="name of the run folder; default: derived from the config's content",
     )
     store: StoreConfig = Field(
-        default_factory=StoreConfig, description="where s3:// is, for output and models"
+        default_factory=StoreConfig, description="S3 settings for output and models"
     )
     publish: list[PublishConfig] = Field(
         default_factory=list,
-        description="trackers that are sent the numbers of a run that is complete, or of a sweep "
+        description="trackers that receive the numbers of a complete run or of a sweep "
         "([Trackers](trackers.md)): `to` and the tracker's own keys",
     )
 
     early: EarlyConfig | None = Field(
         None,
-        description="decide a comparison as soon as that can be done, and stop "
+        description="early stopping: decide a comparison as soon as possible, and stop the run "
         "([Early decisions](early.md))",
     )
 
@@ -516,7 +565,7 @@ def _file_tree(path: str) -> dict[str, Any]:
     if isinstance(tree, dict) and {"schema_version", "config"} <= tree.keys():
         tree = tree["config"]
     if not isinstance(tree, dict):
-        raise UserError("holds no mapping", where=path, fix="start from a file in configs/")
+        raise UserError("is not a mapping", where=path, fix="start from a file in configs/")
     return tree
 
 
@@ -574,21 +623,23 @@ def _check_candidate(config: RunConfig, where: str) -> None:
     named = [name for name in ("source", "endpoint") if getattr(config.model, name) is not None]
     if len(named) != 1:
         raise UserError(
-            "'model' names both a source and an endpoint" if named else "'model' names no model",
+            "'model' names both a source and an endpoint"
+            if named
+            else "'model' has neither a source nor an endpoint",
             where=where,
-            fix="write either source: (an engine of this run's own) or endpoint: {url: ..., "
-            "model: ...}",
+            fix="write either source: (the run starts its own engine) or endpoint: {url: "
+            "..., model: ...}",
         )
     behind = named == [ENDPOINT]
     if behind and config.worker_range:
         raise UserError(
-            "'workers' is a range, and workers of an endpoint hold no engine that could come or go",
+            "elastic workers are not supported with model.endpoint",
             where=where,
-            fix="write a number, or leave it out",
+            fix="write a number, or leave workers out",
         )
     if behind != (config.backend == ENDPOINT):
         raise UserError(
-            f"'backend' is {config.backend!r}, and the model is "
+            f"'backend' is {config.backend!r}, but the model is "
             + ("behind an endpoint" if behind else "not behind an endpoint"),
             where=where,
             fix="leave backend out" if behind else "name model.endpoint, or another backend",
@@ -616,13 +667,21 @@ def _override(tree: dict[str, Any], item: str) -> None:
                 node[part] = {}
             node = node[part]
         else:
-            raise UserError(f"{part!r} leads nowhere", where=f"--set {key}", fix="check the path")
+            raise UserError(
+                f"{part!r} is not a section or an item",
+                where=f"--set {key}",
+                fix="check the key's path",
+            )
     if isinstance(node, list) and last.isdigit() and int(last) < len(node):
         node[int(last)] = value
     elif isinstance(node, dict):
         node[last] = value
     else:
-        raise UserError(f"{last!r} leads nowhere", where=f"--set {key}", fix="check the path")
+        raise UserError(
+            f"{last!r} is not a section or an item",
+            where=f"--set {key}",
+            fix="check the key's path",
+        )
 
 
 def validated(

@@ -115,7 +115,7 @@ def instead(key: str, own: Sequence[str], elsewhere: Sections, *, but: str | Non
             return f"{key!r} belongs {place}"
     if near := closest_of(key, own, _LIKE):
         return f"did you mean {near!r}?"
-    return f"known keys: {', '.join(own)}" if own else "it takes none"
+    return f"known keys: {', '.join(own)}" if own else "this section takes no keys"
 
 
 def closest_of(key: str, known: Iterable[str], cutoff: float) -> str | None:

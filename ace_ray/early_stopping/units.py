@@ -106,7 +106,7 @@ def order_of(
     for rule in rules:
         found = {cell: _headline_where(kind, entries, cells, rule, {cell}) for cell in cells}
         if weights and any(abs(found[cell] - weights[cell]) > _CLOSE for cell in cells):
-            raise _refused(kind, f"has other weights under {rule} than under {rules[0]}")
+            raise _refused(kind, f"has different weights under {rule} and under {rules[0]}")
         weights = weights or found
         _check_linear(kind, entries, cells, weights, rules[0], rule, seed)
     units: dict[str, list[Item]] = {}
@@ -152,7 +152,9 @@ def value_of(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str) 
     0 and 1."""
     value = _headline(benchmark, rows, rules)
     if not 0 <= value <= 1:
-        raise _refused(benchmark, f"gives an entry the value {value:g}, which is no share")
+        raise _refused(
+            benchmark, f"gives an entry the value {value:g}, which is not between 0 and 1"
+        )
     return value
 
 
@@ -161,7 +163,7 @@ def _headline(benchmark: type[Benchmark], rows: Iterable[ResultRow], rules: str)
         summary: Mapping[str, Any] = benchmark.statistics(rows, 1.0)
         first = benchmark.scores(summary, rules)[0]
     if first.estimate is None:
-        raise _refused(benchmark, "has no value of these entries")
+        raise _refused(benchmark, "has no value for these entries")
     return first.estimate.value
 
 
@@ -191,7 +193,7 @@ def _shares(
     if abs(value - 0.5) <= _CLOSE:
         return [1 / len(items)] * len(items)
     if abs(value - small / (small + large)) > _CLOSE:
-        raise _refused(benchmark, "is no weighted mean of its entries")
+        raise _refused(benchmark, "is not a weighted mean of its entries")
     return [size / sum(sizes) for size in sizes]
 
 
@@ -244,14 +246,14 @@ def _check_linear(
     whole = _headline(benchmark, iter(rows), rules)
     # A headline may call itself partial without the categories of weight 0; its value must agree.
     if abs(sum(weights.values()) - 1.0) > _CLOSE or abs(whole - expected) > _CLOSE:
-        raise _refused(benchmark, "is no weighted mean of its entries")
+        raise _refused(benchmark, "is not a weighted mean of its entries")
 
 
 def _refused(benchmark: type[Benchmark], why: str) -> UserError:
     return UserError(
         f"the headline of {benchmark.name} {why}, so no comparison of it can be decided early",
         where="early",
-        fix="leave early out, or run this benchmark by itself without it",
+        fix="leave early out, or evaluate this benchmark in its own run without it",
     )
 
 

@@ -77,7 +77,7 @@ def publications(store: Store, say: Callable[[str], None]) -> list[Publication]:
         raise UserError(
             "no run of the sweep can be published",
             where=store.root,
-            fix="publish when one is complete and has scores",
+            fix="publish when a run is complete and has scores",
         )
     return found
 
@@ -99,7 +99,7 @@ def _of_sweep(
         except Unreachable:
             raise
         except UserError as error:
-            say(f"{line.label}: left out, {error}")
+            say(f"{line.label}: skipped: {error}")
             continue
         if line.step is None:
             yield _publication(line.label, group, _key_of(run), {0: run})
@@ -137,7 +137,7 @@ def _read(store: Store, say: Callable[[str], None]) -> _Run:
     summary = read_summary(store)
     if store.get(SUCCESS) is None or summary is None:
         raise UserError(
-            "the run is not complete", where=store.root, fix="evaluate it to its end, then publish"
+            "the run is not complete", where=store.root, fix="complete the evaluation, then publish"
         )
     scores = {}
     for name, block in summary.benchmarks.items():
@@ -147,7 +147,9 @@ def _read(store: Store, say: Callable[[str], None]) -> _Run:
             scores[name, rules] = [_score(one) for one in found]
     if not any(scores.values()):
         raise UserError(
-            "the summary holds no scores", where=store.root, fix="make it anew with ace-ray score"
+            "the summary has no scores",
+            where=store.root,
+            fix="write the summary again with ace-ray score",
         )
     stored_rows(store, manifest, say)
     return _Run(store, manifest, summary, scores)
@@ -200,7 +202,7 @@ def _words(run: _Run) -> dict[str, str]:
         told = titles(scores)[0]
         first = scores[0]
         if first.estimate is None:
-            told += f": no number, {run.summary.why or 'nothing was scored'}"
+            told += f": no score, {run.summary.why or 'nothing was scored'}"
         elif first.estimate.partial:
             told += f": partial, {f'without {few(first.missing)}' if first.missing else 'a sample'}"
         words[_metric(benchmark, rules, "headline_is")] = told
@@ -209,7 +211,7 @@ def _words(run: _Run) -> dict[str, str]:
     for name, part in run.manifest.restricted.items():
         words[_metric(name, "limited_to")] = part.words
     if run.manifest.config.backend == "fake":
-        words["backend"] = "fake, a test of the pipeline and not an evaluation"
+        words["backend"] = "fake; a test of the pipeline, not an evaluation"
     return words
 
 

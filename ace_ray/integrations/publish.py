@@ -72,7 +72,7 @@ def _sent(to: str, send: Callable[[Publication], str], publication: Publication)
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {masked(first_line(error))[:300]}"
         raise UserError(
-            f"not published, {why}", where=to, fix="publish again, then what is missing is sent"
+            f"not published: {why}", where=to, fix="publish again; only what is missing is sent"
         ) from error
 
 
@@ -124,19 +124,19 @@ def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
             start_new_session=True,  # so that the tracker's own children end with it
         )
     except OSError as error:
-        return f"not published, {error}"
+        return f"not published: {error}"
     try:
         code = child.wait(MOST_S)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):  # the run stays complete
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
-        return f"not published, no answer within {MOST_S:g} s"
+        return f"not published: timed out after {MOST_S:g} s"
     lines = [line for line in _text(errors).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith("ace-ray: ")]
     if code:
         return (own or lines or [f"exit code {code}"])[-1].removeprefix("ace-ray: ")
-    return "" if _text(out) else "its process ended before it was done"
+    return "" if _text(out) else "the process ended before it published anything"
 
 
 def _text(file: IO[bytes]) -> str:

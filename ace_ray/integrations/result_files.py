@@ -147,25 +147,25 @@ def export_hub(run: StoredRun, target: Store, dataset: str) -> list[str]:
     found = by_benchmark(run)
     if len(found) != 1:
         raise UserError(
-            f"the run holds {', '.join(found)}",
+            f"the run has several benchmarks: {', '.join(found)}",
             where=run.uri,
-            fix="evaluate them one by one: a dataset is of one benchmark",
+            fix="evaluate them in separate runs; a Hub dataset belongs to one benchmark",
         )
     ((benchmark, rows),) = found.items()
     if words := run.manifest.restriction(benchmark).words:
         raise UserError(
             f"the run is limited to {words}",
             where=run.uri,
-            fix="publish a whole run",
+            fix="publish a complete run",
         )
     entries = []
     for rules, (first, *_) in scores_of_rows(run, rows).items():
         if first.estimate is None or first.estimate.partial:
             lacks = f": without {few(first.missing)}" if first.missing else ""
             raise UserError(
-                f"the headline of {benchmark}, {rules} rules, is not whole{lacks}",
+                f"the headline of {benchmark}, {rules} rules, is partial{lacks}",
                 where=run.uri,
-                fix="publish a whole run",
+                fix="publish a complete run",
             )
         low, high = (round(100 * bound, 2) for bound in first.estimate.interval)
         entries.append(

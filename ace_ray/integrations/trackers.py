@@ -68,7 +68,7 @@ class TensorBoardOptions(Section):
     folder: str = Field(
         "tensorboard",
         min_length=1,
-        description="what `tensorboard --logdir` is given; on this machine",
+        description="folder of event files on this machine, for `tensorboard --logdir`",
     )
 
     @field_validator("folder")
@@ -120,7 +120,7 @@ def _events(publication: Publication) -> bytes:
 
 
 class TrackioOptions(Section):
-    project: str = Field("ace_ray", min_length=1, description="the project's name")
+    project: str = Field("ace_ray", min_length=1, description="name of the project")
 
 
 def to_trackio(options: TrackioOptions, publication: Publication) -> str:
@@ -171,7 +171,7 @@ def _by_step(entries: Sequence[Mapping[str, Any]], step: str) -> Held:
 
 
 class WandBOptions(Section):
-    project: str = Field("ace_ray", min_length=1, description="the project's name")
+    project: str = Field("ace_ray", min_length=1, description="name of the project")
 
 
 _STEP = "train_step"
@@ -206,11 +206,13 @@ def to_wandb(options: WandBOptions, publication: Publication) -> str:
     run.summary.update({**publication.points[-1].metrics, **publication.words})
     run.finish()
     offline = run.settings.mode == "offline"
-    return f"{run.settings.sync_dir}, wandb sync sends it" if offline else str(run.url)
+    return f"{run.settings.sync_dir}; upload with wandb sync" if offline else str(run.url)
 
 
 class MLflowOptions(Section):
-    experiment: str = Field("ace_ray", min_length=1, description="its name; made if there is none")
+    experiment: str = Field(
+        "ace_ray", min_length=1, description="name of the experiment; created if it does not exist"
+    )
 
 
 _KEY = "ace_ray.key"
@@ -299,7 +301,7 @@ def make_publisher(
         raise UserError(
             f"{what}, and options are stored and shown",
             where=f"{where}.{key}",
-            fix=f"leave it to the environment, where {name} reads it itself",
+            fix=f"put it into the environment, where {name} reads it",
         )
     section = validated(TRACKERS[name][0], options, where=where)
     if find_spec(name) is None:

@@ -28,12 +28,12 @@ _PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "fal
 _NOT_LORA = {
     "use_dora": "is a DoRA adapter",
     "lora_bias": "has biases",
-    "modules_to_save": "brings modules of its own (modules_to_save)",
+    "modules_to_save": "contains modules of its own (modules_to_save)",
     "alora_invocation_tokens": "is an activated LoRA (aLoRA)",
     "layer_replication": "replicates layers",
     "use_bdlora": "is a block-diagonal LoRA",
     "use_qalora": "is a QALoRA adapter",
-    "trainable_token_indices": "brings embeddings of its own (trainable_token_indices)",
+    "trainable_token_indices": "contains embeddings of its own (trainable_token_indices)",
 }
 _SUFFIXES = (".lora_A.weight", ".lora_B.weight", ".lora_embedding_A", ".lora_embedding_B")
 _PREFIX = "base_model.model."
@@ -70,7 +70,7 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
     for name, value in engine.items():
         if "lora" in name and value and model is not None and model.adapter is None:
             raise UserError(
-                f"{name!r} without an adapter has no effect but to slow the engine down",
+                f"{name!r} without an adapter only slows the engine down",
                 where="engine",
                 fix="name the adapter with model.adapter, or remove it",
             )
@@ -78,16 +78,16 @@ def check_engine(model: ModelRef | None, engine: Mapping[str, Any]) -> None:
         return
     if engine.get("enable_lora", True) is not True:
         raise UserError(
-            "'enable_lora' is off, and model.adapter names an adapter",
+            "'enable_lora' is off, but model.adapter names an adapter",
             where="engine",
-            fix="remove it: it is set by itself",
+            fix="remove it: ace_ray sets it",
         )
     most = engine.get("max_lora_rank")
     if isinstance(most, int) and model.adapter.rank > most:
         raise UserError(
-            f"the adapter's rank is {model.adapter.rank}, 'max_lora_rank' is {most}",
+            f"the adapter's rank is {model.adapter.rank}, but 'max_lora_rank' is {most}",
             where="engine",
-            fix="remove it: it is set from the adapters by itself",
+            fix="remove it: ace_ray sets it from the adapters",
         )
 
 
@@ -100,12 +100,12 @@ def check_weights(folder: Path, base: Path) -> bool:
     """
     tensors, of_base = tensors_of(folder), tensors_of(base)
     if not tensors:
-        raise UserError(f"there is no {WEIGHTS}", where=str(folder), fix="save the adapter again")
+        raise UserError(f"{WEIGHTS} is missing", where=str(folder), fix="save the adapter again")
     modules: dict[str, bool] = {}
     for name, tensor in tensors.items():
         suffix = next((one for one in _SUFFIXES if name.endswith(one)), "")
         if not suffix:
-            raise _refused(f"holds {name}, which is no LoRA weight", str(folder))
+            raise _refused(f"contains {name}, which is not a LoRA weight", str(folder))
         module = name.removeprefix(_PREFIX).removesuffix(suffix)
         if ".experts" in module or not of_base:
             continue  # vLLM fuses these modules under other names
@@ -117,12 +117,12 @@ def check_weights(folder: Path, base: Path) -> bool:
         have, need = tensor.shape[side:][:1], target.shape[side:][:1]
         if have != need:
             raise _of_another(
-                folder, f"{name} has the shape {tensor.shape}, {module} {target.shape}"
+                folder, f"{name} has the shape {tensor.shape}, but {module} has {target.shape}"
             )
     lacking = [module for module, there in modules.items() if not there]
     # Some families are stored under other names than in memory. Then no module is found at all.
     if lacking and len(lacking) < len(modules):
-        raise _of_another(folder, f"there is no {lacking[0]}")
+        raise _of_another(folder, f"{lacking[0]} is missing")
     return bool(modules) and not lacking
 
 
@@ -135,9 +135,9 @@ def check_where_local(model: ModelRef) -> None:
 
 def _of_another(folder: Path, why: str) -> UserError:
     return UserError(
-        f"it is an adapter of another base: {why}",
+        f"the adapter belongs to another base model: {why}",
         where=str(folder),
-        fix="name the base that it was trained on as model.source",
+        fix="name its base model as model.source",
     )
 
 
@@ -149,9 +149,9 @@ def check_template(model: ModelRef, template: str | None = None) -> None:
     own = _template(tokenizer_folder(model.adapter.ref))
     if own is not None and own != base:
         raise UserError(
-            "the adapter's chat template is not its base's, and would be ignored",
+            "the adapter has its own chat template, which would be ignored",
             where=model.adapter.ref.source,
-            fix="name it as model.chat_template, or remove it",
+            fix="name this template as model.chat_template, or remove it",
         )
 
 
@@ -164,7 +164,7 @@ def base_differs(model: ModelRef) -> str:
         model.source, model.adapter.base))  # fmt: skip
     if mine == theirs:
         return ""
-    return f"the adapter says it was trained on {model.adapter.base}, it is put on {model.source}"
+    return f"the adapter names {model.adapter.base} as its base, but is used on {model.source}"
 
 
 def content_hash(folder: Path) -> str:
@@ -188,14 +188,14 @@ def _config(folder: Path) -> Mapping[str, Any]:
             fix="save the adapter again",
         ) from error
     if not isinstance(tree, dict):
-        raise UserError("holds no mapping", where=str(path), fix="save the adapter again")
+        raise UserError("is not a mapping", where=str(path), fix="save the adapter again")
     return tree
 
 
 def _rank(config: Mapping[str, Any], where: str) -> int:
     """Return the largest rank in an adapter. Raises `UserError`: vLLM cannot load the adapter."""
     if (kind := config.get("peft_type", "LORA")) != "LORA":
-        raise _refused(f"is of the type {kind!r:.40}, not LORA", where)
+        raise _refused(f"is an adapter of the type {kind!r:.40}, not LORA", where)
     for key, what in _NOT_LORA.items():
         if config.get(key):
             raise _refused(what, where)
@@ -203,7 +203,7 @@ def _rank(config: Mapping[str, Any], where: str) -> int:
         raise _refused("has biases", where)
     init = config.get("init_lora_weights", True)
     if str(init).lower() not in _PLAIN_INITS:
-        raise _refused(f"begins with other weights of the base ({init!r:.40})", where)
+        raise _refused(f"changes the base's weights when it is loaded ({init!r:.40})", where)
     pattern = config.get("rank_pattern") or {}
     ranks: list[Any] = [
         config.get("r"),
@@ -211,15 +211,15 @@ def _rank(config: Mapping[str, Any], where: str) -> int:
     ]
     for rank in ranks:
         if not isinstance(rank, int) or isinstance(rank, bool) or not 1 <= rank <= RANKS[-1]:
-            raise _refused(f"has the rank {rank!r:.40}, vLLM takes 1 to {RANKS[-1]}", where)
+            raise _refused(f"has the rank {rank!r:.40}, but vLLM supports 1 to {RANKS[-1]}", where)
     return int(max(ranks))
 
 
 def _refused(what: str, where: str) -> UserError:
     return UserError(
-        f"the adapter {what}, which vLLM cannot put on a base",
+        f"the adapter {what}, which vLLM does not support",
         where=where,
-        fix="merge it into its base and name the result as model.source",
+        fix="merge the adapter into its base and name the result as model.source",
     )
 
 

@@ -107,15 +107,15 @@ def parser_class(
             getattr(manager, getter)(name)
         except ImportError as error:
             raise UserError(
-                f"the {kind} parser {name!r} needs a package: {error}",
+                f"the {kind} parser {name!r} needs a missing package: {error}",
                 where=where,
-                fix="install it beside vLLM, or name another parser",
+                fix="install the package beside vLLM, or name another parser",
             ) from error
     both = " and ".join(name for name in (reasoning, tool) if name)
     where = f"model.{'tool' if tool else 'reasoning'}_parser"
     if tool == "openai" and not is_harmony:
         raise UserError(
-            f"the tool parser {tool!r} reads tokens of gpt-oss and not text",
+            f"the tool parser {tool!r} reads gpt-oss tokens, not text",
             where=where,
             fix="name another parser, or write mode: prompt",
         )
@@ -131,7 +131,8 @@ def parser_class(
     # Constructors look for special tokens, and raise RuntimeError and other exceptions.
     except Exception as error:
         raise UserError(
-            f"the parser {both} does not take this model's tokenizer: {error.__cause__ or error}",
+            f"the parser {both} does not work with this model's tokenizer: "
+            f"{error.__cause__ or error}",
             where=where,
             fix="name the parser of the model's family",
         ) from error

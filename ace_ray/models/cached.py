@@ -98,9 +98,10 @@ def make_room(folder: Path, size: int) -> None:
             _remove(other)
     if (free := shutil.disk_usage(folder.parent).free) < size:
         raise NoRoom(
-            f"{size / 2**30:.1f} GiB do not fit this disk, {free / 2**30:.1f} are free",
+            f"{size / 2**30:.1f} GiB do not fit on this disk, which has "
+            f"{free / 2**30:.1f} GiB free",
             where=str(folder.parent),
-            fix="free some space, or set ACE_RAY_CACHE to a larger disk",
+            fix="free some space, or set ACE_RAY_CACHE to a folder on a larger disk",
         )
 
 

@@ -123,7 +123,7 @@ class Chat:
             )
         # A template is foreign code: any exception counts as a refusal.
         except Exception as error:
-            raise PromptRefused(f"the chat template refuses these messages: {error}") from error
+            raise PromptRefused(f"the chat template rejects these messages: {error}") from error
         return str(text)
 
     @cached_property
@@ -173,7 +173,7 @@ class Chat:
         if not self.supports_tools:
             problem = "the model's chat template ignores tools"
         elif episodes and not self.supports_results:
-            problem = "the model's chat template does not show what tools return"
+            problem = "the model's chat template does not include tool results"
         else:
             return
         raise UserError(problem, where=where, fix=fix)

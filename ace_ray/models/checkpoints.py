@@ -79,7 +79,7 @@ class _Files:
             raise UserError(
                 f"cannot be read: {error.strerror}",
                 where=str(where),
-                fix="name a model folder that is there, and that you may read",
+                fix="name an existing model folder that you may read",
             ) from error
         for path in found:
             try:
@@ -87,7 +87,7 @@ class _Files:
             except FileNotFoundError:
                 # A link is broken. Another file has been removed by a trainer since the listing.
                 if path.is_symlink():
-                    gone = f"is a link to {os.readlink(path)}, which is not there"
+                    gone = f"is a link to {os.readlink(path)}, which does not exist"
                     self.broken[path.name] = gone
                 continue
             except OSError as error:
@@ -134,7 +134,7 @@ def check_whole(where: Path | S3Store) -> None:
             raise UserError(
                 files.broken[name],
                 where=files.place(name),
-                fix="put the file itself there, or remove it",
+                fix="replace it with the file itself, or remove it",
             )
         if name not in files.sizes:
             raise UserError("is missing", where=files.place(name), fix=_AGAIN)
@@ -148,7 +148,7 @@ def check_whole(where: Path | S3Store) -> None:
             empty = empty and not held
             if lost := named.get(name, set()) - held:
                 raise UserError(
-                    f"the index places {min(lost)} in {name}, which does not hold it",
+                    f"the index places {min(lost)} in {name}, which does not contain it",
                     where=files.place(INDEX),
                     fix=_AGAIN,
                 )
@@ -159,7 +159,7 @@ def check_whole(where: Path | S3Store) -> None:
             raise UserError(why, where=files.place(name), fix=_AGAIN)
         empty = False
     if empty:
-        raise UserError("the weights hold no tensors", where=files.place(weights[0]), fix=_AGAIN)
+        raise UserError("the weights contain no tensors", where=files.place(weights[0]), fix=_AGAIN)
 
 
 def check_no_pointer(path: Path) -> None:
@@ -175,7 +175,7 @@ def _refuse_pointer(file: BinaryIO, place: str) -> None:
             "is a git-lfs pointer, not the file itself",
             where=place,
             fix="run git lfs pull in the repository"
-            + ", then upload what it fetches" * place.startswith("s3://"),
+            + ", then upload the fetched files" * place.startswith("s3://"),
         )
 
 
@@ -210,8 +210,8 @@ def _torn_pickle(files: _Files, name: str) -> str:
             return "is empty"
         if begins[:2] == b"PK":
             file.seek(max(0, files.sizes[name] - _ZIP_END_BYTES))
-            return "" if b"PK\5\6" in file.read() else "is cut off"
-    return "" if begins[:1] == b"\x80" else "was not saved by torch"
+            return "" if b"PK\5\6" in file.read() else "is truncated"
+    return "" if begins[:1] == b"\x80" else "is not a file saved by torch"
 
 
 def lacking(names: Collection[str]) -> str:
@@ -220,7 +220,7 @@ def lacking(names: Collection[str]) -> str:
     Trainers write the index last. Before that, the names of the parts give their number."""
     weights = weight_names(names)
     if not weights:
-        return "the folder holds no weights (*.safetensors)"
+        return "the folder contains no weights (*.safetensors)"
     for part in filter(None, map(_PART.fullmatch, weights)):
         head, number, tail, total = part.groups()
         for other in range(1, int(total) + 1):
@@ -239,9 +239,9 @@ def same_layout(one: Path, other: Path) -> str:
     """Return why the weights in ``other`` cannot replace the weights in ``one``; "" if they can."""
     a, b = tensors_of(one), tensors_of(other)
     if not a or not b:
-        return "only safetensors can be swapped"
+        return "weights can be swapped only from safetensors files"
     if odd := sorted(a.keys() ^ b.keys()):
-        return f"{len(odd)} tensors are in one only, e.g. {odd[0]}"
+        return f"{len(odd)} tensors occur in only one model, e.g. {odd[0]}"
     for name, tensor in a.items():
         mine, theirs = (tensor.dtype, tensor.shape), (b[name].dtype, b[name].shape)
         if mine != theirs:
@@ -294,7 +294,7 @@ def index_of(raw: bytes) -> dict[str, str]:
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"weight_map is missing ({error})") from error
     if not index or not all(isinstance(file, str) for file in index.values()):
-        raise ValueError("it places a tensor in no file" if index else "it places no tensors")
+        raise ValueError("it names no file for a tensor" if index else "it lists no tensors")
     # A name must not lead out of the folder.
     if odd := [file for file in index.values() if "/" in file or file in ("", ".", "..")]:
         raise ValueError(f"it names the file {odd[0]!r}")
@@ -323,8 +323,8 @@ def _reading(files: _Files, name: str, wrong: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, OSError) and isinstance(files.where, S3Store):
             what = f"cannot be read now: {first_line(error)}"
-            raise Unreachable(what, where=files.where.root, fix="try it again") from error
-        fix = "check who may read it" if isinstance(error, PermissionError) else _AGAIN
+            raise Unreachable(what, where=files.where.root, fix="try again") from error
+        fix = "check its permissions" if isinstance(error, PermissionError) else _AGAIN
         raise UserError(f"{wrong}: {error}", where=files.place(name), fix=fix) from error
 
 
@@ -337,7 +337,7 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
         if size == 0:
             raise ValueError("it is empty")
         if not 2 <= length <= size - 8:
-            raise ValueError("it is cut off or no safetensors file")
+            raise ValueError("it is truncated or not a safetensors file")
         header = file.read(min(length, _HEADER_BYTES + 1))
         end = 8 + length
         for name, entry in json_within(header, _HEADER_BYTES, _MOST_VALUES).items():
@@ -345,7 +345,7 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
                 continue
             tensor = _tensor(name, entry, shard, 8 + length)
             if tensor.end > size:
-                raise ValueError(f"{name} ends after the file does")
+                raise ValueError(f"{name} ends beyond the end of the file")
             end = max(end, tensor.end)
             yield name, tensor
         if end != size:
@@ -355,9 +355,9 @@ def _header(files: _Files, shard: str) -> Iterator[tuple[str, Tensor]]:
 def _tensor(name: str, entry: Any, shard: str, base: int) -> Tensor:
     (start, end), shape, dtype = entry["data_offsets"], entry["shape"], entry["dtype"]
     if not isinstance(dtype, str) or {type(n) for n in (start, end, *shape)} != {int}:
-        raise ValueError(f"{name} lacks a type, or whole numbers for shape and place")
+        raise ValueError(f"{name} has no valid type, shape or position")
     if not 0 <= start <= end:
-        raise ValueError(f"{name} has a place that no tensor can have")
+        raise ValueError(f"{name} has an impossible position")
     return Tensor(sys.intern(dtype), tuple(shape), shard, base + start, base + end)
 
 

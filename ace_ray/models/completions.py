@@ -202,7 +202,7 @@ def completion_of(
     choice = tree["choices"][0]
     message = choice["message"]
     if not isinstance(message, dict):
-        raise ValueError("message is no object")
+        raise ValueError("message is not an object")
     text, thought = _content(message.get("content"))
     if not text and isinstance(message.get("refusal"), str):
         text = message["refusal"] or text  # a refusal is the model's answer
@@ -258,7 +258,7 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
     if content is None or isinstance(content, str):
         return content, None
     if not isinstance(content, list) or not all(isinstance(part, dict) for part in content):
-        raise ValueError("content is no text")
+        raise ValueError("content is not a text")
     texts, thoughts = [], []
     for part in content:
         kind = part.get("type")
@@ -271,7 +271,7 @@ def _content(content: Any) -> tuple[str | None, Reasoning | None]:
             parts = thinking if isinstance(thinking, list) else [{"text": thinking}]
             thoughts += [_text(one.get("text", "")) for one in parts]
         else:
-            raise ValueError(f"content has a part of type {kind!r:.40}")
+            raise ValueError(f"content has a part of the unknown type {kind!r:.40}")
     thought = "".join(thoughts)
     whole = Reasoning(thought, "content", content) if thought else None
     return "".join(texts) if texts else None, whole
@@ -302,7 +302,7 @@ def _calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     if calls is None:
         return ()
     if not isinstance(calls, list) or len(calls) > MAX_CALLS:
-        raise ValueError("tool_calls is no list of calls")
+        raise ValueError("tool_calls is not a list of calls")
     return tuple(_tool_call(call) for call in calls)
 
 
@@ -317,7 +317,7 @@ def _tool_call(call: Any) -> ToolCall:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError("a text is none")
+        raise ValueError("a value is not a text")
     return value
 
 

@@ -106,7 +106,7 @@ class EndpointModel(Client):
         self._takes_no_schema = ""
         """Why schemas are not sent: the config, or the endpoint's refusal. "": they are sent."""
         if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
-            self._takes_no_schema = f"{where}.extra_body leaves response_format out"
+            self._takes_no_schema = f"{where}.extra_body removes response_format"
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         """Ask for an answer. Raises `EndpointDown` and `EndpointRefused`. Waits have deadlines.
@@ -162,9 +162,7 @@ class EndpointModel(Client):
 
     async def _asked(self, body: bytes, tools: Tools) -> Completion:
         if self._breaker.is_open:
-            raise EndpointDown(
-                f"{self._host} was not asked: it did not answer the requests before this one"
-            )
+            raise EndpointDown(f"{self._host} was not asked, because earlier requests failed")
         attempts = 1 if self._breaker.on_trial else 1 + self._config.max_retries
         waited_s = 0.0
         for attempt in range(1, attempts + 1):
@@ -214,7 +212,7 @@ class EndpointModel(Client):
         try:
             reply = await self._sent(request, proxy=self._proxy)
         except TimeoutError as error:
-            raise _Failed(f"no end within {total_s:g} s") from error
+            raise _Failed(f"timed out after {total_s:g} s (timeout_s)") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _Failed(self._clipped(str(error) or type(error).__name__)) from error
         raw = reply.body
@@ -232,7 +230,7 @@ class EndpointModel(Client):
             # The server is up and may answer a retry.
             raise _Failed(str(error), down=False) from error
         except (ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
-            raise _Failed(f"no chat completion: {self._said(raw)}") from error
+            raise _Failed(f"not a chat completion: {self._said(raw)}") from error
         completion.seconds = time.perf_counter() - start
         if self._replay is not None and reasoning is not None:
             self._replay.remember(reasoning, completion)
@@ -246,14 +244,18 @@ class EndpointModel(Client):
         if status in (401, 403):
             name = self._config.api_key_env
             key = (
-                f"the key in {name}" if name else "its key" if self._key else "requests without key"
+                f"the key in {name}"
+                if name
+                else "its key"
+                if self._key
+                else "requests without a key"
             )
             return EndpointRefused(f"{self._host} does not accept {key}: {answer}")
         if any(phrase in _start(raw).lower() for phrase in _TOO_LONG):
             return PromptTooLong(f"{self._host}: {answer}")
         of_schemas = status in (400, 422) and _OF_SCHEMAS.search(_start(raw).lower())
         kind = SchemaRefused if of_schemas else EndpointRefused
-        return kind(f"{self._host} refuses the request: {answer}")
+        return kind(f"{self._host} rejects the request: {answer}")
 
     def _said(self, raw: bytes) -> str:
         """Return the message in an error's body on one line, without the key."""

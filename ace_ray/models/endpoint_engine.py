@@ -121,25 +121,25 @@ def check_endpoint(config: RunConfig) -> None:
     for key, is_set in engine_only.items():
         if is_set:
             raise UserError(
-                "is of an engine of this run's own, and the candidate is behind an endpoint",
+                "configures an engine of the run, but the candidate is behind an endpoint",
                 where=key,
-                fix="write auto or none, the server has a parser of its own"
+                fix="write auto or none; the server has its own parser"
                 if key.endswith("reasoning_parser")
-                else "leave it out: what the server is told, it is told where it runs",
+                else "leave it out; configure the server where it runs",
             )
 
 
 def _check_extra(key: str, value: Any) -> None:
     where = f"{WHERE}.extra_body"
     if key in _OURS:
-        raise UserError(f"{key!r} is set by ace_ray itself", where=where, fix="leave it out")
+        raise UserError(f"{key!r} is set by ace_ray", where=where, fix="leave it out")
     if key == "chat_template_kwargs":
         raise UserError(f"{key!r} belongs to model", where=where, fix=f"write model.{key}")
     if key == "response_format" and value is None:
         return  # requests are then sent without schemas
     if key in _OF_SCHEMAS:
         raise UserError(
-            f"{key!r} belongs to the benchmark, which says what schema an answer follows",
+            f"{key!r} is set by the benchmark, which defines the schema of answers",
             where=where,
             fix="leave it out, or write response_format: null to ask without schemas",
         )
@@ -151,7 +151,7 @@ def _check_extra(key: str, value: Any) -> None:
             fix=f"write sampling.{key}, or null here to leave it out of requests",
         )
     if not drawn and key != "tool_choice" and value is None:
-        raise UserError(f"no request has {key!r}", where=where, fix="give it a value")
+        raise UserError(f"{key!r} needs a value here", where=where, fix="give it a value")
 
 
 def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dict[str, Any]:
@@ -204,12 +204,13 @@ async def _asked(model: ModelConfig, sampling: Sampling, *, tools: bool) -> Comp
 
 def _fix(refusal: str, *, tools: bool) -> str:
     if "does not accept" in refusal:
-        return "set the key that api_key_env names to one that the endpoint takes"
+        return "set the environment variable in api_key_env to a key that the endpoint accepts"
     if "HTTP 404" in refusal:
-        return "check url, which ends before /chat/completions, and model"
+        return "check url (the part before /chat/completions) and model"
     if tools:
         return (
-            "if it takes no tools, start the server with a tool parser, or evaluate with "
-            "mode: prompt; keys that it refuses are left out with extra_body: {KEY: null}"
+            "if the endpoint does not support tools, start the server with a tool "
+            "parser, or evaluate with mode: prompt; remove keys that it rejects "
+            "with extra_body: {KEY: null}"
         )
-    return "keys that it refuses are left out with extra_body: {KEY: null}"
+    return "remove keys that the endpoint rejects with extra_body: {KEY: null}"

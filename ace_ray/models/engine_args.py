@@ -59,9 +59,9 @@ def _check_override(override: Any) -> None:
     drawn = [name for name in _DRAWN if isinstance(override, Mapping) and name in override]
     if drawn:
         raise UserError(
-            f"{drawn[0]!r} has no effect here: the engine is asked directly",
+            f"{drawn[0]!r} has no effect here, because the engine is called directly",
             where="engine.override_generation_config",
-            fix=f"it belongs under 'sampling', as {_DRAWN[drawn[0]]!r}",
+            fix=f"move it to 'sampling', as {_DRAWN[drawn[0]]!r}",
         )
 
 

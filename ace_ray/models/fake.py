@@ -58,28 +58,36 @@ class FakeScript(Section):
     default: str = "[]"
     replies: dict[str, str] = Field(default_factory=dict)
     calls: dict[str, list[FakeCall]] = Field(
-        default_factory=dict, description="called beside the reply when tools are offered"
+        default_factory=dict, description="calls to return beside the reply when tools are offered"
     )
-    ready_file: str = Field("", description="the engine is not ready until this file exists")
-    answer_file: str = Field("", description="nothing is answered until this file exists")
-    hold: Marked = Field(default_factory=dict, description="not answered until the file exists")
+    ready_file: str = Field("", description="file without which the engine is not ready")
+    answer_file: str = Field("", description="file without which nothing is answered")
+    hold: Marked = Field(
+        default_factory=dict, description="texts that are answered only when the file exists"
+    )
     delay_s: float = 0.0
     exponential: bool = Field(
-        False, description="delays as real answers have lengths: `delay_s` is their mean"
+        False, description="vary delays like the lengths of real answers, with the mean `delay_s`"
     )
-    slow: Slow | None = Field(None, description="each of them takes so many times `delay_s`")
+    slow: Slow | None = Field(
+        None, description="texts whose answers take this many times `delay_s`"
+    )
     swap: Literal["right", "stale", "dead", "nan"] = Field(
-        "right", description="whether weights that are swapped in take effect"
+        "right", description="effect of a weight swap"
     )
     max_model_len: int = 1 << 20
-    tensor_parallel_size: int = Field(1, ge=1, description="GPUs that are reserved and not used")
+    tensor_parallel_size: int = Field(1, ge=1, description="GPUs to reserve without using them")
     pipeline_parallel_size: int = Field(1, ge=1)
-    fail: dict[str, str] = Field(default_factory=dict, description="raises RuntimeError(text)")
+    fail: dict[str, str] = Field(
+        default_factory=dict, description="text of the RuntimeError to raise"
+    )
     repeat: dict[str, Repeat] = Field(default_factory=dict)
-    endless: list[str] = Field(default_factory=list, description="never ends; others go on")
+    endless: list[str] = Field(
+        default_factory=list, description="never answers this text; other texts are answered"
+    )
     # Once for the named marker file, every time for an empty name:
-    fail_once: Marked = Field(default_factory=dict, description="raises RuntimeError")
-    hang: Marked = Field(default_factory=dict, description="never answers again, to anybody")
+    fail_once: Marked = Field(default_factory=dict, description="raise RuntimeError")
+    hang: Marked = Field(default_factory=dict, description="stop answering all requests")
     die: Marked = Field(default_factory=dict, description="the engine dies")
     crash: Marked = Field(default_factory=dict, description="its process is killed")
     abort: Marked = Field(default_factory=dict, description="its process crashes")
@@ -124,7 +132,7 @@ class FakeEngine:
         stale = self._weights
         self._take(folder)
         if self._script.swap == "dead":
-            raise EngineDead("told to die of a swap")
+            raise EngineDead("scripted crash during a swap")
         if self._script.swap == "stale":
             self._weights = stale
 
@@ -142,7 +150,9 @@ class FakeEngine:
         script, last = self._script, str(messages[-1]["content"])
         words = count_words(messages, tools)
         if words >= script.max_model_len:
-            raise PromptTooLong(f"{words} tokens, the context holds {script.max_model_len}")
+            raise PromptTooLong(
+                f"the prompt has {words} tokens, but the context holds {script.max_model_len}"
+            )
         if _told(script.crash, last):
             os.kill(os.getpid(), signal.SIGKILL)
         if _told(script.abort, last):

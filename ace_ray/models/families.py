@@ -272,9 +272,9 @@ def choose_tool_parser(facts: FamilyFacts, source: str, *, instead: str = "") ->
     hits = tool_parsers(facts)
     if len(hits) == 1:
         return hits[0]
-    problem = "shows no format of tool calls that is known"
+    problem = "has no known format of tool calls"
     if hits:
-        problem = f"shows marks of several formats: {', '.join(hits)}"
+        problem = f"has marks of several formats: {', '.join(hits)}"
     raise UserError(
         f"the chat template of {source} {problem}",
         where="model.tool_parser",

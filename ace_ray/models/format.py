@@ -136,10 +136,10 @@ class Format:
         except Exception as error:
             if getattr(error, "parameter", None) in ("input_tokens", "input_text"):
                 raise PromptTooLong(str(error)) from error
-            raise PromptRefused(f"the chat template refuses these messages: {error}") from error
+            raise PromptRefused(f"the chat template rejects these messages: {error}") from error
         if not isinstance(rendered, tuple):
             why = getattr(getattr(rendered, "error", rendered), "message", rendered)
-            raise PromptRefused(f"the chat template refuses these messages: {why}")
+            raise PromptRefused(f"the chat template rejects these messages: {why}")
         _, (engine_input,) = rendered
         text = engine_input.get("prompt") or ""
         variables = online.effective_chat_template_kwargs(request)

@@ -21,7 +21,7 @@ def read_plugins(paths: list[str]) -> tuple[tuple[str, str], ...]:
             compile(text, path, "exec")
         except (SyntaxError, ValueError) as error:
             raise UserError(
-                f"is no Python file: {error}", where=path, fix="name a file of parsers"
+                f"is not a Python file: {error}", where=path, fix="name a file with parsers"
             ) from error
         read.append((Path(path).name, text))
     return tuple(read)
@@ -49,8 +49,8 @@ def load_plugin(name: str, text: str) -> None:
         # A plugin is foreign code: any exception means that it does not load.
         except Exception as error:
             raise UserError(
-                f"does not load: {type(error).__name__}: {error}",
+                f"cannot be imported: {type(error).__name__}: {error}",
                 where=f"model.plugins: {name}",
-                fix="correct the file; it registers its parsers with vLLM's managers",
+                fix="correct the file; it must register its parsers with vLLM's managers",
             ) from error
     _loaded.add(sha)

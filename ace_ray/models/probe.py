@@ -108,7 +108,9 @@ class Probe:
         facts: dict[str, Any] = {"moved": round(distance(self._said, logprobs), 4)}
         same = logprobs == self._said and weights_hash(folder) == weights_hash(self._held)
         if logprobs == self._said and not same:
-            raise ProbeFailed("the weights are others, and the engine says the same as before")
+            raise ProbeFailed(
+                "weight-swap check failed: the weights changed, but the engine's logprobs did not"
+            )
         # Equal weights do not show whether a swap works.
         if not self._proven and not same:
             facts |= self._against_references(self._held, folder, logprobs)
@@ -119,27 +121,27 @@ class Probe:
     def _against_references(self, held: Path, folder: Path, logprobs: Logprobs) -> dict[str, float]:
         references = self._references.get((held, folder))
         if references is None:
-            raise ProbeFailed("there is no reference to hold the first swap against")
+            raise ProbeFailed("weight-swap check failed: there is no reference for the first swap")
         if isinstance(references, ProbeFailed):
             raise references
         before, after = references
         usual, now = distance(before, self._said), distance(after, logprobs)
         if not now <= max(FLOOR, SLACK * usual):
             raise ProbeFailed(
-                f"the engine is {now:.3f} nats a token from what the new weights say, it was "
-                f"{usual:.3f} from what the old ones say"
+                f"weight-swap check failed: after the swap the engine is {now:.3f} nats "
+                f"per token from the new weights' reference; before, it was {usual:.3f} "
+                "from the old weights' reference"
             )
         way = way_gone(before, after, self._said, logprobs)
         if not WAY[0] <= way <= WAY[1]:
             raise CannotTell(
-                f"what the old weights say and what the new ones do are "
-                f"{distance(before, after):.4f} nats a token apart, and the engine went "
-                f"{100 * way:.0f} % of that way: it cannot be told whether it took them"
+                f"weight-swap check inconclusive ({100 * way:.0f} % of the expected "
+                f"change; needs {100 * WAY[0]:.0f} to {100 * WAY[1]:.0f} %)"
             )
         return {"from_reference": round(now, 4), "before": round(usual, 4), "way": round(way, 2)}
 
 
-_NOT_FINITE = "the engine's logprobs are not finite: the weights hold NaN or infinite values"
+_NOT_FINITE = "the engine's logprobs are not finite: the weights contain NaN or infinite values"
 
 
 def _is_finite(logprobs: Logprobs) -> bool:
@@ -176,7 +178,8 @@ def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]])
     need = 1.2 * max(weight_bytes(folder) for folder in folders)
     if need > (free := available_bytes()):
         raise ProbeFailed(
-            f"a reference takes {need / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free"
+            f"a reference needs {need / 2**30:.1f} GiB of memory, but only "
+            f"{free / 2**30:.1f} GiB are free"
         )
     done = subprocess.run(
         module_command("ace_ray.models.reference", *map(str, folders)),
@@ -188,7 +191,7 @@ def computed_references(folders: Sequence[Path], texts: Sequence[Sequence[int]])
     )
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines() or ["it ended without an error message"]
-        raise ProbeFailed(f"no reference could be computed: {lines[-1]}")
+        raise ProbeFailed(f"the reference could not be computed: {lines[-1]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

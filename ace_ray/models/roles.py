@@ -35,17 +35,21 @@ from ace_ray.types import Sampling, digest
 
 
 class EndpointRole(Section):
-    endpoint: EndpointConfig = Field(description="where it is, and how it is asked")
-    sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
+    endpoint: EndpointConfig = Field(description="URL, model and limits of the endpoint")
+    sampling: SamplingConfig | None = Field(
+        None, description="sampling parameters; default: the benchmark's own"
+    )
 
 
 class ServedRole(Section):
-    model: ModelConfig = Field(description="as of a run")
+    model: ModelConfig = Field(description="model to serve, with the keys of a run's `model`")
     engine: dict[str, Any] = Field(
-        default_factory=dict, description="engine arguments under vLLM's own names"
+        default_factory=dict, description="engine arguments, under vLLM's own names"
     )
-    replicas: int = Field(1, ge=1, description="servers, each with an engine of its own")
-    sampling: SamplingConfig | None = Field(None, description="default: the benchmark's own")
+    replicas: int = Field(1, ge=1, description="number of servers, each with its own engine")
+    sampling: SamplingConfig | None = Field(
+        None, description="sampling parameters; default: the benchmark's own"
+    )
 
 
 RoleConfig = ServedRole | EndpointRole
@@ -73,7 +77,7 @@ def parse_role(value: Any, where: str) -> Role:
     if not isinstance(value, Mapping) or sum(kind in value for kind in kinds) != 1:
         given = sorted(map(str, value)) if isinstance(value, Mapping) else value
         raise UserError(
-            f"{given!r:.60} names no role",
+            f"{given!r:.60} is not a role",
             where=where,
             fix=did_you_mean(
                 value,
@@ -91,9 +95,9 @@ def parse_role(value: Any, where: str) -> Role:
     role = validated(ServedRole, tree, where=where)
     if role.model.source is None or role.model.endpoint is not None:
         raise UserError(
-            "a served model has a source and no endpoint",
+            "a served model needs a source, not an endpoint",
             where=f"{where}.model",
-            fix="write model: {source: ...}, or endpoint: {url: ..., model: ...} in its place",
+            fix="write model: {source: ...}, or replace it with endpoint: {url: ..., model: ...}",
         )
     return role
 
@@ -113,7 +117,7 @@ def check_role(role: Role, where: str) -> None:
             check_engine_args(role.engine)
             if role.model.adapter is not None:
                 raise UserError(
-                    "a served role takes no adapter",
+                    "a served role cannot have an adapter",
                     where="model.adapter",
                     fix="merge it into its base and name the result as model.source",
                 )
@@ -123,7 +127,7 @@ def check_role(role: Role, where: str) -> None:
                     call_default_factory=True
                 ):
                     raise UserError(
-                        f"{key!r} is for the model that is evaluated",
+                        f"{key!r} applies only to the evaluated model",
                         where=f"model.{key}",
                         fix="leave it out",
                     )
@@ -132,7 +136,7 @@ def check_role(role: Role, where: str) -> None:
                 check_size(name, role.engine.get(name, 1))
     elif role != "same":
         fix = "make it with ace_ray.models.roles.parse_role"
-        raise UserError(f"{role!a:.80} is no role", where=where, fix=fix)
+        raise UserError(f"{role!a:.80} is not a role", where=where, fix=fix)
 
 
 def read_key(endpoint: EndpointConfig, where: str) -> str | None:
@@ -154,7 +158,7 @@ def read_key(endpoint: EndpointConfig, where: str) -> str | None:
         )
     if not (key.isascii() and key.isprintable()):
         raise UserError(
-            f"the environment variable {name} holds no key: one line of ASCII is needed",
+            f"the environment variable {name} does not contain a key: one line of ASCII is needed",
             where=where,
             fix="set it to the endpoint's key",
         )
@@ -244,16 +248,16 @@ def check_url(url: str, where: str) -> HttpUrl:
     fix = "write the base URL, e.g. https://api.openai.com/v1"
     if "@" in url.partition("//")[2].partition("/")[0] or "?" in url or "#" in url:
         raise UserError(
-            "the URL holds a user name, a password, a query or a fragment",
+            "the URL contains a user name, a password, a query or a fragment",
             where=where,
             fix=f"{fix}; a key belongs in the environment variable that api_key_env names",
         )
     try:
         parsed = http_url(url)
     except ValueError as error:
-        raise UserError(f"cannot be asked: {error}", where=where, fix=fix) from None
+        raise UserError(f"is not a valid endpoint URL: {error}", where=where, fix=fix) from None
     if not url.isascii() or " " in url:
-        raise UserError("holds characters that no URL has", where=where, fix=fix)
+        raise UserError("contains characters that are not allowed in a URL", where=where, fix=fix)
     if parsed.target.rstrip("/").endswith("/completions"):
         raise UserError("ends in the method's own path", where=where, fix=fix)
     return parsed

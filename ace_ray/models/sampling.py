@@ -93,9 +93,9 @@ def check_budget(
         return
     if parser not in parser_names("reasoning"):  # the core does not load plugins
         raise UserError(
-            "vLLM counts the tokens of reasoning only where it is told what that is",
+            "thinking_token_budget needs to know where the reasoning is",
             where=f"{where}.thinking_token_budget",
-            fix="name the parser of vLLM's own for this model in model.reasoning_parser",
+            fix="name one of vLLM's own parsers for this model in model.reasoning_parser",
         )
 
 
@@ -105,9 +105,9 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: 
         return
     if config.reasoning_effort is not None and "reasoning_effort" in model.chat_template_kwargs:
         raise UserError(
-            "is in model.chat_template_kwargs too",
+            "is also set in model.chat_template_kwargs",
             where=f"{where}.reasoning_effort",
-            fix="name it once",
+            fix="set it only once",
         )
 
 
@@ -143,16 +143,16 @@ def completed(
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):
         raise UserError(
-            "the model's own sampling is asked for, and its files cannot be read here",
+            "the model's recommended sampling cannot be read: its files are not available here",
             where=where,
-            fix="name the values instead of model",
+            fix="write the values instead of model",
         )
     source, own = _named_by(model, engine)
     if not own:
         raise UserError(
-            f"the model's own sampling is asked for, and {source} names none",
+            f"{source} recommends no sampling values",
             where=where,
-            fix="name the values instead of model",
+            fix="write the values instead of model",
         )
     # A model that sets only top_p means temperature 1, not greedy decoding.
     return config.completed({"temperature": 1.0, **own}, where=source)
@@ -170,7 +170,9 @@ def _named_by(model: ModelRef, engine: Mapping[str, Any]) -> tuple[str, dict[str
         return str(file), {}
     except OSError as error:
         raise UserError(
-            f"cannot be read: {error.strerror or error}", where=str(file), fix="check the model"
+            f"cannot be read: {error.strerror or error}",
+            where=str(file),
+            fix="check the model's files",
         ) from error
     tree = json_object(content, str(file))
     named = {**{name: tree.get(name) for name in _OWN}, "max_tokens": tree.get("max_new_tokens")}

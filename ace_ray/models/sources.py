@@ -129,9 +129,9 @@ def resolve(
 
 def _unpinnable(source: str) -> UserError:
     return UserError(
-        "only Hugging Face ids have revisions",
+        "revision applies only to Hugging Face ids",
         where="model.revision",
-        fix=f"remove it, {source!r} is pinned by its content",
+        fix=f"remove it; {source!r} is identified by its content",
     )
 
 
@@ -139,7 +139,7 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
     if path.is_dir():
         if not (path / marker).is_file():
             raise UserError(
-                f"the folder holds no {marker}",
+                f"the folder contains no {marker}",
                 where=str(path),
                 fix="it is an adapter: name it as model.adapter, and its base as model.source"
                 if (path / ADAPTER_CONFIG).is_file()
@@ -152,14 +152,16 @@ def _resolve_path(source: str, path: Path, marker: str, *, weights: bool) -> Mod
     if path.suffix != ".gguf" or marker == ADAPTER_CONFIG:
         gguf = " or a .gguf file" * (marker != ADAPTER_CONFIG)
         raise UserError(
-            "is neither a folder nor a .gguf file" if gguf else "is no folder",
+            "is neither a folder nor a .gguf file" if gguf else "is not a folder",
             where=str(path),
             fix=f"name {_KINDS[marker]} folder{gguf}",
         )
     check_no_pointer(path)
     with open_regular(path) as file:
         if file.read(4) != b"GGUF":
-            raise UserError("is no GGUF file (bad magic)", where=str(path), fix="fetch it again")
+            raise UserError(
+                "is not a GGUF file (bad magic)", where=str(path), fix="download it again"
+            )
     return ModelRef(source, "gguf", str(path), "sha256:" + _content_hash([path]))
 
 
@@ -211,7 +213,7 @@ def _changed(ref: ModelRef) -> UserError:
     return UserError(
         "has changed since it was planned",
         where=ref.location,
-        fix="evaluate it again when it is fully written",
+        fix="evaluate it again when it is complete",
     )
 
 
@@ -253,8 +255,8 @@ def _convert(gguf: Path, folder: Path) -> None:
         raise UserError(
             f"cannot be converted: {lines[-1]}",
             where=str(gguf),
-            fix="check that it is an intact GGUF file of an architecture transformers reads, "
-            "and that an engine flavour is installed",
+            fix="check that it is an intact GGUF file of an architecture that "
+            "transformers supports, and that an engine flavour is installed",
         )
 
 
@@ -264,7 +266,7 @@ def _package_path(source: str) -> Path:
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(
-            f"package {package!r} is not installed", where="model.source", fix="pip install it"
+            f"package {package!r} is not installed", where="model.source", fix="install it with pip"
         )
     return Path(next(iter(spec.submodule_search_locations)), inside)
 
@@ -302,7 +304,7 @@ def _resolve_s3(
     objects = _objects(store)
     if not any(o.path == marker for o in objects):
         raise UserError(
-            f"there is no {marker} under this prefix",
+            f"{marker} is missing under this prefix",
             where=source,
             fix=f"name the prefix of {_KINDS[marker]} folder",
         )
@@ -369,7 +371,7 @@ def _resolve_hub(source: str, revision: str | None) -> ModelRef:
     # The hub's HTTP library differs between versions, and so do its errors.
     except Exception as error:
         raise UserError(
-            f"model {source!r} at {wanted!r} cannot be found: {first_line(error)}",
+            f"model {source!r} at {wanted!r} was not found: {first_line(error)}",
             where="model.source",
             fix="check the id, the revision, HF_TOKEN and the network, or name a local folder",
         ) from error

@@ -72,7 +72,7 @@ def root_cause(text: str, error: BaseException) -> str:
     if cause := first_error(text):
         return cause
     ended = ", ".join(f"{name} {_ended(int(code))}" for name, code in _CODE.findall(met))
-    return _shown(f"{ended or 'its process ended'}, without an error; it said last: {tail(text)}")
+    return _shown(f"{ended or 'its process ended'} without an error; last output: {tail(text)}")
 
 
 def first_error(text: str) -> str:
@@ -102,7 +102,7 @@ def tail(text: str, most: int = 4) -> str:
     """Return the last lines of a log on one line."""
     plain = [_parted(line)[2] for line in _COLOURS.sub("", text).splitlines()]
     lines = [" ".join(line.split())[:300] for line in plain if line.strip()]
-    return printed(" | ".join(lines[-most:])) or "it printed nothing"
+    return printed(" | ".join(lines[-most:])) or "no output"
 
 
 def _parted(line: str) -> tuple[str, str, str]:
@@ -115,7 +115,7 @@ def _ended(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-    return f"was ended by {name}" + " (is memory short?)" * (-code == signal.SIGKILL)
+    return f"was killed by {name}" + " (out of memory?)" * (-code == signal.SIGKILL)
 
 
 def _shown(cause: str) -> str:

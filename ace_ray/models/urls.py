@@ -39,21 +39,21 @@ def http_url(text: str) -> HttpUrl:
     Raises `ValueError` without showing the text: not an HTTP URL, a user name in it, or a host that
     `canonical_host` refuses."""
     if "\\" in text or not text.isprintable():
-        raise ValueError("it holds characters that no URL has")
+        raise ValueError("it contains characters that are not allowed in a URL")
     try:
         parts = urlsplit(text)
     except ValueError:  # its message shows the URL, which may hold a secret
-        raise ValueError("it is no http(s) URL") from None
+        raise ValueError("it is not an http(s) URL") from None
     if "@" in parts.netloc:
-        raise ValueError("it holds a user name or a password")
+        raise ValueError("it contains a user name or a password")
     place = _NETLOC.fullmatch(parts.netloc)
     if parts.scheme not in _PORTS or place is None:
-        raise ValueError("it is no http(s) URL")
+        raise ValueError("it is not an http(s) URL")
     address, name, digits = place.groups()
     port = int(digits or _PORTS[parts.scheme])
     host = canonical_host(address or name)
     if not 0 < port < 1 << 16 or (":" in host) != bool(address):
-        raise ValueError("it is no http(s) URL")
+        raise ValueError("it is not an http(s) URL")
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     return HttpUrl(parts.scheme, host, port, target)
 
@@ -72,7 +72,7 @@ def canonical_host(host: str) -> str:
     if is_numeric(name):
         return _address(IPv4Address, name)
     if len(name) > _MAX_HOST or not all(map(_LABEL.fullmatch, name.split("."))):
-        raise ValueError("its host is no name")
+        raise ValueError("its host is not a valid name")
     return name
 
 
@@ -88,4 +88,4 @@ def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:
             raise ValueError
         return str(kind(text))
     except ValueError:
-        raise ValueError("its host is no address in its usual notation") from None
+        raise ValueError("its host is not an address in the usual notation") from None

@@ -30,8 +30,9 @@ from ace_ray.util.secrets import masked
 RESETS = 20
 """Maximum attempts to empty the cache of an engine."""
 UNSEEN = (
-    "the model may think, and vLLM would hold its thoughts to the schema: model.reasoning_parser "
-    "has to name the parser of vLLM's own that finds their end"
+    "the model may think, and vLLM would apply the schema to its "
+    "reasoning; set model.reasoning_parser to one of vLLM's own parsers, "
+    "which finds the end of the reasoning"
 )
 """Reason for an answer without a schema: a grammar from the first token on forbids reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
@@ -128,7 +129,7 @@ class VLLMEngine:
             await self._engine.collective_rpc("swap_weights", args=(str(folder),))
             await self._forget_caches()
         except Exception as error:
-            raise EngineDead(f"weights could not be swapped: {error}") from error
+            raise EngineDead(f"the weights could not be swapped: {error}") from error
 
     async def _take_adapter(self, folder: Path) -> None:
         """Load the adapter in ``folder`` and make it active."""
@@ -144,9 +145,9 @@ class VLLMEngine:
             raise EngineDead(str(error)) from error
         except Exception as error:
             raise UserError(
-                f"vLLM does not take the adapter: {one_line(masked(str(error)), 600)}",
+                f"vLLM does not accept the adapter: {one_line(masked(str(error)), 600)}",
                 where=str(folder),
-                fix="merge it into its base and name the result as model.source",
+                fix="merge the adapter into its base and name the result as model.source",
             ) from error
         self._adapter = request
 
@@ -157,7 +158,7 @@ class VLLMEngine:
                 return
             # Aborted requests hold their blocks until the next step.
             await asyncio.sleep(0.1)
-        raise RuntimeError("the cache of the weights before cannot be emptied")
+        raise RuntimeError("the cache of the previous weights could not be cleared")
 
     async def logprobs(self) -> Logprobs:
         """Return the logprob of each token but the first, for each text of `TEXTS`."""
@@ -171,7 +172,7 @@ class VLLMEngine:
         ids = asked + self._format.encode(text)
         if len(ids) >= self.max_model_len:
             raise PromptTooLong(
-                f"the prompt and the text have {len(ids)} tokens, the context holds "
+                f"the prompt and the text have {len(ids)} tokens, but the context holds "
                 f"{self.max_model_len}"
             )
         return (await self._prompt_logprobs(ids))[len(asked) - 1 :]
@@ -181,7 +182,7 @@ class VLLMEngine:
         params = self._params(max_tokens=1, temperature=0, prompt_logprobs=0)
         final = await self._last_output({"prompt_token_ids": ids}, params, "p")
         if final is None or final.prompt_logprobs is None:
-            raise EngineDead("the engine gave no logprobs")
+            raise EngineDead("the engine returned no logprobs")
         pairs = zip(ids[1:], final.prompt_logprobs[1:], strict=True)
         return [by_token[token].logprob for token, by_token in pairs]
 
@@ -210,12 +211,13 @@ class VLLMEngine:
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         if tools is not None and self._format.choice.tool_parser is None:
-            raise ValueError("tools without a tool parser to read the answer with")
+            raise ValueError("tools need a tool parser that reads the answer")
         prompt = await self._format.render(messages, tools, schema=sampling.schema)
         room = self.max_model_len - len(prompt.ids)
         if room < 1:
             raise PromptTooLong(
-                f"the prompt has {len(prompt.ids)} tokens, the context holds {self.max_model_len}"
+                f"the prompt has {len(prompt.ids)} tokens, but the context holds "
+                f"{self.max_model_len}"
             )
         unseen = not self._core_sees_reasoning and self._format.may_think(prompt)
         free = bool(sampling.schema) and unseen
@@ -236,7 +238,7 @@ class VLLMEngine:
         finish = answer.finish_reason or "stop"
         # A core that shuts down or fails ends its requests in flight with these reasons.
         if finish == "abort":
-            raise EngineDead("the engine gave its requests up")
+            raise EngineDead("the engine aborted the request")
         if finish not in ("stop", "length"):
             raise RequestFailed(f"the engine ended the request with {finish!r}")
         reading = self._format.read(prompt, answer.text, answer.token_ids)

@@ -287,7 +287,7 @@ def _call(node: ast.Call, budget: Budget) -> Any:
         _value(keyword.value, budget)
     if isinstance(called, _Known) or called is _some_function:
         raise Refused("Call in an operation")
-    raise NotCalls("TypeError in arithmetic: what is called is no function")
+    raise NotCalls("TypeError in arithmetic: the called value is not a function")
 
 
 def _unsupported(node: ast.expr, budget: Budget) -> Any:
@@ -306,7 +306,7 @@ def _dict(node: ast.Dict, budget: Budget) -> dict[Any, Any]:
         if key_node is None:
             inner = _value(value_node, budget)
             if not isinstance(inner, dict):
-                raise TypeError("** of something else than a dict")
+                raise TypeError("** of a value that is not a dict")
             budget.charge(_size(inner))
             pairs.update(inner)
         else:

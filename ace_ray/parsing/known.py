@@ -138,7 +138,7 @@ def _value(text: str) -> Any:
     values: list[Any] = []
     text = text.strip()
     if not text or _read_value(text, 0, values) < len(text):
-        raise NotCalls("no JSON value")
+        raise NotCalls("not a JSON value")
     return values[0]
 
 
@@ -271,7 +271,7 @@ def json_call(item: Any, tools: Tools | None) -> Call:
     if isinstance(item, dict) and isinstance(item.get("function"), dict):
         item = {**item, "function": None, **item["function"]}
     if not isinstance(item, dict):
-        raise NotCalls("no object")
+        raise NotCalls("not an object")
     name = item.get("name") or item.get("function")
     args = item.get("arguments")
     if args is None:
@@ -293,12 +293,12 @@ def _call(name: Any, args: Any) -> Call:
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
         raise NotCalls("a call without a name")
     if not isinstance(args, dict):
-        raise NotCalls("arguments that are no object")
+        raise NotCalls("arguments that are not an object")
     try:
         # Tuples become lists, and names of keys texts.
         return Call(name, json.loads(json.dumps(args, allow_nan=False)))
     except (TypeError, ValueError) as error:
-        raise NotCalls(f"arguments that are no JSON: {str(error)[:80]}") from None
+        raise NotCalls(f"arguments that are not JSON: {str(error)[:80]}") from None
 
 
 _BETWEEN = re.compile(r"[\s,;]*+")
@@ -328,7 +328,7 @@ def _read_value(text: str, at: int, values: list[Any]) -> int:
     try:
         value, end = _DECODER.raw_decode(text, at)
     except ValueError as error:  # digits beyond Python's limit, too
-        raise NotCalls(f"no JSON: {str(error)[:80]}") from None
+        raise NotCalls(f"not JSON: {str(error)[:80]}") from None
     values.append(value)
     return end
 

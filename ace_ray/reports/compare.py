@@ -25,8 +25,8 @@ from ace_ray.storage.object_store import Store, open_store
 
 BOTH = "both"
 WARNING = (
-    "THE RUNS DIFFER IN WHAT MOVES SCORES, as --allow-different allows: a difference below need "
-    "not be one between models"
+    "THE RUNS DIFFER IN CONDITIONS THAT AFFECT SCORES (--allow-different): "
+    "a difference below may not be a difference between models"
 )
 
 

@@ -28,8 +28,8 @@ class NotComparable(UserError):
         self.lines = list(lines)
         count = "1 difference" if len(lines) == 1 else f"{len(lines)} differences"
         super().__init__(
-            f"the runs differ in what moves scores ({count}, the first: {lines[0]})",
-            fix="compare runs that differ in the model only, or pass --allow-different",
+            f"the runs differ in conditions that affect scores ({count}, the first: {lines[0]})",
+            fix="compare runs that differ only in the model, or pass --allow-different",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -85,9 +85,9 @@ def check_labels(runs: Sequence[Run], baseline: str | None) -> None:
     """Raise `UserError` for fewer than two runs, equal labels, or an unknown baseline."""
     labels = [run.label for run in runs]
     if len(labels) < 2:
-        raise UserError("there is nothing to compare", fix="name two runs or more")
+        raise UserError("fewer than two runs are named", fix="name at least two runs")
     if twice := [label for label in labels if labels.count(label) > 1]:
-        raise UserError(f"two runs are called {twice[0]!r}", fix="give each a label of its own")
+        raise UserError(f"two runs are named {twice[0]!r}", fix="give each run its own label")
     if baseline is not None and baseline not in labels:
         raise UserError(
             f"{baseline!r} is not among the runs", where="--baseline", fix=f"one of {labels}"
@@ -106,8 +106,8 @@ def cautions(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
     reported = [run.reported(benchmark, lambda rows, share: {}) for run in runs]
     yield from self_played(reported)
     yield from candidate_differences(reported)
-    yield from difference_lines("not the same chance", reported, _seed)
-    yield from difference_lines("not the same engine or hardware", runs, _engine_and_hardware)
+    yield from difference_lines("different random seeds", reported, _seed)
+    yield from difference_lines("different engine or hardware", runs, _engine_and_hardware)
 
 
 def _conditions(runs: Sequence[Run], benchmark: str) -> dict[str, dict[str, str]]:

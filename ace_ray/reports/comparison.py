@@ -54,8 +54,9 @@ class Comparison:
         labels = few([c.label[:60] for c in self.runs], 4)
         shown = sum(result.shown for result in self.results)
         return (
-            f"<Comparison of {labels}: {len(self.results)} lines, {shown} with a difference shown, "
-            f"{len(self.differences)} differences in what moves scores>"
+            f"<Comparison of {labels}: {len(self.results)} lines, {shown} with a "
+            f"difference shown, {len(self.differences)} differences in conditions "
+            "that affect scores>"
         )
 
     @property
@@ -109,10 +110,10 @@ def compare_runs(
     check_labels(runs, baseline)
     if stopped := [one.label for one in runs if one.stopped_early]:
         raise UserError(
-            "was stopped when its comparison was decided: tests for samples of a fixed size do not "
-            "hold for it",
+            "was stopped when its comparison was decided; tests for samples of a "
+            "fixed size do not apply to it",
             where=stopped[0],
-            fix="evaluate the rest of it with --complete, or see what was decided in its report",
+            fix="evaluate the remaining rows with --complete, or read the decision in its report",
         )
     pairs = make_pairs(runs, baseline)
     shared = _shared_benchmarks(runs, pairs)
@@ -155,7 +156,7 @@ def _shared_benchmarks(
     if not shared:
         base, other = pairs[0]
         raise UserError(
-            f"no two runs that are compared share a benchmark: {base} and {other} do not",
+            f"no two compared runs share a benchmark, e.g. {base} and {other}",
             fix="compare runs of one benchmark",
         )
     return shared
@@ -185,7 +186,9 @@ def _narrowed(data: Sequence[PairedData], names: Collection[str]) -> list[Paired
     known = list(dict.fromkeys(group.name for paired in data for group in paired.groups))
     if unknown := [name for name in names if name not in known]:
         raise UserError(
-            f"no group is called {unknown[0]!r}", where="--group", fix=f"one of {', '.join(known)}"
+            f"{unknown[0]!r} is not a known group",
+            where="--group",
+            fix=f"one of {', '.join(known)}",
         )
     return [
         replace(paired, groups=[g for g in paired.groups if not names or g.name in names])
@@ -210,8 +213,8 @@ def _notes(
     for base, other in pairs if any(data.repeats) else ():
         if data.holds(base, other) and not data.same_seed(base, other):
             yield (
-                f"{data.benchmark}: {other} and {base} were sampled with other seeds, and rows "
-                "are repeated with their run's own: there is no noise floor between them"
+                f"{data.benchmark}: {other} and {base} have different seeds, so their "
+                "repeated rows give no noise floor"
             )
 
 
@@ -223,7 +226,7 @@ def _notes_on_pairs(
     for base, other in pairs:
         if not data.holds(base, other):
             missing = other if other not in data.labels else base
-            yield f"{missing} does not hold {data.benchmark}: it is not compared there"
+            yield f"{missing} has no rows of {data.benchmark} and is not compared there"
             continue
         numbers = data.numbers(base, other)
         # A row has verdicts under all rule sets or under none, except in runs of other tools.
@@ -238,17 +241,18 @@ def _notes_on_pairs(
             ]
         if left_out:
             yield (
-                f"{data.benchmark}: {left_out} of {int(cells.rows.sum())} rows are left out of "
-                f"{other} against {base}, for want of a verdict on them or on another turn of "
-                f"their dialogue: {unjudged[1]} in {other}, {unjudged[0]} in {base}"
+                f"{data.benchmark}: {left_out} of {int(cells.rows.sum())} rows are left "
+                f"out of {other} against {base} because they (or another turn of their "
+                f"dialogue) were not scored: {unjudged[1]} in {other}, {unjudged[0]} in "
+                f"{base}"
             )
 
 
 def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]:
     if not any(data.repeats):
         yield (
-            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so what identical "
-            "runs differ by is not known"
+            f"{data.benchmark}: no row was generated twice (`repeat_subset`), so "
+            "the noise floor of identical runs is unknown"
         )
         return
     for label, repeats in zip(data.labels, data.repeats, strict=True):
@@ -256,8 +260,9 @@ def _notes_on_noise(data: PairedData, rule_sets: Sequence[str]) -> Iterator[str]
             noise = None if repeats is None else overall_noise([repeats], "accuracy", rules)
             if noise is not None:
                 yield (
-                    f"{label}: of {noise.n} entries or dialogues of {data.benchmark} generated "
-                    f"twice {noise.flips} changed their verdict ({rules} rules)"
+                    f"{label}: {noise.flips} of {noise.n} entries or dialogues of "
+                    f"{data.benchmark} that were generated twice changed their verdict "
+                    f"({rules} rules)"
                 )
 
 

@@ -68,22 +68,24 @@ def _cells(result: TestResult, *, with_noise: bool) -> list[Value]:
 def _legend(results: Sequence[TestResult]) -> list[str]:
     tests = ", ".join(dict.fromkeys(result.difference.test for result in results))
     legend = [
-        "n: entries, or dialogues where turns are judged together; after a slash the tasks that "
-        "they share, where entries ask the same. All entries weigh the same, while the tables of "
-        "a report weigh categories and languages the same. +, -: how many got better, worse",
-        f"Holm p: adjusted over the {results[0].family} lines of this rule set, all pairs and "
-        f"benchmarks together; tests used: {tests}",
-        "Detectable: the smallest true difference that this n shows with a power of 80 %, as one "
-        "of these lines",
+        "n: number of entries, or of dialogues where turns are judged "
+        "together; after a slash, the number of tasks, if several entries ask "
+        "the same task. All entries have the same weight here, while the "
+        "tables of a report give categories and languages the same weight. + "
+        "and -: number of entries that became right or wrong",
+        f"Holm p: p-value adjusted over the {results[0].family} lines of this "
+        f"rule set, for all pairs and benchmarks; tests used: {tests}",
+        "Detectable: smallest true difference that this n shows with a power of 80 %",
     ]
     if any(result.shown for result in results):
         legend.append(f"{SHOWN} shown: Holm p below 0.05")
     if any(result.under_noise for result in results):
-        legend.append(f"{UNDER_NOISE} identical runs differ as much")
+        legend.append(f"{UNDER_NOISE} not larger than the difference between identical runs")
     if any(result.noise is not None for result in results):
         legend.append(
-            "Noise floor: 95 % of the differences between two identical runs are within it, by "
-            "what was generated twice in either run; the rate of all groups counts as 30 repeats"
+            "Noise floor: limit for 95 % of the differences between two identical "
+            "runs, estimated from rows generated twice in either run; the rate "
+            "over all groups is added to each group as 30 repeats"
         )
     return legend
 
@@ -112,8 +114,8 @@ def sentence(result: TestResult) -> str:
 
 def _power(result: TestResult) -> str:
     if result.detectable is None:
-        return f"this n ({result.difference.n}) would show none of any size"
-    return f"this n would show one of at least {points(result.detectable)} points"
+        return f"this n ({result.difference.n}) cannot show any difference"
+    return f"this n can show a difference of at least {points(result.detectable)} points"
 
 
 def _place(hypothesis: Hypothesis) -> str:

@@ -70,18 +70,18 @@ def decisions_table(runs: Sequence[EarlyRun]) -> Table:
             "Against",
             "Outcome",
             "Difference (points)",
-            "Its own (%)",
+            "Score (%)",
             "Decided at (units)",
             "Rows scored",
             "Device hours saved",
         ],
         lines=lines,
         notes=[
-            "numbers with ~ are estimates from a part of the rows, with their confidence sequence; "
-            "they are no scores of the benchmark",
-            "hours saved: what the rows that were not evaluated would have taken, as the others "
-            "took",
-            "differences are of the whole benchmark: exact once all its rows are in",
+            "numbers with ~ are estimates from part of the rows, with their "
+            "confidence sequence; they are not scores of the benchmark",
+            "hours saved: estimated time of the rows that were not evaluated, from "
+            "the time of the other rows",
+            "differences are for the whole benchmark, and exact once all its rows are evaluated",
         ],
     )
 
@@ -90,7 +90,7 @@ def _outcome(one: EarlyHeadline, early: Early) -> str:
     said = one.outcome or "undecided"
     if one.outcome == "within":
         said = f"within {early.margin:g} point{'s' if early.margin != 1 else ''}"
-    return f"{said}, by older verdicts" if early.stale else said
+    return f"{said}, based on older verdicts" if early.stale else said
 
 
 def _points(value: float, low: float, high: float) -> str:

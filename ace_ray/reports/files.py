@@ -94,7 +94,7 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
     return [
         *facts,
         f"{scored:,} of {declared:,} rows scored; {_rule_sets(content)}",
-        f"made {made_at} by ace_ray {ace_ray.__version__}, from the rows as they were then",
+        f"made {made_at} by ace_ray {ace_ray.__version__}, from the rows stored at that time",
     ]
 
 
@@ -103,7 +103,7 @@ def _picture(content: Content) -> Section | None:
     drawn = [one.picture for one in content.benchmarks if one.picture is not None]
     if not drawn:
         return None
-    return Section("picture", "At a glance", "curves.html.j2", drawn)
+    return Section("picture", "Overview", "curves.html.j2", drawn)
 
 
 def _headline(content: Content) -> Section:
@@ -208,7 +208,10 @@ def _run_provenance(run: Run) -> dict[str, Any]:
     manifest = run.manifest.model_dump(mode="json")
     moving = [(key, manifest[key]) for key in _MOVES_SCORES if key in manifest]
     others = [(key, value) for key, value in manifest.items() if key not in _MOVES_SCORES]
-    facts = [_facts("What moves a score", moving), _facts("Configuration and machine", others)]
+    facts = [
+        _facts("Settings that affect scores", moving),
+        _facts("Configuration and machine", others),
+    ]
     return {"label": run.label, "uri": run.uri, "facts": facts}
 
 

@@ -145,7 +145,7 @@ def _answers(run: Run, rows: Sequence[ResultRow], rules: str) -> Mapping[str, An
         for stored in run.stored(rows, columns)
     }
     if any(row.row_id not in answers for row in rows):
-        raise UserError("the run changed while it was read", where=run.uri, fix="compare it again")
+        raise UserError("the run changed while it was read", where=run.uri, fix="run compare again")
     return answers
 
 
@@ -158,8 +158,8 @@ def flip_tables(flips: Flips) -> list[Table]:
     lost = sum(flip.change == "lost" for flip in flips.flips)
     gained = len(flips.flips) - lost
     note = (
-        f"of {flips.paired} rows judged in both, {lost} turned from right to wrong and {gained} "
-        "from wrong to right; in dialogues a row is a turn"
+        f"{lost} of {flips.paired} rows judged in both runs turned from right "
+        f"to wrong, {gained} from wrong to right; in dialogues, a row is a turn"
     )
     name = f"flips-{flips.benchmark}-{flips.rules}"
     title = f"{flips.benchmark}, {flips.rules} rules: {flips.other} against {flips.base}, flips by"
@@ -170,7 +170,7 @@ def flip_tables(flips: Flips) -> list[Table]:
             title=f"{title} {word}",
             header=[word.capitalize(), "Right to wrong", "Wrong to right"],
             lines=[[key, *counts] for key, counts in flips.counts(by).items()],
-            notes=[note] if by == "category" else ["of a gained row the error that is gone"],
+            notes=[note] if by == "category" else ["for fixed rows: the previous error"],
         )
         for by, word in kinds.items()
     ]
@@ -190,8 +190,8 @@ def flip_lines(flips: Flips) -> Iterator[str]:
     """Yield lines for a terminal: the first flips of each direction."""
     if not flips.flips:
         yield (
-            f"{flips.benchmark}, {flips.rules} rules: no flips between {flips.base} and "
-            f"{flips.other} among {flips.paired} rows judged in both"
+            f"{flips.benchmark}, {flips.rules} rules: no flips between {flips.base} "
+            f"and {flips.other} among {flips.paired} rows judged in both runs"
         )
     for change, words in WORDS.items():
         shown = [flip for flip in flips.flips if flip.change == change]

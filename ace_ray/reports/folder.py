@@ -30,7 +30,7 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
 def claim_within(store: Store) -> Store:
     """Open ``report/`` in the run or sweep in ``store`` for a report. Writes nothing. Raises
     `UserError` as `claim` does."""
-    return _claimed(store.child(REPORTS), "write the report elsewhere with --output")
+    return _claimed(store.child(REPORTS), "choose another folder with --output")
 
 
 def _claimed(store: Store, fix: str) -> Store:
@@ -41,7 +41,7 @@ def _claimed(store: Store, fix: str) -> Store:
         raise UserError(error.what, where=error.where, fix=fix) from error
     if taken and _marker(store) is None:
         raise UserError(
-            "holds files that are not of a report",
+            "contains files that do not belong to a report",
             where=store.root,
             fix="name an empty or new folder with --output",
         )

@@ -84,12 +84,14 @@ def _totals(summary: Mapping[str, Any]) -> Iterator[str]:
     if mixed := versions_line(summary.get("mixed_versions", {})):
         yield mixed
     if summary["cut_by_length"]:
-        yield f"{summary['cut_by_length']} answers were cut by max_tokens or the context"
+        yield (
+            f"{summary['cut_by_length']} answers were cut off by max_tokens or the context length"
+        )
     if summary["reasoning_truncated"]:
         yield f"{summary['reasoning_truncated']} answers ended inside their reasoning"
     yield from endpoint_notes(summary.get("endpoint"))
     if summary["backend"] == "fake":
-        yield "backend: fake - this is a test of the pipeline, not an evaluation"
+        yield "backend: fake - this tests the pipeline and is not an evaluation"
 
 
 def _wrapped(line: str, console: Console, indent: str = "  ") -> None:
@@ -127,7 +129,7 @@ def early_lines(early: Mapping[str, Any] | None) -> Iterator[str]:
 
 def _tokens(tokens: Mapping[str, int | None]) -> str:
     if None in tokens.values():
-        return "tokens unknown, the endpoint gives no usage"
+        return "tokens unknown (the endpoint reports no usage)"
     return f"{tokens['prompt']} prompt + {tokens['completion']} completion tokens"
 
 
@@ -139,11 +141,11 @@ def endpoint_notes(facts: Mapping[str, Any] | None) -> Iterator[str]:
     if len(models) > 1:
         yield f"THE ENDPOINT CHANGED ITS MODEL within the run: {_counted(models)}"
     if not models:
-        yield "the endpoint does not say which model answered"
+        yield "the endpoint does not report which model answered"
     if len(fingerprints) > 1:
         yield f"answers came from {len(fingerprints)} system fingerprints: {_counted(fingerprints)}"
     if calls := facts["calls_without_usage"]:
-        yield f"{calls} answers came without usage: the tokens of their rows are unknown"
+        yield (f"{calls} answers had no usage data: the tokens of their rows are unknown")
 
 
 def _counted(names: Mapping[str, int]) -> str:

@@ -72,9 +72,9 @@ def _load(stores: Sequence[Store]) -> tuple[list[Run], Sweep | None]:
             continue
         if len(stores) > 1:
             raise UserError(
-                f"is a sweep (it holds {SWEEP}), which is reported on alone",
+                f"is a sweep (it contains {SWEEP}), and a sweep is reported alone",
                 where=sweep.uri,
-                fix="name it alone, or name runs of it",
+                fix="name only the sweep, or name runs of it",
             )
         return list(sweep.runs), sweep
     return read_runs(stores), None
@@ -96,7 +96,7 @@ def _check_paper(runs: Sequence[Run]) -> None:
     known = [known_class(name) for name in named]
     if not any(benchmark.has_paper() for benchmark in known if benchmark is not None):
         raise UserError(
-            f"no tables of a paper are known for {', '.join(named) or 'no run'}",
+            f"there are no paper tables for {', '.join(named) or 'no run'}",
             where="--paper",
             fix="leave --paper out to compare the runs",
         )
@@ -109,7 +109,7 @@ def _print(content: Content, console: Console, *, paper: bool) -> None:
         console.print()
         print_table(decisions_table(content.early), console, intervals=True)
     for one in content.sweep.left_out if content.sweep else ():
-        say(f"not here: {one}", console)
+        say(f"not in the report: {one}", console)
     for benchmark in content.benchmarks if paper else ():
         for table in benchmark.papers[benchmark.rules].tables:
             console.print()

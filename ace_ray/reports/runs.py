@@ -99,7 +99,7 @@ class Run:
         ]
         if lacks:
             return f"of {self.totals['declared']} rows " + ", ".join(lacks)
-        return "" if self.finished else f"there is no {SUCCESS}, run it again"
+        return "" if self.finished else f"{SUCCESS} is missing, run it again"
 
     def reported(self, benchmark: str, summarize_rows: Summarize) -> ReportedRun:
         """Summarize one benchmark of this run from its rows."""
@@ -233,7 +233,7 @@ def read_run(store: Store) -> Run:
         stopped_early=store.get(SUCCESS) is None and _was_looked_at(manifest),
     )
     if run.stopped_early:
-        run.totals |= {"headline": False, "why": summary.why or "it was looked at and is not whole"}
+        run.totals |= {"headline": False, "why": summary.why or "it was checked and is incomplete"}
     trained = manifest.model.adapter or manifest.model
     name = _last(trained.source) if manifest.model.adapter else run.model
     if match := _STEP.search(name):
@@ -291,17 +291,17 @@ def facts(runs: Sequence[Run], benchmark: str) -> Iterator[str]:
 
 def _facts(run: Run, benchmark: str) -> Iterator[str]:
     if run.manifest.config.backend == "fake":
-        yield "backend fake, a test of the pipeline and not an evaluation"
+        yield "backend fake; a test of the pipeline, not an evaluation"
     if run.manifest.config.backend == EXTERNAL:
-        yield "made elsewhere; how the model was asked is not recorded"
+        yield "external outputs; how the model was prompted is not recorded"
     if run.manifest.config.backend == ENDPOINT:
         unknown = ", ".join((run.manifest.model.model_extra or {}).get("unknown") or UNKNOWN)
-        yield f"behind an endpoint; unknown of its model: {unknown}"
+        yield f"behind an endpoint; unknown for its model: {unknown}"
         yield from endpoint_notes(run.totals.get("endpoint"))
     if mixed := versions_line(run.manifest.mixed_versions):
         yield mixed
     if words := run.manifest.restriction(benchmark).words:
-        yield f"limited to {words}, a sample only"
+        yield f"limited to {words}: a sample of the benchmark, not its score"
     for finding in diagnose(run.rows_of(benchmark)):
         yield finding["text"]
     if benchmark in run.comparable:

@@ -30,7 +30,7 @@ PARTS = {
     "idle": "Idle",
 }
 """Parts of device time, with their column titles."""
-_WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending, sweep again"}
+_WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run sweep again"}
 
 
 class SweepManifest(Stored):
@@ -85,7 +85,7 @@ def load_sweep(store: Store) -> Sweep | None:
     labels = _labels(lines)
     known = {line.run_id: label for line, label in zip(lines, labels, strict=True) if line.run_id}
     for line, label in zip(lines, labels, strict=True):
-        why = line.note or _WHY.get(line.state, "the ledger does not say why")
+        why = line.note or _WHY.get(line.state, "the ledger gives no reason")
         if line.state in ("complete", "decided") and line.run_id:
             early += _compared(label, store.child(line.run_id), known)
         if line.state == "complete" and line.run_id:
@@ -167,8 +167,8 @@ def ledger_table(sweep: Sweep) -> Table:
         header=header,
         lines=[*(_line(line) for line in sweep.lines), _sums(sweep)],
         notes=[
-            "device seconds: each counts once per device that was held",
-            "cost: by the price per hour in the sweep's config; N/A without one",
+            "device seconds: time of each reserved device, counted once",
+            "cost: device time times the price per hour in the sweep's config; N/A without a price",
         ],
     )
 

@@ -31,7 +31,7 @@ def print_table(table: Table, console: Console, *, intervals: bool) -> None:
         if console.is_terminal
         else Console(file=console.file, width=200, quiet=console.quiet)
     )
-    say(table.title if table.lines else f"{table.title}: no runs for it", console)
+    say(table.title if table.lines else f"{table.title}: no runs to show", console)
     if table.lines:
         wide.print(grid)
     for note in table.notes:

@@ -117,7 +117,7 @@ class PooledSession:
             # A restarting actor refuses calls at once, on a busy node for many seconds.
             if clock() + pause_s >= deadline:
                 raise SandboxLost(
-                    f"no sandbox actor took the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
+                    f"no sandbox actor accepted the episode within {OPEN_TIMEOUT_S:g} s ({failure})"
                 )
             await asyncio.sleep(pause_s)
             pause_s = min(5.0, 2 * pause_s)

@@ -154,7 +154,7 @@ class Attempt:
                 return self._host.ask(self._number, ops)
             except ProcessLost as error:
                 failure = error
-        raise SandboxLost(f"the process of tools was lost {TRIES} times ({failure})")
+        raise SandboxLost(f"the tool process was lost {TRIES} times ({failure})")
 
     def _restore(self) -> None:
         """Replay the log if the process is new."""

@@ -124,7 +124,7 @@ class LimitedProcess:
         if kind == MISTAKE:
             what, where, fix = values
             raise UserError(what, where=where, fix=fix)
-        raise RuntimeError(f"in the process of tools: {values[0]}")
+        raise RuntimeError(f"in the tool process: {values[0]}")
 
     def end(self) -> None:
         """End the process now. Does nothing if it has ended, or in a forked process."""

@@ -72,7 +72,7 @@ class Lease:
                 dead = has_ended(_claim(content))
                 if watched is None and not dead:
                     watched = (seen, time.monotonic())
-                    say(f"the run is held by {_whose(content)}: waiting up to {TTL_S:g} s for it")
+                    say(f"the run is locked by {_whose(content)}; waiting up to {TTL_S:g} s for it")
                 if watched is not None and not dead:
                     if seen != watched[0]:
                         raise UserError(
@@ -89,10 +89,10 @@ class Lease:
                 if store.put_if(LEASE, _json(claim), None) is not None:
                     store.delete(LEASE)
                     raise UserError(
-                        "this store ignores the conditions of conditional writes, which keep two "
-                        "drivers off one run",
+                        "this store ignores the conditions of conditional writes, which "
+                        "prevent two drivers from writing one run",
                         where=store.root,
-                        fix="use a store that honours If-Match and If-None-Match",
+                        fix="use a store that supports If-Match and If-None-Match",
                     )
                 return cls(store, tag, claim)
 
@@ -140,7 +140,7 @@ class Lease:
             stored = store.tagged(LEASE)
             if stored is None or not self._ours(stored[0]):
                 self._lost = (
-                    f"{_whose(stored[0])} has taken this run over"
+                    f"{_whose(stored[0])} has taken over this run"
                     if stored
                     else f"this run's {LEASE} was removed"
                 )

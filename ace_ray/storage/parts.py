@@ -186,7 +186,7 @@ def read_bounded(
         if rows > most:
             raise ValueError(f"it has more than {most} rows")
         if unpacked > MOST_BYTES:
-            raise ValueError(f"its columns have more than {MOST_BYTES >> 20} MiB unpacked")
+            raise ValueError(f"its columns take more than {MOST_BYTES >> 20} MiB unpacked")
         batches.append(pa.table(batch).select(schema.names).cast(schema))
     table = pa.concat_tables(batches) if batches else schema.empty_table()
     if row is not None:
@@ -216,7 +216,7 @@ def _group_of(file: pq.ParquetFile, row: int) -> tuple[list[int], int]:
         if begins <= row < begins + rows:
             return [number], row - begins
         begins += rows
-    raise ValueError(f"it has no row {row}")
+    raise ValueError(f"row {row} is missing")
 
 
 def _full_size(column: pa.Array) -> int:
@@ -297,9 +297,9 @@ class Ledger:
         now = read_ledger(self.store, schema=self.schema)
         if lost := int((now.find(ids) < 0).sum()):
             raise UserError(
-                f"{lost} rows have gone while they were read",
+                f"{lost} rows disappeared while they were read",
                 where=self.store.root,
-                fix="run the same command again; it reads what is there then",
+                fix="run the same command again",
             )
         return now
 
@@ -312,11 +312,15 @@ def unreadable(store: Store, name: str, why: str) -> UserError:
     """Return the error of a part that `read_part` cannot read."""
     where = f"{store.root}/{name}"
     if why == GONE:
-        return UserError("has been merged with others meanwhile", where=where, fix="look again")
+        return UserError(
+            "has been merged into another part meanwhile",
+            where=where,
+            fix="run the same command again",
+        )
     return UserError(
         f"is damaged: {why}",
         where=where,
-        fix="remove it, and evaluate the run again: its rows are pending then",
+        fix="remove it and evaluate the run again; its rows are pending then",
     )
 
 
@@ -415,13 +419,13 @@ def no_rows(ledger: Ledger, fix: str) -> UserError:
     """Return the error of a run whose rows cannot be read; ``fix`` is for a run without parts."""
     where = ledger.store.root
     if not ledger.ignored:
-        return UserError("the run holds no rows yet", where=where, fix=fix)
+        return UserError("the run has no rows yet", where=where, fix=fix)
     name, why = next(iter(ledger.ignored.items()))
-    more = f", like {len(ledger.ignored) - 1} more" if len(ledger.ignored) > 1 else ""
+    more = f", and {len(ledger.ignored) - 1} more parts" if len(ledger.ignored) > 1 else ""
     return UserError(
-        f"no row of the run can be read: {name} is ignored{more}: {why}",
+        f"no row of the run can be read: {name}{more} cannot be read: {why}",
         where=where,
-        fix="remove such files and evaluate the run again",
+        fix="remove these files and evaluate the run again",
     )
 
 
@@ -437,7 +441,7 @@ def _ids(table: pa.Table) -> np.ndarray:
     """Return the row ids of a table. Raises `ValueError`: they have not the form of row ids."""
     texts = table.column("row_id").to_pylist()
     if any(text is None or len(text) > 32 or not text.isascii() for text in texts):
-        raise ValueError("its row ids are not those of a run")
+        raise ValueError("its row ids do not have the form of row ids")
     return np.array(texts, dtype="S32")
 
 
@@ -480,8 +484,10 @@ def stored_rows(
     ledger = read_ledger(store, say, rows_schema(manifest.all_rule_sets), read)
     if len(ledger.ids) > manifest.declared:
         raise UserError(
-            f"the run declares {manifest.declared} rows in {MANIFEST} and holds {len(ledger.ids)}",
+            f"the run declares {manifest.declared} rows in {MANIFEST} but contains "
+            f"{len(ledger.ids)}",
             where=store.root,
-            fix=f"remove the files in {FOLDER} that are not of this run, or name an intact run",
+            fix=f"remove the files in {FOLDER} that do not belong to this run, or name "
+            "an intact run",
         )
     return ledger

@@ -161,7 +161,7 @@ def messages_of(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the messages stored in a row. Raises `UserError`."""
     messages = _read(row, "messages", json_of_row)
     if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
-        raise _damaged(row, "messages", "is no list of messages")
+        raise _damaged(row, "messages", "is not a list of messages")
     return messages
 
 
@@ -214,7 +214,7 @@ def _damaged(row: Mapping[str, Any], column: str, why: str) -> UserError:
     return UserError(
         f"the column {column} {why}",
         where=f"row {row['row_id']}",
-        fix="name an intact run, or remove the part that holds the row",
+        fix="name an intact run, or remove the part that contains the row",
     )
 
 
@@ -273,12 +273,12 @@ def check_values(table: pa.Table) -> None:
         if name in _KEYS and pc.max(pc.binary_length(column)).as_py() > _MOST_KEY_BYTES:
             raise ValueError(f"it has a {name} of more than {_MOST_KEY_BYTES >> 20} MiB")
         if name == "status" and (unknown := set(column.unique().to_pylist()) - set(STATUSES)):
-            raise ValueError(f"it has rows of status {min(unknown)!r:.80}")
+            raise ValueError(f"it has rows with the unknown status {min(unknown)!r:.80}")
         if name in _COUNTS:
             _check_range(name, column, 0, _MOST_COUNT)
         elif name in _AMOUNTS:
             if not pc.all(pc.is_finite(column)).as_py():
-                raise ValueError(f"it has a {name} that is no number")
+                raise ValueError(f"it has a {name} that is not a number")
             _check_range(name, column, 0, _MOST_COUNT)
         elif name == "started_at":
             _check_range(name, column.cast(pa.int64()), *_YEARS_US)
@@ -299,7 +299,7 @@ def _check_verdicts(table: pa.Table) -> None:
 def _check_range(name: str, column: pa.ChunkedArray, least: int, most: int) -> None:
     bounds = pc.min_max(column).as_py()
     if bounds["min"] < least or bounds["max"] > most:
-        raise ValueError(f"it has a {name} that no run stores")
+        raise ValueError(f"it has a {name} outside the valid range")
 
 
 def metrics_of(text: str | None) -> dict[str, float]:
@@ -310,7 +310,7 @@ def metrics_of(text: str | None) -> dict[str, float]:
     if not isinstance(metrics, dict) or not all(
         isinstance(value, int | float) and abs(value) <= _MOST_COUNT for value in metrics.values()
     ):
-        raise ValueError("is no mapping of names to numbers")
+        raise ValueError("is not a mapping of names to numbers")
     return metrics
 
 

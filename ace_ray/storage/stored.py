@@ -254,7 +254,7 @@ def read_manifest(store: Store) -> Manifest:
     content = store.get(MANIFEST)
     if content is None:
         raise UserError(
-            f"is not a run: it holds no {MANIFEST}",
+            f"is not a run: {MANIFEST} is missing",
             where=store.root,
             fix="name the folder of one run, e.g. runs/<run id>",
         )

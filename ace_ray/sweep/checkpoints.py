@@ -69,7 +69,7 @@ def find_checkpoints(
             files.setdefault(name, []).append(item)
     if not files and not options.watch:
         raise UserError(
-            f"holds no checkpoint folder named {options.pattern!r}",
+            f"contains no checkpoint folder that matches {options.pattern!r}",
             where=root,
             fix="correct checkpoints or pattern",
         )
@@ -79,15 +79,15 @@ def find_checkpoints(
             checkpoints.append(_checkpoint(folder, root, name, int(numbers[-1]), items))
         elif invalid is None:
             raise UserError(
-                f"the name {name!r} has no step in it", where=root, fix="narrow the pattern"
+                f"the name {name!r} contains no step number", where=root, fix="narrow the pattern"
             )
         else:
-            invalid[f"{root}/{name}"] = f"the name {name!r} has no step in it"
+            invalid[f"{root}/{name}"] = f"the name {name!r} contains no step number"
     checkpoints.sort(key=lambda checkpoint: checkpoint.step)
     for one, other in pairwise(checkpoints):
         if one.step != other.step:
             continue
-        why = f"{one.name} and {other.name} are both step {one.step}"
+        why = f"{one.name} and {other.name} both have step {one.step}"
         if invalid is None:
             raise UserError(why, where=root, fix="narrow the pattern")
         invalid |= {twin.source: why for twin in (one, other) if twin.source not in known}
@@ -134,9 +134,9 @@ def _lacks(folder: Store, name: str, names: set[str]) -> str:
     if ADAPTER_CONFIG in names and "config.json" not in names:
         return "" if ADAPTER_WEIGHTS in names else f"{ADAPTER_WEIGHTS} is missing"
     if "config.json" not in names:
-        return "there is no config.json"
+        return "config.json is missing"
     if not names & {"tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"}:
-        return "there is no tokenizer"
+        return "the tokenizer is missing"
     if INDEX not in names:
         return lacking(names)
     try:

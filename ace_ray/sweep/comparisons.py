@@ -106,9 +106,9 @@ def read_shares(store: Store) -> Shares:
         return Shares.model_validate(json_tree(content))
     except (Unbounded, ValidationError) as error:
         raise UserError(
-            "cannot be read, and holds what alpha was given to whom",
+            "cannot be read, but records how alpha was shared between the comparisons",
             where=f"{store.root}/{EARLY}",
-            fix="restore it, or choose another sweep_id",
+            fix="restore the file, or choose another sweep_id",
         ) from error
 
 
@@ -183,10 +183,10 @@ class Comparisons:
         try:
             new = decide_again(plan, self._store.child(run.run_id), self._say)
         except UserError as error:
-            self._say(log.warning(f"{run.label}: its comparison cannot be looked at: {error}"))
+            self._say(log.warning(f"{run.label}: its comparison cannot be updated: {error}"))
             return
         if new:
-            self._say(f"{run.label}: its comparison was looked at again")
+            self._say(f"{run.label}: its comparison was updated")
 
     # Runs to complete
 
@@ -200,7 +200,7 @@ class Comparisons:
         by_label = {run.label: run.run_id for run in runs}
         if unknown := [label for label in labels if label != "all" and label not in by_label]:
             raise UserError(
-                f"has no run {unknown[0]!r}",
+                f"the sweep has no run {unknown[0]!r}",
                 where="--complete",
                 fix=f"name one of {', '.join(by_label)}, or all",
             )

@@ -34,48 +34,88 @@ class SweepModel(Section):
     """One model of a sweep. The sweep's own keys are the defaults."""
 
     source: str | None = Field(
-        None, min_length=1, description="as `model.source` of a run; default: the sweep's base"
+        None,
+        min_length=1,
+        description="source of the model, as `model.source` of a run; default: the sweep's base",
     )
     endpoint: dict[str, Any] | None = Field(
         None,
-        description="in place of source: as `model.endpoint` of a run, besides the sweep's or in "
-        "its place",
+        description="endpoint of the model, in place of source: keys as `model.endpoint` of a "
+        "run, which override the sweep's",
     )
-    adapter: str | None = Field(None, min_length=1, description="as `model.adapter` of a run")
-    adapter_revision: str | None = Field(None, description="as of a run's model")
-    revision: str | None = Field(None, description="as `model.revision` of a run")
-    label: str | None = Field(None, min_length=1, description="in tables; default: its name")
+    adapter: str | None = Field(
+        None, min_length=1, description="adapter of the model, as `model.adapter` of a run"
+    )
+    adapter_revision: str | None = Field(
+        None,
+        description="branch, tag or commit of the adapter, as `model.adapter_revision` of a run",
+    )
+    revision: str | None = Field(
+        None, description="branch, tag or commit, as `model.revision` of a run"
+    )
+    label: str | None = Field(
+        None,
+        min_length=1,
+        description="name of the model in tables; default: derived from its source",
+    )
     engine: dict[str, Any] = Field(
-        default_factory=dict, description="engine arguments besides the sweep's, or in their place"
+        default_factory=dict,
+        description="engine arguments for this model, added to the sweep's or overriding them",
     )
-    chat_template_kwargs: dict[str, Any] | None = Field(None, description="as of a run's model")
-    reasoning_parser: str | None = Field(None, description="as of a run's model")
-    tool_parser: str | None = Field(None, description="as of a run's model")
-    chat_template: str | None = Field(None, description="as of a run's model")
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None,
+        description="variables for the chat template, as `model.chat_template_kwargs` of a run",
+    )
+    reasoning_parser: str | None = Field(
+        None, description="reasoning parser, as `model.reasoning_parser` of a run"
+    )
+    tool_parser: str | None = Field(
+        None, description="tool parser, as `model.tool_parser` of a run"
+    )
+    chat_template: str | None = Field(
+        None, description="chat template, as `model.chat_template` of a run"
+    )
 
 
 class SweepOptions(Section):
     checkpoints: str | None = Field(
-        None, min_length=1, description="folder or s3:// prefix that holds checkpoint folders"
+        None,
+        min_length=1,
+        description="folder or s3:// prefix that contains the checkpoint folders",
     )
     pattern: str = Field(
-        "*", min_length=1, description="of their names, e.g. step_*; the last number is the step"
+        "*",
+        min_length=1,
+        description="pattern of checkpoint names, e.g. step_*; the last number in a name is "
+        "the step",
     )
-    every: int = Field(1, ge=1, description="take every n-th, counted from the first")
-    from_step: int | None = Field(None, ge=0, alias="from", description="no step before it")
-    to_step: int | None = Field(None, ge=0, alias="to", description="no step after it")
-    models: list[SweepModel] = Field(default_factory=list, description="sizes, families")
+    every: int = Field(
+        1, ge=1, description="interval: take every n-th checkpoint, counted from the first"
+    )
+    from_step: int | None = Field(None, ge=0, alias="from", description="first step to evaluate")
+    to_step: int | None = Field(None, ge=0, alias="to", description="last step to evaluate")
+    models: list[SweepModel] = Field(
+        default_factory=list, description="models of several sizes or families"
+    )
     swap: bool = Field(
-        True, description="whether checkpoints of one layout share a live engine; off: never"
+        True,
+        description="share a live engine between checkpoints with the same layout; false: never",
     )
     watch: bool = Field(False, description="keep looking for new complete checkpoints")
     settle_s: float = Field(
-        60.0, ge=0, description="a checkpoint counts once its files have not changed for so long"
+        60.0,
+        ge=0,
+        description="time that a checkpoint's files must stay unchanged before it counts as "
+        "complete",
     )
-    stop_file: str | None = Field(None, description="watching ends when this file exists")
-    price_per_hour: float | None = Field(None, ge=0, description="of one GPU (or CPU)")
+    stop_file: str | None = Field(None, description="file that ends the watch when it exists")
+    price_per_hour: float | None = Field(
+        None, ge=0, description="price of one GPU (or CPU) per hour"
+    )
     sweep_id: str | None = Field(
-        None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="default: derived from content"
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="name of the sweep folder; default: derived from the config's content",
     )
 
 
@@ -164,20 +204,24 @@ def load_sweep(
     if fixes := {key: instead(str(key), known, elsewhere, but="") for key in unknown}:
         raise unknown_keys(fixes, where=path)
     if tree.get("run_id") is not None:
-        raise UserError("'run_id' is for one run", where=path, fix="name the sweep with sweep_id")
+        raise UserError(
+            "'run_id' applies to single runs only", where=path, fix="name the sweep with sweep_id"
+        )
     options = validated(SweepOptions, own, where=path)
     if options.checkpoints is None and not options.models:
         raise UserError(
-            "names no model", where=path, fix="add checkpoints: <folder or s3://>, or models: [...]"
+            "names no models",
+            where=path,
+            fix="add checkpoints: <folder or s3://>, or models: [...]",
         )
     _check_sense(options, path)
     sweep = SweepConfig(options, run, path)
     _check_base(sweep)
     if sweep.any_run.worker_range:  # its other mistakes belong to this file, too
         raise UserError(
-            "'workers' is a range, and a lane of a sweep has the GPUs that it was given",
+            "elastic workers are not supported in sweeps",
             where=path,
-            fix="write a number, or leave it out: lanes take all there is",
+            fix="write a number, or leave workers out to use all GPUs",
         )
     return sweep
 
@@ -188,14 +232,14 @@ def _check_sense(options: SweepOptions, where: str) -> None:
         field = SweepOptions.model_fields[name]
         if getattr(options, name) != field.default:
             raise UserError(
-                f"{(field.alias or name)!r} without checkpoints",
+                f"{field.alias or name!r} needs checkpoints",
                 where=where,
-                fix="name their folder",
+                fix="name the folder of the checkpoints",
             )
     low, high = options.from_step, options.to_step
     if low is not None and high is not None and low > high:
         raise UserError(
-            f"'from' is {low} and 'to' is {high}", where=where, fix="name the lower one first"
+            f"'from' is {low} and 'to' is {high}", where=where, fix="write the lower step as 'from'"
         )
 
 
@@ -206,7 +250,7 @@ def _check_base(sweep: SweepConfig) -> None:
     behind = isinstance(section, Mapping) and section.get("endpoint") is not None
     if behind and sweep.options.checkpoints is not None:
         raise UserError(
-            "checkpoints need an engine of this sweep's own, and 'model.endpoint' names none",
+            "checkpoints need an engine of the sweep, but 'model.endpoint' is set",
             where=sweep.where,
             fix="leave one of them out, or write the endpoint into its item of models",
         )
@@ -217,14 +261,14 @@ def _check_base(sweep: SweepConfig) -> None:
             raise UserError(
                 f"'models.{number}.source' is missing",
                 where=sweep.where,
-                fix="add it; of an adapter model.source of the sweep may be the base",
+                fix="add it; for an adapter, model.source of the sweep can be the base",
             )
     adapted = any(model.source is None for model in models) or sweep.options.checkpoints
     if sweep.base is not None and not adapted:
         raise UserError(
             "'model.source' is set by the sweep",
             where=sweep.where,
-            fix="list it under models, with what else is its own",
+            fix="list the model under models, with its own keys",
         )
 
 
@@ -255,7 +299,7 @@ def claim(store: Store, config: SweepConfig, sweep_id: str) -> None:
         if theirs != mine:
             keys = sorted(k for k in {*theirs, *mine} if theirs.get(k) != mine.get(k))
             raise UserError(
-                f"the folder holds a sweep of another config ({', '.join(keys)} differ)",
+                f"the folder belongs to a sweep with another config ({', '.join(keys)} differ)",
                 where=store.root,
                 fix="choose another sweep_id or --output",
             )

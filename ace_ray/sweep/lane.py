@@ -70,7 +70,7 @@ def _passes(error: Exception, *, shared: bool) -> bool:
 
 
 def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()) -> int:
-    """Evaluate the runs of ``specs`` on one set of engines; returns the exit code.
+    """Evaluate the runs of ``specs`` on one set of engines and return the exit code.
 
     Each run writes a JSON line to ``events``: ``run_id``, and the exit ``code`` of a run, or why
     its weights are ``broken``, why the lane ``failed``, or why it has to run ``later``. Raises what
@@ -92,9 +92,9 @@ def run_lane(specs: list[dict[str, Any]], events: Path, gpus: Sequence[int] = ()
         for spec, plan in zip(specs, plans, strict=True):
             if plan.run_id != spec["run_id"]:
                 raise UserError(
-                    "has changed since the sweep found it",
+                    "has changed since the sweep planned it",
                     where=plan.model.source,
-                    fix="sweep again when it is fully written",
+                    fix="run sweep again when the checkpoint is complete",
                 )
         prepare()
         stack.enter_context(connection.connecting())

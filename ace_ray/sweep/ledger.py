@@ -129,7 +129,9 @@ def ledger_lines(store: Store) -> list[CostRecord]:
     content = store.get(LEDGER)
     if content is None:
         raise UserError(
-            "the sweep has no ledger yet", where=where, fix="report when a run of it has ended"
+            "the sweep has no ledger yet",
+            where=where,
+            fix="report when a run of the sweep has ended",
         )
     lines = _ledger_of(content, where).runs
     ids = [line.run_id for line in lines if line.run_id]

@@ -134,10 +134,10 @@ def check_sizes(runs: Sequence[SweepRun], machine: Machine) -> None:
             on_nodes = f", at most {largest(machine.nodes)} on a node" * machine.shared
             beside = f", {run.server_gpus} of them for served models" if run.server_gpus else ""
             raise UserError(
-                f"takes {run.least_gpus} GPUs{beside}, there are {machine.gpus}{on_nodes}",
+                f"needs {run.least_gpus} GPUs{beside}, but there are {machine.gpus}{on_nodes}",
                 where=where,
-                fix="lower engine.tensor_parallel_size or workers, join a larger cluster, or leave "
-                "it out",
+                fix="lower engine.tensor_parallel_size or workers, use a larger cluster, "
+                "or leave the model out",
             )
         try:
             _alone(run, machine)

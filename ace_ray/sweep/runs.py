@@ -1,4 +1,4 @@
-"""The runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
+"""Plan the runs of a sweep: one per model, each an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SweepRun:
     """(CPUs, GPUs) of each served model."""
     parameters: int | None = None
     endpoint: str = ""
-    """Host of the endpoint that the model is behind."""
+    """Host of the model's endpoint."""
 
     @property
     def run_id(self) -> str:
@@ -133,7 +133,7 @@ def run_of_checkpoint(sweep: SweepConfig, checkpoint: Checkpoint, output: str) -
     """Plan the run of one checkpoint; a refused run when the checkpoint is not whole. Raises
     `UserError`: the store is away."""
     if checkpoint.lacks:
-        return unplanned(checkpoint, refused=f"it is not whole: {checkpoint.lacks}")
+        return unplanned(checkpoint, refused=f"the checkpoint is incomplete: {checkpoint.lacks}")
     try:
         plan = plan_of_checkpoint(sweep, checkpoint, output)
     except Unreachable:
@@ -153,7 +153,7 @@ def check_distinct(runs: Sequence[SweepRun]) -> None:
             raise UserError(
                 f"is the same model as {seen[run.run_id].label} ({seen[run.run_id].source})",
                 where=f"{run.label} ({run.source})",
-                fix="list each model once, or leave this copy out",
+                fix="list each model once, or remove this copy",
             )
         seen[run.run_id] = run
 

@@ -1,4 +1,4 @@
-"""A sweep on the terminal: its plan before, its ledger after."""
+"""Print a sweep in the terminal: its plan before, its ledger afterwards."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def print_plan(sweep: Sweep, console: Console) -> None:
     pending = sum(len(lane.runs) for lane in lanes)
     print_line(console, f"{len(planned)} models, {len(planned) - pending} of them finished")
     for run in refused:
-        print_line(console, f"{run.label}: refused, {run.refused}")
+        print_line(console, f"{run.label}: refused: {run.refused}")
     for run in sweep.runs:
         if run.awaited:
             print_line(console, f"{run.label}: {run.awaited}")
     for run in planned:
         if not run.gpus:
-            print_line(console, f"{run.label}: behind an endpoint, its time is unknown")
+            print_line(console, f"{run.label}: behind an endpoint, so its time is unknown")
         elif run.parameters is None and run.plan and run.plan.model.kind != "fake":
             guess = f"{GUESS / 1e9:g} billion parameters"
-            print_line(console, f"{run.label}: its size is not known, the estimate takes {guess}")
+            print_line(console, f"{run.label}: its size is unknown; the estimate assumes {guess}")
     print_line(
         console,
         f"about {total:.2f} {'GPU' if sweep.machine.gpus else 'CPU engine'} hours "
@@ -54,7 +54,7 @@ def print_plan(sweep: Sweep, console: Console) -> None:
     )
     price = sweep.price_per_hour
     if price is not None:
-        print_line(console, f"about {total * price:.2f} at {price:g} an hour")
+        print_line(console, f"about {total * price:.2f} at {price:g} per hour")
     print_line(console, f"results: {sweep.uri}/")
 
 

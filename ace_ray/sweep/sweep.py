@@ -1,4 +1,4 @@
-"""``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
+"""Run ``ace-ray sweep``: many models, each an ordinary run in the sweep's folder."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Sweep:
                 try:
                     return self._evaluate()
                 except (StoreAway, LeaseLost) as error:
-                    self._say(log.warning(f"{error}; the same command goes on with the sweep"))
+                    self._say(log.warning(f"{error}; the same command continues the sweep"))
                     return INCOMPLETE
         finally:
             self._lease.release()
@@ -176,7 +176,7 @@ class Sweep:
             except UserError as error:
                 if self._stop or time.monotonic() > until:
                     raise StoreAway(str(error)) from error
-                self._say(log.warning(f"the store is away, it is asked again: {error}"))
+                self._say(log.warning(f"the store is not available, retrying: {error}"))
                 self._pause(AGAIN_S)
 
     # Runs
@@ -188,7 +188,12 @@ class Sweep:
         settled = there if self._watching is None or preview else self._watching.look()
         for checkpoint in settled:
             if checkpoint.lacks and self._watching is not None:
-                self._put(unplanned(checkpoint, awaited=f"it is waited for: {checkpoint.lacks}"))
+                self._put(
+                    unplanned(
+                        checkpoint,
+                        awaited=f"waiting for the checkpoint to be complete: {checkpoint.lacks}",
+                    )
+                )
             else:
                 self._take(checkpoint)
         planned = any(run.plan for run in self.runs if run.step is not None)
@@ -196,9 +201,10 @@ class Sweep:
             self._check_with([checkpoint for checkpoint in there if not checkpoint.lacks])
 
     def _check_with(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Raise `UserError` where the config fits none of ``checkpoints``, which are whole.
+        """Raise `UserError` if the config fits none of ``checkpoints``, which are complete.
 
-        An error about a file of the checkpoint does not count: it may still be written."""
+        An error about a file of the checkpoint does not count: it may still be written.
+        """
         mistakes = []
         for checkpoint in checkpoints:
             try:
@@ -225,13 +231,13 @@ class Sweep:
         ]
 
     def _take(self, checkpoint: Checkpoint) -> SweepRun:
-        """Plan the run of a checkpoint that is new, or has changed."""
+        """Plan the run of a new or changed checkpoint."""
         run = run_of_checkpoint(self._config, checkpoint, self.uri)
         self._put(run)
         if self._watching is not None:
             self._watching.take(checkpoint)
         if run.refused:
-            self._say(log.warning(f"{run.label}: refused, {run.refused}"))
+            self._say(log.warning(f"{run.label}: refused: {run.refused}"))
         return run
 
     def _put(self, run: SweepRun) -> None:
@@ -268,11 +274,11 @@ class Sweep:
         try:
             checkpoints = watching.look()
         except UserError as error:
-            self._say(log.warning(f"cannot look for checkpoints now: {error}"))
+            self._say(log.warning(f"cannot list checkpoints now: {error}"))
             return False
         for folder in self._invalid():
             if folder.source not in before:
-                self._say(log.warning(f"{folder.label}: refused, {folder.refused}"))
+                self._say(log.warning(f"{folder.label}: refused: {folder.refused}"))
         for checkpoint in checkpoints:
             try:
                 run = self._take(checkpoint)
@@ -287,7 +293,7 @@ class Sweep:
             except UserError as error:
                 # At the start this is an error; now other runs go on.
                 self.runs[-1] = unplanned(checkpoint, refused=str(error))
-                self._say(log.warning(f"{run.label}: refused, {error}"))
+                self._say(log.warning(f"{run.label}: refused: {error}"))
         return fine
 
     def _end_watch(self, watching: Watching) -> None:
@@ -295,12 +301,16 @@ class Sweep:
         for checkpoint in watching.torn():
             self._take(checkpoint)
         for checkpoint in watching.unfinished():
-            self._say(log.warning(f"step {checkpoint.step}: left out, it is being written"))
-            self._put(unplanned(checkpoint, awaited="it was being written when the watch ended"))
+            self._say(
+                log.warning(f"step {checkpoint.step}: skipped, because it is still being written")
+            )
+            self._put(
+                unplanned(checkpoint, awaited="it was still being written when the watch ended")
+            )
         for checkpoint in watching.left():
             self._put(unplanned(checkpoint, awaited="it could not be planned"))
         if watching.failed:
-            self._say(log.warning("the last checkpoints could not be looked for: sweep again"))
+            self._say(log.warning("the last checkpoints could not be listed; run sweep again"))
 
     def _is_pending(self, run: SweepRun) -> bool:
         """Return whether ``run`` is to be evaluated. Raises `UserError`: the store is away."""
@@ -384,7 +394,8 @@ class Sweep:
             name = lane.runs[0].label
             say = partial(self._pass_on, name) if several and not log.is_json() else None
             labels = ", ".join(run.label for run in lane.runs)
-            self._say(f"evaluating {labels} on {lane.gpus or 'no'} GPU(s)")
+            device = f"{lane.gpus} GPU{'s' * (lane.gpus > 1)}" if lane.gpus else "CPU"
+            self._say(f"evaluating {labels} on {device}")
             parts = [
                 {
                     "run_id": run.run_id,
@@ -479,7 +490,7 @@ class Sweep:
             tries.append(event["later"])
             self._not_before = time.monotonic() + LATER_S
             if len(tries) >= LANE_ATTEMPTS:
-                self._say(log.warning(f"{run.label}: left to a later time, {tries[-1]}"))
+                self._say(log.warning(f"{run.label}: postponed: {tries[-1]}"))
             return
         if "broken" in event or ("failed" in event and alone):
             self._failed[run.run_id] = event.get("broken") or event["failed"]
@@ -493,7 +504,7 @@ class Sweep:
                 return
             if self._attempts[run.run_id] < LANE_ATTEMPTS:
                 return
-            self._failed[run.run_id] = f"not whole after {self._attempts[run.run_id]} attempts"
+            self._failed[run.run_id] = f"incomplete after {self._attempts[run.run_id]} attempts"
         self._say(log.error(f"{run.label}: {self._failed[run.run_id]}", event="run_failed"))
 
     def _again(self, waiting: list[Lane]) -> list[Lane]:
@@ -532,7 +543,10 @@ class Sweep:
         for run in [*self.runs, *self._invalid()]:
             line = cost_record(run, self.store, self._options.price_per_hour)
             if line.state == "decided" and self.comparisons.is_whole(run):
-                line.state, line.note = "incomplete", "it is to be completed, and is not yet"
+                line.state, line.note = (
+                    "incomplete",
+                    "rows are pending: it was chosen to be completed",
+                )
             # Another process may have completed it.
             if (
                 run.run_id in self._failed

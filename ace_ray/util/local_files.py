@@ -26,11 +26,11 @@ def path_of(text: str | Path, where: str) -> Path:
     except (RuntimeError, OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise UserError(
-            f"{str(text)[:200]!r} is no path: {why}", where=where, fix="correct it"
+            f"{str(text)[:200]!r} is not a valid path: {why}", where=where, fix="correct the path"
         ) from error
     if not readable:
         raise UserError(
-            f"{str(path)[:200]!r} may not be read", where=where, fix="check its permissions"
+            f"{str(path)[:200]!r} cannot be read", where=where, fix="check its permissions"
         )
     return path
 
@@ -53,7 +53,7 @@ def without_bom(content: bytes, where: str | Path) -> bytes:
     for mark, encoding in _OTHER_MARKS.items():
         if content.startswith(mark):
             raise UserError(
-                f"is {encoding} text, as its byte order mark says",
+                f"is {encoding} text, according to its byte order mark",
                 where=str(where),
                 fix="save it as UTF-8",
             )

@@ -54,7 +54,7 @@ def json_within(
         text = content if isinstance(content, str) else content.decode("utf-8", "surrogatepass")
         # Each value but the first follows one of these characters.
         if len(text) > most_values and sum(map(text.count, ",[{")) > most_values:
-            raise Unbounded(f"holds more than {most_values} values")
+            raise Unbounded(f"has more than {most_values} values")
         return json.loads(text.removeprefix("\ufeff"), parse_constant=parse_constant)
     except Unbounded:
         raise
@@ -68,7 +68,7 @@ def json_of_row(text: str | None) -> Any:
     """Return the value of a JSON column of a row, unchanged: a model may have written any number
     and lone surrogates. Raises `Unbounded`."""
     if not isinstance(text, str):
-        raise Unbounded("is no text")
+        raise Unbounded("is not a text")
     tree = json_within(text, MOST_ROW_BYTES, MOST_ROW_VALUES)
     check_depth(tree, MOST_ROW_DEPTH)
     return tree
@@ -115,7 +115,7 @@ def _place(error: Exception) -> str:
     if mark is None or not problem:
         return f": {' '.join(str(error).split())[:300]}"
     if "'\\t'" in problem:
-        problem = "a tab, and YAML is indented with spaces"
+        problem = "a tab, but YAML is indented with spaces"
     return f" in line {mark.line + 1}, column {mark.column + 1}: {problem}"[:300]
 
 
@@ -153,9 +153,9 @@ def plain(value: Any, *, finite: bool, depth: int = 0) -> Any:
     if isinstance(value, list):
         return [plain(item, finite=finite, depth=depth + 1) for item in value]
     if finite and isinstance(value, float) and not math.isfinite(value):
-        raise Unbounded("holds a number that is not finite")
+        raise Unbounded("contains a number that is not finite")
     if isinstance(value, int) and not -_MOST_INTEGER < value < _MOST_INTEGER:
-        raise Unbounded("holds a whole number of more than 64 bits")
+        raise Unbounded("contains a whole number of more than 64 bits")
     return value
 
 
@@ -223,7 +223,7 @@ class _Room:
 
 
 def _no_constant(name: str) -> Any:
-    raise Unbounded(f"holds {name}, which is no JSON number")
+    raise Unbounded(f"contains {name}, which is not a JSON number")
 
 
 def _size(count: int) -> str:

@@ -84,9 +84,9 @@ def secrets_in(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(node, str):
         assigned = _ASSIGNED.fullmatch(node)
         if _USER.search(node):
-            yield where, "the address holds a user name or a password"
+            yield where, "the URL contains a user name or a password"
         elif "://" in node and any(_names_secret(name) for name, _ in _QUERY.findall(node)):
-            yield where, "the address holds a key in its query"
+            yield where, "the URL contains a key in its query"
         elif _SHAPES.search(node) or (assigned and _masked_value(assigned) != node):
             yield where, "looks like a secret"
 

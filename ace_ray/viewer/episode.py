@@ -117,7 +117,7 @@ class EpisodeView:
         named = {
             "model": facts["model"] or "",
             "tokens": "unknown" if None in tokens else f"{tokens[0]:,} + {tokens[1]:,}",
-            "calls of the model": facts["model_calls"],
+            "model calls": facts["model_calls"],
             "seconds": f"{facts['duration_s'] or 0:.1f}",
             "ended by": facts["finish_reason"],
             "sample": facts["sample"],
@@ -165,7 +165,7 @@ def episode_view(row: Mapping[str, Any], benchmark: type[Benchmark]) -> EpisodeV
     for name, whole, part in (("messages", messages, told), ("state", state, left)):
         if part != whole:
             size = f"{len(row[name]):,} characters"
-            steps.append(Step("note", f"[the row's {name}, {size}, are shown in part]"))
+            steps.append(Step("note", f"[the row's {name}, {size}, are shortened]"))
     why = ": ".join(filter(None, (row["error_class"], row["error"])))
     return EpisodeView(
         row_id=row["row_id"],

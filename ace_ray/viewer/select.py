@@ -46,7 +46,7 @@ class StoredRun:
         """Rows that count. Raises `UserError`: the run is empty, or a part cannot be read."""
         rows = sorted(self.ledger.rows(), key=entry_order)
         if not rows:
-            raise no_rows(self.ledger, "evaluate it, or wait a little")
+            raise no_rows(self.ledger, "evaluate the run, or wait until it has rows")
         return rows
 
     def class_of(self, row: ResultRow) -> type[Benchmark]:
@@ -119,7 +119,7 @@ class Filter:
         for name, values in known.items():
             if (asked := getattr(self, name)) and asked not in values:
                 raise UserError(
-                    f"{run.uri} has no row of {asked!r}",
+                    f"{run.uri} has no row with {asked!r}",
                     where=f"--{name}",
                     fix=f"name one of {', '.join(sorted(values))}",
                 )

@@ -48,8 +48,9 @@ _PORTS = 20
 TOKEN = "token"
 """The URL parameter with the token."""
 _NO_TOKEN = (
-    "these pages are for who started ace-ray view: open the address that it printed, "
-    "with the token at its end; after that, links work in the same browser"
+    "only the person who started ace-ray view can open these pages: open "
+    "the URL that it printed, with the token at its end; after that, links "
+    "work in the same browser"
 )
 _ASSETS_FOLDER = "/assets/"
 _ASSETS = {"view.js": "text/javascript", "view.css": "text/css", "report.css": "text/css"}
@@ -69,7 +70,7 @@ def serve(runs: Sequence[RunTable], port: int | None, say: Callable[[str], None]
     """Serve until the process is interrupted. Raises `UserError`: the port is taken."""
     listener, token = listener_at(port), secrets.token_urlsafe(32)
     address = f"http://{HOST}:{listener.getsockname()[1]}/?{TOKEN}={token}"
-    say(f"view: {address} (Ctrl-C ends it)")
+    say(f"view: {address} (Ctrl-C to stop)")
     config = uvicorn.Config(application(runs, token), log_level="warning", server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
 
@@ -86,9 +87,9 @@ def listener_at(port: int | None) -> socket.socket:
             continue
         return listener
     raise UserError(
-        "nothing can listen there" if port is not None else f"{_PORTS} ports are taken",
+        "cannot listen on this port" if port is not None else f"{_PORTS} ports are in use",
         where=f"--port {port if port is not None else PORT}",
-        fix="name another port; 0 takes any that is free",
+        fix="name another port; 0 takes any free port",
     )
 
 
@@ -236,7 +237,9 @@ class _Site:
         against = self._other(name, asked.get("against", "")) if beside is None else beside
         if beside is not None:
             if beside not in self._runs:
-                raise _NotFound("no such run", where=beside, fix="name one of the list of runs")
+                raise _NotFound(
+                    "no such run", where=beside, fix="choose a run from the list of runs"
+                )
             other = self._runs[beside]
             same = other.by_key.get(key_of(row))
             sides.append({"name": beside, "row": same and row_view(other.episode(same))})

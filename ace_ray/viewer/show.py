@@ -41,7 +41,7 @@ def show(
         raise UserError(
             f"{run.uri} has no such row",
             where=wanted.entry,
-            fix="name an entry's id or a row's; without one its rows are listed",
+            fix="name the id of an entry or of a row; without an id, all rows are listed",
         )
     if as_json or wanted.entry:
         for number, view in enumerate(run.whole(rows[: limit or None])):
@@ -68,7 +68,7 @@ def listed(
 ) -> Iterator[str]:
     """Yield a line per row: its id, its verdicts, and the beginning of its answer."""
     count = f"{len(rows)} of {len(run.rows)} rows"
-    yield f"{count} have another verdict than in {other.uri}" if other else count
+    yield f"{count} have a different verdict in {other.uri}" if other else count
     by_id = {row.row_id: row for row in rows}
     for view in run.whole(rows[: limit or None]):
         row = by_id[view.row_id]
@@ -123,7 +123,7 @@ def whole(view: EpisodeView) -> Iterator[str]:
             if call.error:
                 yield from _indented(f"failed: {call.error}")
         if step.written:
-            yield "  as it was written:"
+            yield "  as written:"
             yield from _indented(step.written)
     yield from tools
     if view.gold is not None:
@@ -132,13 +132,13 @@ def whole(view: EpisodeView) -> Iterator[str]:
     if view.states is not None:
         yield from _titled("state before")
         yield from _block(pretty(view.states[0]))
-        yield from _titled("state after, what changed")
+        yield from _titled("state after: changes")
         yield from _changes(view.changed)
     elif view.left is not None:
         yield from _titled("state")
         yield from _block(pretty(view.left))
     if view.second_reading is not None:
-        yield from _titled("calls that another parser reads")
+        yield from _titled("calls found by another parser")
         yield from _block(pretty(view.second_reading))
 
 
@@ -166,7 +166,7 @@ def _changes(changed: Sequence[Change]) -> Iterator[str]:
     if not changed:
         yield "  nothing"
     elif len(changed) == MOST_CHANGES:
-        yield "  further changes are left out"
+        yield "  further changes are not shown"
 
 
 def _titled(title: str, more: str = "") -> Iterator[str]:

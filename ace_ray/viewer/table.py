@@ -44,7 +44,9 @@ def tables_of(stores: Sequence[Store]) -> list[RunTable]:
         runs += [named] if folders is None else [named.child(folder) for folder in folders]
     if not runs:
         raise UserError(
-            "no model of the sweep has begun", where=stores[0].root, fix="wait a little"
+            "no run of the sweep has started",
+            where=stores[0].root,
+            fix="wait until the first run has started",
         )
     return [RunTable(store) for store in runs]
 
@@ -182,7 +184,7 @@ class RunTable:
             self.manifest.restriction(name).words for name in self.manifest.identity.benchmarks
         )
         for words in dict.fromkeys(filter(None, limits)):
-            yield f"limited to {words}, a sample only"
+            yield f"limited to {words}: a sample of the benchmark, not its score"
         if mixed := versions_line(self.manifest.mixed_versions):
             yield mixed
         yield from self._ignored

@@ -124,7 +124,7 @@ def test_entries_of_the_wrong_shape_are_refused(write: Write, entry: str, line: 
         ({"texts": "def texts(self): return {'a': {1}}"}, "identity fails with TypeError"),
         ({"ready": "def ready(self, *, named): {}['x']"}, "ready fails with KeyError"),
         ({"roles": "def roles(self): pass"}, "roles fails with AttributeError"),
-        ({"roles": "def roles(self): return {'user': 'other'}"}, "'other' is no role"),
+        ({"roles": "def roles(self): return {'user': 'other'}"}, "'other' is not a role"),
     ],
 )
 def test_what_its_code_raises_is_one_line(write: Write, members: dict[str, str], line: str) -> None:

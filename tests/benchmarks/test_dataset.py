@@ -72,7 +72,7 @@ def test_outputs_and_configs_of_another_encoding(
 ) -> None:
     path = tmp_path / "file"
     path.write_bytes(mark + '{"id": 1}\n'.encode(encoding))
-    said = f"{path}(:1)?: is {encoding} text, as its byte order mark says; save it as UTF-8$"
+    said = f"{path}(:1)?: is {encoding} text, according to its byte order mark; save it as UTF-8$"
     with pytest.raises(UserError, match=said):
         list(read_rows(path))
     with pytest.raises(UserError, match=said):

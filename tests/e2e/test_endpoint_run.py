@@ -153,11 +153,11 @@ def test_three_benchmarks_with_tools(
     assert set(summary["endpoint"]["models"]) == {"m-1", "m-2"}
     assert summary["timing"]["device"] == "endpoint"
     assert "THE ENDPOINT CHANGED ITS MODEL within the run" in ended.stdout
-    assert "tokens unknown, the endpoint gives no usage" in ended.stdout
+    assert "tokens unknown (the endpoint reports no usage)" in ended.stdout
 
     reported = here("report", folder)
     assert reported.code == 0, reported.stderr
-    assert "behind an endpoint; unknown of its model: revision" in reported.stdout
+    assert "behind an endpoint; unknown for its model: revision" in reported.stdout
     assert "THE ENDPOINT CHANGED ITS MODEL" in reported.stdout
     scored = here("score", folder)
     assert scored.code == 0, scored.stderr
@@ -254,7 +254,7 @@ def test_a_sweep_over_models_of_one_endpoint(cli: Any, tmp_path: Path, server: S
     path.write_text(yaml.safe_dump(tree))
     planned = cli("sweep", path, "--plan", timeout_s=300)
     assert planned.code == 0, planned.stderr
-    assert "a: behind an endpoint, its time is unknown" in planned.stdout
+    assert "a: behind an endpoint, so its time is unknown" in planned.stdout
     assert not server.asked
     ended = cli("sweep", path, timeout_s=1800)
     assert ended.code == 0, ended.stdout + ended.stderr

@@ -96,7 +96,7 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     assert ended.code == 0, ended.stderr
     ended = here("report", run)
     assert ended.code == 0, ended.stderr
-    assert "made elsewhere" in ended.stdout
+    assert "external outputs" in ended.stdout
     other = tmp_path / "other"
     outputs.write_text(outputs.read_text().replace("nine", "8"))
     assert here("score", outputs, "--benchmark", ARITH, "--output", other).code == 0

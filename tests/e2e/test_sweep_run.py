@@ -170,7 +170,7 @@ def test_a_sweep_with_a_poisoned_and_a_stale_checkpoint(make_sweeps: Any) -> Non
     assert list(sweeps.column("state")) == [1, 2, 3, 4, 5, 10]
     notes = sweeps.column("note")
     assert "logprobs are not finite" in notes[2]
-    assert "the weights are others, and the engine says the same as before" in notes[4]
+    assert "the weights changed, but the engine's logprobs did not" in notes[4]
     assert "cannot be read as weights" in notes[5]
     assert notes[1] == ""
     engines = sweeps.column("engine")
@@ -207,7 +207,7 @@ def test_a_sweep_with_a_poisoned_and_a_stale_checkpoint(make_sweeps: Any) -> Non
     sweeps.save(5)
     assert sweeps.run() == 0, sweeps.said
     ran = [line for line in sweeps.said.splitlines() if line.startswith("evaluating")]
-    assert ran == ["evaluating step 2, step 5 on no GPU(s)"]
+    assert ran == ["evaluating step 2, step 5 on CPU"]
     assert set(sweeps.column("state").values()) == {"complete"}
     for step in (2, 5):
         assert sweeps.outputs(step) == [f"[from_step_{step}()]"] * ROWS_OF_A_RUN

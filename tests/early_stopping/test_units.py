@@ -73,7 +73,7 @@ def test_weights_are_those_of_the_headline() -> None:
 
 
 def test_a_headline_that_is_no_mean_is_refused() -> None:
-    with pytest.raises(UserError, match="the headline of simple is no weighted mean"):
+    with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(Squared())
 
 

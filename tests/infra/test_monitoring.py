@@ -47,7 +47,7 @@ def test_every_metric_and_label_exists(title: str, expression: str) -> None:
 
 
 @pytest.mark.parametrize(("title", "expression"), QUERIES)
-def test_rates_are_of_counters_and_values_of_what_lasts(title: str, expression: str) -> None:
+def test_rate_queries_use_counters(title: str, expression: str) -> None:
     for name in re.findall(r"(?:rate|increase)\((\w+)", expression):
         assert BY_NAME[name].kind == "counter", title
 

@@ -178,8 +178,6 @@ def test_the_quickstart_takes_it_or_the_installed_one(tmp_path: Path, fetched: b
     assert f"evaluate configs/quickstart.yaml --set model.source='{wanted}" in evaluated
     assert reported == "asked: report runs/quickstart/a-run/"
     assert before == (
-        []
-        if fetched
-        else ["quickstart: SmolLM2-135M takes its place, which gets next to nothing right"]
+        [] if fetched else ["quickstart: SmolLM2-135M takes its place, which scores close to zero"]
     )
     assert done.stderr == ("" if fetched else "no network\n")

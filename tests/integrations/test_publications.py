@@ -63,7 +63,7 @@ def test_a_headline_that_is_partial_or_not_there(tmp_path: Path) -> None:
     metrics = none.points[0].metrics
     assert not [name for name in metrics if "headline" in name]
     assert (metrics["rows/not_scored"], metrics["rows/quarantined"]) == (1, 1)
-    assert "no number, 1 of" in none.words[f"{HEADLINE}_is"]
+    assert "no score, 1 of" in none.words[f"{HEADLINE}_is"]
 
 
 def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> Non
     (sweep / "run-step_100" / "summary.json").write_text("{}")
     ((found,), said) = of(sweep)
     assert [point.step for point in found.points] == [200]
-    assert said[0].startswith("step_100: left out, ")
+    assert said[0].startswith("step_100: skipped: ")
     (sweep / "run-step_200" / "_SUCCESS").unlink()
     with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)
@@ -79,7 +79,7 @@ def test_a_run_of_a_sweep_that_cannot_be_read_is_left_out(tmp_path: Path) -> Non
 
 def test_what_cannot_be_published(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", whole(5), finished=False)
-    with pytest.raises(UserError, match="the run is not complete; evaluate it to its end"):
+    with pytest.raises(UserError, match="the run is not complete; complete the evaluation"):
         of(run)
     with pytest.raises(UserError, match="is not a run"):
         of(tmp_path / "nowhere")

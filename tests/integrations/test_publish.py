@@ -40,11 +40,11 @@ def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 @pytest.mark.parametrize(
     ("code", "words"),
     [
-        (AWAY, "not published, ConnectionError: the tracker is away, api_key=***"),
-        ("import sys; sys.exit(3)", "not published, SystemExit: 3"),
+        (AWAY, "not published: ConnectionError: the tracker is away, api_key=***"),
+        ("import sys; sys.exit(3)", "not published: SystemExit: 3"),
         ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
-        ("import os; os._exit(0)", "its process ended before it was done"),
-        ("import time; time.sleep(600)", "not published, no answer within 8 s"),
+        ("import os; os._exit(0)", "the process ended before it published anything"),
+        ("import time; time.sleep(600)", "not published: timed out after 8 s"),
     ],
 )
 def test_a_failed_tracker_is_one_warning(
@@ -107,7 +107,7 @@ def test_a_sweep_publishes_when_its_ledger_is_written(
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("tensorbord", {}, "no tracker is called 'tensorbord'; one of mlflow,"),
+        ("tensorbord", {}, "'tensorbord' is not a known tracker; one of mlflow,"),
         ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'?"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
@@ -131,7 +131,7 @@ def test_what_is_refused(
 
 def test_it_is_refused_before_a_run(config_file: Any) -> None:
     config = load_config(str(config_file(publish=[{"to": "nowhere"}])))
-    with pytest.raises(UserError, match=r"^publish\.0: no tracker is called"):
+    with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
         plan_run(config)
 
 

@@ -100,7 +100,7 @@ def test_the_hubs_own_reader_takes_the_file(here: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "changes", "words"),
     [
-        (block("en", "normal_atom_bool", 3, 4), {}, "is not whole: without en/"),
+        (block("en", "normal_atom_bool", 3, 4), {}, "is partial: without en/"),
         (everything({}), {"limit": 5}, "the run is limited to 5 entries"),
         (
             everything({}),
@@ -117,7 +117,7 @@ def test_what_is_no_result_of_a_benchmark(
     ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
     assert ended.code == 2
     assert words in ended.stderr
-    assert "publish a whole run" in ended.stderr
+    assert "publish a complete run" in ended.stderr
     assert not (tmp_path / "out").exists()
     wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
-    assert "--dataset: is of --to hf only; leave it out" in wrong.stderr
+    assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr

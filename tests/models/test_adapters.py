@@ -37,7 +37,7 @@ def test_weights_on_this_machine_are_looked_at_before_anything_starts(
     folder = make_adapter(tmp_path / "a", base, 1)
     adapters.check_where_local(adapted(base, folder))
     (folder / "adapter_model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"there is no adapter_model\.safetensors"):
+    with pytest.raises(UserError, match=r"adapter_model\.safetensors is missing"):
         adapters.check_where_local(adapted(base, folder))
 
 
@@ -62,10 +62,10 @@ def test_an_adapter_is_pinned_by_its_content(tmp_path: Path, base: Path, make_ad
     [
         ({"use_dora": True}, "is a DoRA adapter"),
         ({"bias": "lora_only"}, "has biases"),
-        ({"modules_to_save": ["lm_head"]}, "brings modules of its own"),
-        ({"init_lora_weights": "pissa_niter_16"}, "begins with other weights of the base"),
-        ({"peft_type": "LOHA"}, "is of the type 'LOHA'"),
-        ({"r": 1024}, "has the rank 1024, vLLM takes 1 to 512"),
+        ({"modules_to_save": ["lm_head"]}, "contains modules of its own"),
+        ({"init_lora_weights": "pissa_niter_16"}, "changes the base's weights when it is loaded"),
+        ({"peft_type": "LOHA"}, "is an adapter of the type 'LOHA'"),
+        ({"r": 1024}, "has the rank 1024, but vLLM supports 1 to 512"),
         ({"rank_pattern": {"q_proj": 513}}, "has the rank 513"),
     ],
 )
@@ -74,7 +74,7 @@ def test_what_vllm_cannot_put_on_a_base_is_refused(
 ):
     with pytest.raises(UserError, match=f"the adapter {said}") as caught:
         adapted(base, make_adapter(tmp_path / "a", base, **config))
-    assert "merge it into its base" in str(caught.value)
+    assert "merge the adapter into its base" in str(caught.value)
 
 
 @pytest.mark.parametrize("init", [True, False, "gaussian", "eva"])
@@ -105,20 +105,22 @@ def test_one_of_another_base_is_refused(tmp_path: Path, base: Path, make_adapter
     assert adapters.check_weights(folder, base)
     wider = tmp_path / "wider"
     write(wider, {"model.layers.0.self_attn.q_proj.weight": (64, 128)})
-    with pytest.raises(UserError, match=r"of another base: .* has the shape .*64\), .*128\)"):
+    with pytest.raises(
+        UserError, match=r"another base model: .* has the shape .*64\), but .*128\)"
+    ):
         adapters.check_weights(folder, wider)
     fewer = tmp_path / "fewer"
     write(fewer, {"model.layers.0.self_attn.q_proj.weight": (64, 64)})
-    with pytest.raises(UserError, match="of another base: there is no model"):
+    with pytest.raises(UserError, match=r"another base model: model\..* is missing"):
         adapters.check_weights(folder, fewer)
     other = {f"transformer.h.{n}.attn.weight": (64, 64) for n in range(2)}
     write(tmp_path / "other", other)
     assert not adapters.check_weights(folder, tmp_path / "other")  # an engine has to show it
     write(folder, {"base_model.model.lm_head.weight": (4, 4)}, "adapter_model.safetensors")
-    with pytest.raises(UserError, match="which is no LoRA weight"):
+    with pytest.raises(UserError, match="which is not a LoRA weight"):
         adapters.check_weights(folder, base)
     (folder / "adapter_model.safetensors").unlink()
-    with pytest.raises(UserError, match=r"there is no adapter_model\.safetensors"):
+    with pytest.raises(UserError, match=r"adapter_model\.safetensors is missing"):
         adapters.check_weights(folder, base)
 
 
@@ -126,7 +128,7 @@ def test_one_whose_base_bears_another_name_is_told(tmp_path: Path, base: Path, m
     same = adapted(base, make_adapter(tmp_path / "a", base, base_model_name_or_path="org/Base"))
     assert adapters.base_differs(same) == ""
     other = make_adapter(tmp_path / "b", base, base_model_name_or_path="org/Other")
-    assert "was trained on org/Other" in adapters.base_differs(adapted(base, other))
+    assert "names org/Other as its base" in adapters.base_differs(adapted(base, other))
 
 
 def test_a_template_of_its_own_is_refused(tmp_path: Path, base: Path, make_adapter: Make):
@@ -135,10 +137,10 @@ def test_a_template_of_its_own_is_refused(tmp_path: Path, base: Path, make_adapt
     model = adapted(base, folder)
     adapters.check_template(model)
     (folder / "chat_template.jinja").write_text("{{ messages }}")
-    with pytest.raises(UserError, match="the adapter's chat template is not its base's"):
+    with pytest.raises(UserError, match="the adapter has its own chat template"):
         adapters.check_template(model)
     adapters.check_template(model, "{{ messages }}\n")  # named as model.chat_template
-    with pytest.raises(UserError, match=r"name it as model\.chat_template"):
+    with pytest.raises(UserError, match=r"name this template as model\.chat_template"):
         adapters.check_template(model, "{{ other }}")
 
 
@@ -156,7 +158,7 @@ def test_the_rank_that_the_engine_allows_comes_from_the_adapters(
         "dtype": "auto",
     }
     assert adapters.engine_args([plain], {}) == {}
-    with pytest.raises(UserError, match="the adapter's rank is 40, 'max_lora_rank' is 16"):
+    with pytest.raises(UserError, match="the adapter's rank is 40, but 'max_lora_rank' is 16"):
         adapters.check_engine(high, {"max_lora_rank": 16})
     with pytest.raises(UserError, match="'enable_lora' is off"):
         adapters.check_engine(high, {"enable_lora": False})
@@ -253,7 +255,7 @@ def test_adapters_on_a_real_engine_say_what_merged_weights_do(
     ]
     said, references = json.loads(line.removeprefix("SAID"))
     of_base, of_one, of_two, refused, again = said
-    assert "vLLM does not take the adapter" in refused
+    assert "vLLM does not accept the adapter" in refused
     assert of_one == again  # the refused one has changed nothing
     for answers, reference in zip((of_base, of_one, of_two), references, strict=True):
         assert distance(answers, reference) < 0.01

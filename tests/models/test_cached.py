@@ -114,7 +114,9 @@ def test_what_a_killed_fetch_left_goes(disk: Disk) -> None:
 
 def test_no_room_is_no_fault_of_the_model(disk: Disk) -> None:
     disk.others = 90
-    with pytest.raises(NoRoom, match=r"20\.0 GiB do not fit this disk, 10\.0 are free"):
+    with pytest.raises(
+        NoRoom, match=r"20\.0 GiB do not fit on this disk, which has 10\.0 GiB free"
+    ):
         disk.put("etags-1")
 
 

@@ -116,7 +116,7 @@ class TestWhole:
     ) -> None:
         for name in others:
             (tmp_path / name).write_bytes(b"x")
-        refused(tmp_path, "holds no weights")
+        refused(tmp_path, "contains no weights")
 
     def test_a_missing_shard(self, sharded: Path) -> None:
         (sharded / "model-00002-of-00002.safetensors").unlink()
@@ -142,12 +142,12 @@ class TestWhole:
     def test_a_tensor_that_no_shard_holds(self, sharded: Path) -> None:
         first = "model-00001-of-00002.safetensors"
         index(sharded, {"a": first, "d": first})
-        refused(sharded, f"places d in {first}, which does not hold it")
+        refused(sharded, f"places d in {first}, which does not contain it")
 
     def test_a_tensor_in_another_shard(self, sharded: Path) -> None:
         first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
         index(sharded, {"a": second, "b": first, "c": second})
-        refused(sharded, f"places a in {second}, which does not hold it")
+        refused(sharded, f"places a in {second}, which does not contain it")
 
     def test_a_tensor_that_two_shards_hold(self, sharded: Path) -> None:
         """Some savers write tied tensors twice; the index says which one is meant."""
@@ -223,7 +223,7 @@ class TestFilesThatAreNoModel:
     def test_a_link_that_leads_nowhere(self, folder: Path, name: str) -> None:
         (folder / name).unlink()
         (folder / name).symlink_to("/nowhere/blob")
-        refused(folder, f"{name}: is a link to /nowhere/blob, which is not there")
+        refused(folder, f"{name}: is a link to /nowhere/blob, which does not exist")
         (folder / name).unlink()
         (folder / name).symlink_to(name)
         refused(folder, "symbolic links")
@@ -236,7 +236,7 @@ class TestFilesThatAreNoModel:
 
     def test_an_adapter_is_no_model(self, folder: Path) -> None:
         (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-        refused(folder, "holds no weights")
+        refused(folder, "contains no weights")
 
     def test_a_file_that_is_longer_than_its_header_says(self, folder: Path) -> None:
         with (folder / "model.safetensors").open("ab") as file:
@@ -245,19 +245,23 @@ class TestFilesThatAreNoModel:
 
     def test_weights_without_a_tensor(self, folder: Path) -> None:
         save_file({}, folder / "model.safetensors")
-        refused(folder, "the weights hold no tensors")
+        refused(folder, "the weights contain no tensors")
 
     def test_headers_that_would_take_much_memory_or_time(self, folder: Path) -> None:
         path = folder / "model.safetensors"
         write(path, b'{"w": [' + b"[]," * 1_000_000 + b"[]]}")
-        refused(folder, "holds more than 1000000 values")
+        refused(folder, "has more than 1000000 values")
 
     def test_under_a_prefix_of_s3(self, s3: Any, folder: Path) -> None:
         store = S3Store(f"s3://{s3.bucket}/{folder.name}")
         content = {path.name: path.read_bytes() for path in folder.iterdir()}
         for name, broken, why in (
             ("tokenizer.json", POINTER, "git-lfs pointer"),
-            ("model.safetensors", content["model.safetensors"][:-1], "ends after the file does"),
+            (
+                "model.safetensors",
+                content["model.safetensors"][:-1],
+                "ends beyond the end of the file",
+            ),
             ("model.safetensors", b"", "it is empty"),
             (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
             (INDEX, b"{", "is not an index of weights"),
@@ -271,7 +275,7 @@ class TestFilesThatAreNoModel:
             store.delete(name)
         store.delete("model.safetensors")
         store.put("pytorch_model.bin", b"PK\3\4x")
-        with pytest.raises(UserError, match="is cut off"):
+        with pytest.raises(UserError, match="is truncated"):
             check_whole(store)
 
 
@@ -371,10 +375,10 @@ class TestLayout:
     def test_names(self, pair: tuple[Path, Path]) -> None:
         one, other = pair
         save_file(arrays(a=[1, 2], c=[3]), other / "model.safetensors")
-        assert same_layout(one, other) == "2 tensors are in one only, e.g. b"
+        assert same_layout(one, other) == "2 tensors occur in only one model, e.g. b"
         save_file(arrays(a=[1, 2]), other / "model.safetensors")
-        assert same_layout(one, other) == "1 tensors are in one only, e.g. b"
-        assert same_layout(other, one) == "1 tensors are in one only, e.g. b"
+        assert same_layout(one, other) == "1 tensors occur in only one model, e.g. b"
+        assert same_layout(other, one) == "1 tensors occur in only one model, e.g. b"
 
     def test_shapes(self, pair: tuple[Path, Path]) -> None:
         one, other = pair
@@ -393,12 +397,14 @@ class TestLayout:
         one, other = pair
         (other / "model.safetensors").rename(other / "model.bin")
         assert (
-            same_layout(one, other) == same_layout(other, one) == "only safetensors can be swapped"
+            same_layout(one, other)
+            == same_layout(other, one)
+            == "weights can be swapped only from safetensors files"
         )
 
     def test_what_is_torn_is_said(self, pair: tuple[Path, Path]) -> None:
         (pair[1] / "model.safetensors").write_bytes(b"torn")
-        with pytest.raises(UserError, match="cut off"):
+        with pytest.raises(UserError, match="is truncated"):
             same_layout(*pair)
 
 

@@ -291,7 +291,7 @@ def test_a_server_that_never_finishes() -> None:
         await asyncio.sleep(60)
 
     server = Endpoint(hang)
-    with pytest.raises(EndpointDown, match=r"in 2 attempts: no end within 0\.05 s"):
+    with pytest.raises(EndpointDown, match=r"in 2 attempts: timed out after 0\.05 s"):
         ask(server, timeout_s=0.05, max_retries=1)
     assert len(server.bodies) == 2
 
@@ -322,14 +322,14 @@ def test_a_key_that_is_not_accepted_is_named_but_not_shown(status: int) -> None:
 
 
 def test_an_endpoint_that_wants_a_key_after_all() -> None:
-    with pytest.raises(EndpointRefused, match="does not accept requests without key: HTTP 401"):
+    with pytest.raises(EndpointRefused, match="does not accept requests without a key: HTTP 401"):
         ask(Endpoint(said(status=401)), api_key_env=None)
 
 
 def test_a_refused_request_says_why_in_one_short_line() -> None:
     text = json.dumps({"error": {"message": "unknown parameter\n" * 1000}})
     server = Endpoint(said(status=400, text=text))
-    with pytest.raises(EndpointRefused, match="refuses the request: HTTP 400: unknown") as caught:
+    with pytest.raises(EndpointRefused, match="rejects the request: HTTP 400: unknown") as caught:
         ask(server)
     assert len(str(caught.value)) < 400
     assert "\n" not in str(caught.value)
@@ -527,7 +527,7 @@ def test_one_that_is_to_get_none_is_asked_without() -> None:
             finally:
                 await model.close()
 
-    assert asyncio.run(main()) == ["model.endpoint.extra_body leaves response_format out"] * 2
+    assert asyncio.run(main()) == ["model.endpoint.extra_body removes response_format"] * 2
     assert not any("response_format" in body for body in server.bodies)
 
 

@@ -60,7 +60,7 @@ def test_the_backend_follows_and_a_saved_config_is_read_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("tree", "line"),
     [
-        ({"model": {}}, "'model' names no model; write either source"),
+        ({"model": {}}, "'model' has neither a source nor an endpoint; write either source"),
         (
             {"model": {"source": "a/b", "endpoint": {"url": URL, "model": "m"}}},
             "'model' names both a source and an endpoint",
@@ -68,7 +68,7 @@ def test_the_backend_follows_and_a_saved_config_is_read_as_it_is() -> None:
         ({"model": {"source": "a"}, "backend": "endpoint"}, "'backend' is 'endpoint'"),
         (
             {"model": {"endpoint": {"url": URL, "model": "m"}}, "backend": "fake"},
-            "'backend' is 'fake', and the model is behind an endpoint; leave backend out",
+            "'backend' is 'fake', but the model is behind an endpoint; leave backend out",
         ),
         ({"model": {"endpoint": {"url": URL}}}, "'model.endpoint.model' is missing"),
         ({"model": {"endpoint": {"url": URL, "model": "m", "modell": 1}}}, "did you mean 'model'?"),
@@ -84,15 +84,18 @@ def test_exactly_one_candidate_is_named(tree: dict[str, Any], line: str) -> None
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"engine": {"max_model_len": 9}}, "engine: is of an engine of this run's own"),
-        ({"worker_cpus": 2.0}, "worker_cpus: is of an engine of this run's own"),
-        ({"model": {"revision": "main"}}, "model.revision: is of an engine"),
-        ({"model": {"adapter_revision": "main"}}, "model.adapter_revision: is of an engine"),
-        ({"model": {"tool_parser": "hermes"}}, "model.tool_parser: is of an engine"),
-        ({"model": {"chat_template": "t.jinja"}}, "model.chat_template: is of an engine"),
-        ({"model": {"plugins": ["p.py"]}}, "model.plugins: is of an engine"),
-        ({"model": {"start_date": "2026-01-01"}}, "model.start_date: is of an engine"),
-        ({"model": {"reasoning_parser": "qwen3"}}, "write auto or none, the server has a parser"),
+        ({"engine": {"max_model_len": 9}}, "engine: configures an engine of the run"),
+        ({"worker_cpus": 2.0}, "worker_cpus: configures an engine of the run"),
+        ({"model": {"revision": "main"}}, "model.revision: configures an engine"),
+        ({"model": {"adapter_revision": "main"}}, "model.adapter_revision: configures an engine"),
+        ({"model": {"tool_parser": "hermes"}}, "model.tool_parser: configures an engine"),
+        ({"model": {"chat_template": "t.jinja"}}, "model.chat_template: configures an engine"),
+        ({"model": {"plugins": ["p.py"]}}, "model.plugins: configures an engine"),
+        ({"model": {"start_date": "2026-01-01"}}, "model.start_date: configures an engine"),
+        (
+            {"model": {"reasoning_parser": "qwen3"}},
+            "write auto or none; the server has its own parser",
+        ),
     ],
 )
 def test_what_only_an_engine_has_is_refused(more: dict[str, Any], line: str) -> None:
@@ -104,13 +107,13 @@ def test_what_only_an_engine_has_is_refused(more: dict[str, Any], line: str) -> 
 @pytest.mark.parametrize(
     ("extra", "line"),
     [
-        ({"messages": []}, "'messages' is set by ace_ray itself"),
-        ({"stream": True}, "'stream' is set by ace_ray itself"),
+        ({"messages": []}, "'messages' is set by ace_ray"),
+        ({"stream": True}, "'stream' is set by ace_ray"),
         ({"temperature": 1}, "'temperature' belongs to sampling; write sampling.temperature"),
-        ({"anything": None}, "no request has 'anything'"),
+        ({"anything": None}, "'anything' needs a value here"),
         ({"response_format": {"type": "text"}}, "write response_format: null to ask without"),
-        ({"schema": {}}, "'schema' belongs to the benchmark"),
-        ({"schema": None}, "'schema' belongs to the benchmark"),
+        ({"schema": {}}, "'schema' is set by the benchmark"),
+        ({"schema": None}, "'schema' is set by the benchmark"),
         ({"chat_template_kwargs": {"a": 1}}, "write model.chat_template_kwargs"),
         ({"chat_template_kwargs": None}, "write model.chat_template_kwargs"),
     ],
@@ -127,7 +130,7 @@ def test_further_keys_of_requests_are_looked_at(extra: dict[str, Any], line: str
 @pytest.mark.parametrize(
     ("endpoint", "line"),
     [
-        ({"url": "ftp://h/v1"}, "model.endpoint.url: cannot be asked"),
+        ({"url": "ftp://h/v1"}, "model.endpoint.url: is not a valid endpoint URL"),
         ({"url": "http://h/v1/chat/completions"}, "the method's own path"),
         ({"url": "http://u:pw-hidden@h/v1"}, "user name"),
         ({"api_key_env": "NOT_SET_HERE"}, "model.endpoint.api_key_env: the environment variable"),
@@ -186,7 +189,11 @@ def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:
 @pytest.mark.parametrize(
     ("status", "said", "line"),
     [
-        (404, {"error": {"message": "The model `org/m` does not exist."}}, "check url, which ends"),
+        (
+            404,
+            {"error": {"message": "The model `org/m` does not exist."}},
+            "check url (the part before",
+        ),
         (401, {"error": {"message": f"Incorrect API key: {KEY}"}}, "the key in OPENAI_API_KEY"),
         (
             400,

@@ -47,7 +47,7 @@ def test_repeats_as_a_config_file_says() -> None:
 def test_fails_as_told(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="boom"):
         ask({"fail": {"x": "boom"}}, "x")
-    with pytest.raises(PromptTooLong, match="3 tokens, the context holds 3"):
+    with pytest.raises(PromptTooLong, match="3 tokens, but the context holds 3"):
         ask({"max_model_len": 3}, "a b c")
     script = {"die": {"x": str(tmp_path / "marker")}}
     with pytest.raises(EngineDead):

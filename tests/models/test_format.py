@@ -185,7 +185,7 @@ def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) 
 
 def test_tools_need_a_tool_parser(make_renderer: Make) -> None:
     engine, stub = engine_on(Format(*make_renderer(TEMPLATE), FormatChoice()), "x")
-    with pytest.raises(ValueError, match="without a tool parser"):
+    with pytest.raises(ValueError, match="tools need a tool parser"):
         asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
     assert stub.asked == []
 
@@ -264,9 +264,9 @@ def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: F
     [
         ({"tool_parser": "hermess"}, "tool parser 'hermess'; did you mean 'hermes'"),
         ({"reasoning_parser": "qwen33"}, "reasoning parser 'qwen33'; did you mean 'qwen3'"),
-        ({"tool_parser": "openai"}, "'openai' reads tokens of gpt-oss"),
-        ({"tool_parser": "llama3_json"}, "llama3_json does not take this model's tokenizer"),
-        ({"tool_parser": "gone"}, "'gone' needs a package: .*ace_ray_no_such_module"),
+        ({"tool_parser": "openai"}, "'openai' reads gpt-oss tokens"),
+        ({"tool_parser": "llama3_json"}, "llama3_json does not work with this model's tokenizer"),
+        ({"tool_parser": "gone"}, "'gone' needs a missing package: .*ace_ray_no_such_module"),
     ],
 )
 def test_a_parser_that_cannot_work_is_refused_at_once(
@@ -293,5 +293,7 @@ def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
     reading = read(Format(*make_renderer(TEMPLATE), choice), CALL)
     assert reading.tools is not None
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
-    with pytest.raises(UserError, match=r"^model.plugins: bad.py: does not load: ZeroDivision"):
+    with pytest.raises(
+        UserError, match=r"^model.plugins: bad.py: cannot be imported: ZeroDivision"
+    ):
         FormatChoice(plugins=(("bad.py", "1 / 0"),)).load_plugins()

@@ -58,10 +58,13 @@ def test_a_saved_role_is_read_as_it_is(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "line"),
     [
-        ("other", "user: 'other' names no role"),
-        (None, "user: None names no role"),
-        ({}, "user: [] names no role"),
-        ({"endpoint": ENDPOINT, "model": {"source": "a"}}, "user: ['endpoint', 'model'] names"),
+        ("other", "user: 'other' is not a role"),
+        (None, "user: None is not a role"),
+        ({}, "user: [] is not a role"),
+        (
+            {"endpoint": ENDPOINT, "model": {"source": "a"}},
+            "user: ['endpoint', 'model'] is not a role",
+        ),
         ({"endpoint": {"url": "https://h"}}, "user: 'endpoint.model' is missing"),
         ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
         ({"endpoint": ENDPOINT | {"timeout_s": 0}}, "user: 'endpoint.timeout_s' is 0"),
@@ -81,12 +84,12 @@ def test_mistakes_are_named(value: Any, line: str) -> None:
 @pytest.mark.parametrize(
     ("url", "line"),
     [
-        ("ftp://h/v1", "is no http(s) URL"),
-        ("api.example.com/v1", "is no http(s) URL"),
-        ("http://", "is no http(s) URL"),
-        ("http://h:port/v1", "is no http(s) URL"),
-        ("http://h:99999/v1", "is no http(s) URL"),
-        ("http://[::1/v1", "is no http(s) URL"),
+        ("ftp://h/v1", "is not an http(s) URL"),
+        ("api.example.com/v1", "is not an http(s) URL"),
+        ("http://", "is not an http(s) URL"),
+        ("http://h:port/v1", "is not an http(s) URL"),
+        ("http://h:99999/v1", "is not an http(s) URL"),
+        ("http://[::1/v1", "is not an http(s) URL"),
         ("http://sk-hidden@h/v1", "api_key_env"),
         ("http://me:sk-hidden@h/v1", "api_key_env"),
         ("http://h/v1?key=sk-hidden", "api_key_env"),
@@ -107,7 +110,11 @@ def test_bad_urls_are_refused_without_showing_what_they_hide(url: str, line: str
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 def test_a_served_role_takes_no_adapter() -> None:
     role = parse_role({"model": {"source": "a/b", "adapter": "c/d"}}, "user")
-    with pytest.raises(UserError, match=r"^user\.model\.adapter: a served role takes no adapter"):
+    with pytest.raises(
+        UserError,
+        match=r"^user\.model\.adapter: a served role cannot have an "
+        "adapter",
+    ):
         check_role(role, "user")
 
 

@@ -178,8 +178,12 @@ def test_an_engine_that_is_given_another_folder_reads_that(model: Make, tmp_path
 @pytest.mark.parametrize(
     ("own", "line"),
     [
-        (None, "generation_config.json names none; name the values instead of model"),
-        ({"eos_token_id": 2, "do_sample": False}, "names none"),
+        (
+            None,
+            "generation_config.json recommends no sampling values; write the values instead "
+            "of model",
+        ),
+        ({"eos_token_id": 2, "do_sample": False}, "recommends no sampling values"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
         ({"temperature": "hot"}, "'temperature' is 'hot'"),
         ([], "generation_config.json: is not a JSON object"),
@@ -193,7 +197,9 @@ def test_a_model_that_says_nothing_usable(model: Make, own: Any, line: str) -> N
 
 @pytest.mark.parametrize("ref", [None, ModelRef("x", "fake", "x", "unknown")])
 def test_files_that_nobody_can_read(ref: ModelRef | None) -> None:
-    with pytest.raises(UserError, match=r"^sampling: .* its files cannot be read here; name the"):
+    with pytest.raises(
+        UserError, match=r"^sampling: .* its files are not available here; write the"
+    ):
         asked(ref)
 
 
@@ -219,5 +225,7 @@ def test_a_budget_needs_a_parser_that_finds_the_reasoning() -> None:
 def test_an_effort_is_named_once() -> None:
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
-    with pytest.raises(UserError, match=r"^sampling.reasoning_effort: is in model.chat_template"):
+    with pytest.raises(
+        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_template"
+    ):
         check_sampling(config, model, where="sampling")

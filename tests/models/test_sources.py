@@ -79,7 +79,7 @@ def test_a_gguf_file_is_known_by_its_magic(tmp_path: Path) -> None:
     ref = resolve(str(file), None)
     assert (ref.kind, ref.name) == ("gguf", "tiny-Q4")
     file.write_bytes(b"<!DOCTYPE html>")
-    with pytest.raises(UserError, match="no GGUF file"):
+    with pytest.raises(UserError, match="not a GGUF file"):
         resolve(str(file), None)
 
 
@@ -153,7 +153,7 @@ def test_an_s3_prefix(model_folder: Make, s3: Any, cache: Path) -> None:
     new = (folder / "model.safetensors").read_bytes()[:-1] + b"n"
     s3.client.put_object(Bucket=s3.bucket, Key="models/tiny/model.safetensors", Body=new)
     assert resolve(uri, None, endpoint_url=s3.endpoint_url).revision != ref.revision
-    with pytest.raises(UserError, match="only Hugging Face ids"):
+    with pytest.raises(UserError, match="only to Hugging Face ids"):
         resolve(uri, "main", endpoint_url=s3.endpoint_url)
 
 

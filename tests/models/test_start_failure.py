@@ -104,9 +104,9 @@ def test_what_the_parent_meets_itself_needs_no_log():
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ("{'EngineCore_DP0': 3}", "EngineCore_DP0 ended with exit code 3, without an error"),
-        ("{'EngineCore_DP0': -9}", "EngineCore_DP0 was ended by SIGKILL (is memory short?)"),
-        ("{}", "its process ended, without an error; it said last: one | two"),
+        ("{'EngineCore_DP0': 3}", "EngineCore_DP0 ended with exit code 3 without an error"),
+        ("{'EngineCore_DP0': -9}", "EngineCore_DP0 was killed by SIGKILL (out of memory?)"),
+        ("{}", "its process ended without an error; last output: one | two"),
     ],
 )
 def test_without_an_error_it_is_how_the_core_ended(told: str, shown: str):
@@ -122,7 +122,7 @@ def test_it_is_bounded_and_without_secrets():
     assert "\x1b" not in line
     assert len(line) < LONGEST + 40
     assert key not in tail(f"Authorization: Bearer {key}\n")
-    assert tail("") == "it printed nothing"
+    assert tail("") == "no output"
 
 
 def fail(*commands: str) -> None:

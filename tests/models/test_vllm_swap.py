@@ -53,5 +53,5 @@ def test_a_cache_that_is_in_use_is_asked_again() -> None:
 
 def test_one_that_is_not_emptied_ends_the_engine() -> None:
     """Answers would come from what the weights before have computed."""
-    with pytest.raises(EngineDead, match="the cache of the weights before cannot be emptied"):
+    with pytest.raises(EngineDead, match="the cache of the previous weights could not be cleared"):
         swap(RESETS + 1)

@@ -144,7 +144,7 @@ def test_a_store_changes_nothing_behind_a_link(tmp_path: Path, work: str) -> Non
     for name in ("thesis.txt", "sub/x.csv", "new/x"):
         with pytest.raises(UserError, match="symbolic link"):
             getattr(store, work)(name, *more[work])
-    with pytest.raises(UserError, match="leads out"):
+    with pytest.raises(UserError, match="is outside the run folder"):
         getattr(LocalStore(str(tmp_path / "out")), work)("../kept/thesis.txt", *more[work])
     assert files_in(kept) == before
 

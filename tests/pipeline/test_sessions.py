@@ -58,7 +58,7 @@ def test_sessions_are_recorded_with_their_versions(tmp_path: Path) -> None:
     assert sessions.begin(OLD, "first") == []
     assert sessions.begin(OLD, "second") == []
     (line,) = sessions.begin(NEW, "third")
-    mixed = "rows are of several versions: vllm 0.32.0, 0.33.0"
+    mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
     assert line == f"{mixed}; --fresh evaluates all of them anew"
     assert [one["began_at"] for one in sessions.recorded] == ["first", "second", "third"]
     assert sessions.recorded[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
@@ -72,7 +72,7 @@ def test_another_ace_ray_is_named_whatever_answers(
     sessions.begin(OLD)
     monkeypatch.setattr(ace_ray, "__version__", "9.0")
     (line,) = sessions.begin(NEW)
-    assert line.startswith(f"rows are of several versions: ace_ray {_version()}, 9.0;")
+    assert line.startswith(f"rows come from several versions: ace_ray {_version()}, 9.0;")
     assert "vllm" not in line, "no engine of this machine answers"
 
 
@@ -114,7 +114,7 @@ def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:
     one = with_sessions(write_run(tmp_path / "one", everything({}, of=2), model="o/one"), engines)
     two = write_run(tmp_path / "two", everything({}, of=2), model="o/two")
     found = compare_runs(load_runs([str(one), str(two)]))
-    assert "one: rows are of several versions: vllm 0.32.0, 0.33.0" in found.notes
+    assert "one: rows come from several versions: vllm 0.32.0, 0.33.0" in found.notes
     checkers = [{"versions": {"ace_ray": one}} for one in ("0.1.0", "0.2.0")]
     with_sessions(one, checkers)
     with pytest.raises(NotComparable, match="rules"):

@@ -120,4 +120,4 @@ def test_trainings_that_hold_other_benchmarks(tmp_path: Path) -> None:
         ("strict", "A", "B", "acebench"),
         ("strict", "step_1", "step_2", "toy"),
     }
-    assert "A does not hold toy: it is not compared there" in comparison.notes
+    assert "A has no rows of toy and is not compared there" in comparison.notes

@@ -90,7 +90,7 @@ def test_reports_and_comparisons_of_a_stopped_run(tmp_path: Path, here: Any) -> 
     assert "Early decisions" in ended.stdout
     page = (tmp_path / "a" / "report" / "report.html").read_text()
     assert "~+3.1" in page
-    assert page.count("they are no scores of the benchmark") == 1
+    assert page.count("they are not scores of the benchmark") == 1
     refused = here("compare", tmp_path / "a", tmp_path / "b", "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())

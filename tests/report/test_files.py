@@ -105,7 +105,7 @@ def test_a_foreign_folder_is_left_alone(runs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "report"
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds files that are not of a report"):
+    with pytest.raises(UserError, match="contains files that do not belong to a report"):
         report([runs / "toy3"], paper=True, out=folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
@@ -113,7 +113,7 @@ def test_a_foreign_folder_is_left_alone(runs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("marker", ["", "[]", '{"made_by": "me", "files": []}'])
 def test_another_report_json_does_not_make_a_folder_ours(tmp_path: Path, marker: str) -> None:
     (tmp_path / "report.json").write_text(marker)
-    with pytest.raises(UserError, match="not of a report"):
+    with pytest.raises(UserError, match="do not belong to a report"):
         claim(str(tmp_path))
 
 
@@ -150,7 +150,7 @@ def test_a_benchmark_without_a_paper(runs: Path, tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", rows, model="o/Other")
     text = (other / "run.json").read_text().replace('"acebench"', '"toy"')
     (other / "run.json").write_text(text)
-    with pytest.raises(UserError, match="no tables of a paper are known for toy"):
+    with pytest.raises(UserError, match="there are no paper tables for toy"):
         report([other], paper=True, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert "Accuracy" in report([runs / "toy3", other])

@@ -62,7 +62,9 @@ def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
     assert found.counts("error_type") == {"param_value": (1, 1)}
     tables = flip_tables(found)
     assert tables[0].lines == [["normal_preference", 1, 1]]
-    assert "of 4 rows judged in both, 1 turned from right to wrong and 1 " in tables[0].notes[0]
+    assert (
+        "1 of 4 rows judged in both runs turned from right to wrong, 1 from " in tables[0].notes[0]
+    )
 
 
 def test_rows_without_a_verdict_in_either_run_do_not_flip(tmp_path: Path) -> None:
@@ -84,7 +86,9 @@ def test_samples_flip_one_by_one_and_repeats_never(tmp_path: Path) -> None:
 def test_no_flips_are_said(tmp_path: Path) -> None:
     rows = block("en", "normal_preference", 2, 3)
     (line,) = flip_lines(between(tmp_path, rows, rows))
-    assert line == "acebench, strict rules: no flips between A and B among 3 rows judged in both"
+    assert (
+        line == "acebench, strict rules: no flips between A and B among 3 rows judged in both runs"
+    )
 
 
 def test_rule_sets_flip_on_their_own(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_run_in_which_nothing_is_wrong(tmp_path: Path) -> None:
     is_sound(Page(text.encode()))
     assert "No scored answer is wrong under any rule set." in section(text, "answers")
     assert "data-filters" not in section(text, "answers")
-    assert "No row is invalid." in section(text, "errors")
+    assert "There are no invalid rows." in section(text, "errors")
 
 
 def test_a_benchmark_that_says_nothing_of_reports(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_where_nothing_can_be_written_the_report_goes_elsewhere(tmp_path: Path) 
     (tmp_path / "run" / "report").write_text("a file")
     with pytest.raises(UserError) as caught:
         claim_within(LocalStore(str(tmp_path / "run")))
-    assert "elsewhere with --out" in str(caught.value)
+    assert "choose another folder with --out" in str(caught.value)
 
 
 def test_a_report_does_not_stand_in_a_run_s_way(tmp_path: Path) -> None:

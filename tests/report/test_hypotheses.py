@@ -272,7 +272,7 @@ def test_sentences() -> None:
     alike = lines(column([True] * 100), column([False] + [True] * 99))[0]
     text = sentence(alike)
     assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
-    assert text.endswith("Holm p 1; this n would show one of at least 7.8 points")
+    assert text.endswith("Holm p 1; this n can show a difference of at least 7.8 points")
 
 
 @pytest.mark.parametrize(

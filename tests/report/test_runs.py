@@ -28,7 +28,7 @@ def reported(*folders: Path) -> list[Any]:
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (None, "is not a run: it holds no run.json"),
+        (None, "is not a run: run.json is missing"),
         (b"{", "is not JSON"),
         (b"[1]", "is not a JSON object"),
         (b'{"schema_version": 1}', "'run_id' is missing"),
@@ -45,7 +45,7 @@ def test_what_is_not_a_run(tmp_path: Path, manifest: bytes | None, words: str) -
 
 
 def test_a_run_without_rows(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no rows"):
+    with pytest.raises(UserError, match="has no rows"):
         load_run(str(write_run(tmp_path / "run", [])))
 
 
@@ -162,8 +162,8 @@ def test_the_comparison_has_numbers_intervals_and_warnings(tmp_path: Path) -> No
     low, high = special.interval  # type: ignore[union-attr]
     assert low < 0.8 < high
     assert list(table.notes) == [
-        "A: backend fake, a test of the pipeline and not an evaluation",
-        "A: limited to 5 entries, a sample only",
+        "A: backend fake; a test of the pipeline, not an evaluation",
+        "A: limited to 5 entries: a sample of the benchmark, not its score",
         "A: with nothing at all",
     ]
 
@@ -196,7 +196,9 @@ def test_named_entries_have_a_partial_headline(tmp_path: Path) -> None:
     shares = [cell for cell in table.lines[0] if isinstance(cell, Estimate)]
     assert shares
     assert all(share.partial for share in shares)
-    assert "limited to 2 named ids, a sample only" in " ".join(table.notes)
+    assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
+        table.notes
+    )
     whole = write_run(tmp_path / "whole", everything({}))
     (held,) = by_benchmark(load_runs([str(whole)]))
     assert not any(
@@ -207,7 +209,7 @@ def test_named_entries_have_a_partial_headline(tmp_path: Path) -> None:
 
 
 def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:
-    """The mean of what was run; what was not is no column."""
+    """The mean covers the categories that were run; the others have no column."""
     folders = [
         write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
         for name, valid in (("A", 3), ("B", 1), ("C", 4))
@@ -219,9 +221,7 @@ def test_some_categories_have_a_partial_headline(tmp_path: Path) -> None:
     for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
         assert [one.value for one in line[2:]] == [share] * 4  # type: ignore[union-attr]
         assert [one.partial for one in line[2:]] == [True] * 3 + [False]  # type: ignore[union-attr]
-    assert table.notes[0].startswith(
-        "all 3 runs: Overall (workbook) is partial, the mean of what was run: without "
-    )
+    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial; not run: ")
     names, *lines = csv_text(table).splitlines()
     assert "Special partial" in names
     assert ",yes" in lines[0]

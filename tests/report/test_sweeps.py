@@ -102,7 +102,7 @@ def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     found = loaded(folder)
     assert [run.label for run in found.runs] == ["a"]
     whys = {one.label: one.why for one in found.left_out}
-    assert "holds no run.json" in whys["gone"]
+    assert "run.json is missing" in whys["gone"]
     assert "is not JSON" in whys["torn"]
 
 

@@ -169,5 +169,5 @@ def test_rows_that_went_away_meanwhile_end_the_report_with_a_word(tmp_path: Path
     chosen = choose(loaded(folder), 5)
     for part in (folder / "rows").iterdir():
         part.unlink()
-    with pytest.raises(UserError, match="1 rows have gone while they were read"):
+    with pytest.raises(UserError, match="1 rows disappeared while they were read"):
         answers(chosen, RULES)

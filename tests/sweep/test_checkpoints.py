@@ -99,14 +99,14 @@ class TestFind:
         lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
         assert lacks == {
             1: "",
-            2: "step-2/model.safetensors is a link that leads to itself",
+            2: "step-2/model.safetensors is a symbolic link to itself",
             3: "",
-            4: "step-4 is a link that leads to itself",
+            4: "step-4 is a symbolic link to itself",
         }
 
     @on_both
     def test_nothing_there(self, root: str) -> None:
-        with pytest.raises(UserError, match="holds no checkpoint folder named") as error:
+        with pytest.raises(UserError, match="contains no checkpoint folder that matches") as error:
             find(root, pattern="step_*")
         assert error.value.where == root
         assert "step_*" in str(error.value)
@@ -123,7 +123,7 @@ class TestFind:
         put("step_10")
         put("step_7")
         put("step_010")
-        with pytest.raises(UserError, match="are both step 10") as error:
+        with pytest.raises(UserError, match="both have step 10") as error:
             find(root)
         assert {"step_10", "step_010"} <= set(error.value.what.split())
         assert steps(root, pattern="step_?") == [7]
@@ -132,7 +132,7 @@ class TestFind:
     def test_a_name_without_a_number(self, root: str, put: Put, name: str) -> None:
         put("step_1")
         put(name)
-        with pytest.raises(UserError, match="has no step in it") as error:
+        with pytest.raises(UserError, match="contains no step number") as error:
             find(root)
         assert repr(name) in error.value.what
         assert steps(root, pattern="step_1") == [1]
@@ -146,9 +146,9 @@ class TestLacks:
     @pytest.mark.parametrize(
         ("gone", "said"),
         [
-            ("config.json", "there is no config.json"),
-            ("tokenizer.json", "there is no tokenizer"),
-            ("model.safetensors", "holds no weights"),
+            ("config.json", "config.json is missing"),
+            ("tokenizer.json", "the tokenizer is missing"),
+            ("model.safetensors", "contains no weights"),
         ],
     )
     def test_a_file(self, root: str, put: Put, gone: str, said: str) -> None:

@@ -222,7 +222,7 @@ class TestLane:
         assert code == 1
         assert [event["run_id"] for event in events] == ["a", "b"]
         for event in events:
-            assert event["failed"].startswith(f"{folder}: has changed since the sweep found it")
+            assert event["failed"].startswith(f"{folder}: has changed since the sweep planned it")
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("wrapped", [False, True])

@@ -163,10 +163,10 @@ class TestSizes:
     @pytest.mark.parametrize(
         ("asked", "match"),
         [
-            ({"gpus": 8}, "takes 8 GPUs, there are 1; lower"),
-            ({"workers": 4}, "takes 4 GPUs, there are 1"),
-            ({"server_gpus": 1}, "takes 2 GPUs, 1 of them for served models, there are 1"),
-            ({"server_gpus": 4, "workers": 4}, "takes 8 GPUs, 4 of them for served models"),
+            ({"gpus": 8}, "needs 8 GPUs, but there are 1; lower"),
+            ({"workers": 4}, "needs 4 GPUs, but there are 1"),
+            ({"server_gpus": 1}, "needs 2 GPUs, 1 of them for served models, but there are 1"),
+            ({"server_gpus": 4, "workers": 4}, "needs 8 GPUs, 4 of them for served models"),
         ],
     )
     def test_more_gpus_than_there_are(self, asked: dict[str, Any], match: str) -> None:
@@ -185,7 +185,7 @@ class TestSizes:
                 {"CPU": 16.0, "GPU": 4.0},
                 r"workers: 1 worker\(s\) of 1 CPU\(s\) and 3 GPU\(s\) each on one node",
             ),
-            ({"workers": 9}, {"CPU": 16.0, "GPU": 4.0}, "takes 14 GPUs, 5 of them"),
+            ({"workers": 9}, {"CPU": 16.0, "GPU": 4.0}, "needs 14 GPUs, 5 of them"),
         ],
     )
     def test_what_the_nodes_can_never_hold(

@@ -90,7 +90,7 @@ class TestRefused:
         run = run_of_checkpoint(
             sweep_of(), Checkpoint("step_7", 7, str(one), "", "m-2.safetensors is missing"), "out"
         )
-        assert run.refused == "it is not whole: m-2.safetensors is missing"
+        assert run.refused == "the checkpoint is incomplete: m-2.safetensors is missing"
         assert (run.plan, run.run_id, run.swap_group, run.step) == (None, "", "", 7)
 
     def test_not_for_a_store_that_is_away(self, one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,14 +238,14 @@ class TestAdapters:
 
     def test_lora_arguments_without_an_adapter(self, one: Path) -> None:
         said = of(one, backend="vllm", engine={"enable_lora": True}).refused
-        assert "'enable_lora' without an adapter has no effect" in said
+        assert "'enable_lora' without an adapter only slows" in said
 
     def test_a_rank_above_what_the_engine_was_told(self, one: Path, made: list[Path]) -> None:
         told = {"backend": "vllm", "engine": {"max_lora_rank": 1}, "model": {"source": str(one)}}
-        assert "the adapter's rank is 4, 'max_lora_rank' is 1" in of(made[0], **told).refused
+        assert "the adapter's rank is 4, but 'max_lora_rank' is 1" in of(made[0], **told).refused
 
     def test_without_its_base(self, made: list[Path]) -> None:
         assert "it is an adapter: name it as model.adapter" in of(made[0]).refused
 
     def test_a_model_in_place_of_an_adapter(self, one: Path) -> None:
-        assert "holds no adapter_config.json" in of(one, model={"source": str(one)}).refused
+        assert "contains no adapter_config.json" in of(one, model={"source": str(one)}).refused

@@ -38,4 +38,4 @@ def test_sizes_that_nobody_knows_are_named(
     monkeypatch.setattr("ace_ray.sweep.runs.size_of", lambda model: None)
     plan = here("sweep", config(), "--plan")
     assert plan.code == 0, plan.stderr
-    assert "step 1: its size is not known, the estimate takes" in plan.stdout
+    assert "step 1: its size is unknown; the estimate assumes" in plan.stdout

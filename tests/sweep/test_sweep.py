@@ -384,7 +384,7 @@ class TestToTheEnd:
         setup.save(1)
         assert setup.run() == 75
         assert setup.folder.get("ledger.json") is None
-        assert any("taken this run over" in line for line in setup.said)
+        assert any("taken over this run" in line for line in setup.said)
 
     def test_a_saved_config_goes_on(self, setup: Setup) -> None:
         setup.save(1)
@@ -453,7 +453,7 @@ class TestEarly:
         assert len(alphas) == 7, "the first is compared with nothing, nor one that came before it"
         assert 0.045 < sum(alphas) <= 0.05
         setup.folder.put("early.json", b"{}x")
-        with pytest.raises(UserError, match="holds what alpha was given"):
+        with pytest.raises(UserError, match="records how alpha was shared"):
             setup.sweep()
 
     def test_calls_and_watches_share_one_alpha(self, setup: Setup) -> None:
@@ -516,11 +516,11 @@ class TestEarly:
         assert seen.keys() == {"bad", ids["step 20"], ids["step 30"]}
         assert seen[ids["step 30"]].against.endswith(ids["step 20"])
         assert seen[ids["step 30"]].alpha == pytest.approx(0.0225)
-        assert any("step 30: its comparison was looked at again" in said for said in setup.said)
+        assert any("step 30: its comparison was updated" in said for said in setup.said)
         seen["bad"] = seen[ids["step 30"]].alpha
         setup.said.clear()
         assert setup.run(**self.early()) == 0
-        assert any("step 20: its comparison cannot be looked at" in said for said in setup.said)
+        assert any("step 20: its comparison cannot be updated" in said for said in setup.said)
 
     @pytest.mark.nightly
     def test_what_others_are_compared_with_begins_first(self, setup: Setup) -> None:
@@ -576,7 +576,7 @@ class TestWhatFails:
                     [2],
                     die,
                     attempts,
-                    f"not whole after {attempts} attempts",
+                    f"incomplete after {attempts} attempts",
                     [["step 2"]] * attempts,
                 )
                 for attempts in (1, 2, 3)
@@ -585,7 +585,7 @@ class TestWhatFails:
                 [2, 3],
                 FakeLane.leave,
                 2,
-                "not whole after 2 attempts",
+                "incomplete after 2 attempts",
                 [["step 2", "step 3"], ["step 2"]],
             ),
         ],
@@ -730,7 +730,7 @@ class TestWhatFails:
         left = outage(setup, monkeypatch, times=10**6)
         setup.save(1, 2)
         assert setup.run(swap=False, store_patience_s=0.05) == 75
-        assert any("the same command goes on with the sweep" in line for line in setup.said)
+        assert any("the same command continues the sweep" in line for line in setup.said)
         left.clear()
         assert setup.run() == 0
 
@@ -767,7 +767,7 @@ class TestWhatFails:
         assert sorted(setup.lanes) == [["step 1"], ["step 1"], ["step 2"]]
         assert setup.states() == {"step 1": "pending", "step 2": "complete"}
         assert setup.ledger()["step 1"]["note"] == "they do not fit"
-        assert "step 1: left to a later time, they do not fit" in setup.said
+        assert "step 1: postponed: they do not fit" in setup.said
         setup.script = complete_all
         assert setup.run() == 0
         assert setup.ledger()["step 1"]["note"] == ""
@@ -800,8 +800,8 @@ class TestRefused:
         assert setup.lanes == [["step 1", "step 3"]]
         assert setup.states() == {"step 1": "complete", "step 2": "refused", "step 3": "complete"}
         assert (
-            "cut off" in setup.ledger()["step 2"]["note"]
-            or "ends after" in (setup.ledger()["step 2"]["note"])
+            "truncated" in setup.ledger()["step 2"]["note"]
+            or "ends beyond" in (setup.ledger()["step 2"]["note"])
         )
         setup.save(2)
         assert setup.run() == 0
@@ -839,7 +839,7 @@ class TestRefused:
         setup.save(1)
         setup.run()
         held = {item.path: item.etag for item in setup.folder.list()}
-        with pytest.raises(UserError, match="holds a sweep of another config") as error:
+        with pytest.raises(UserError, match="belongs to a sweep with another config") as error:
             setup.run(**changes)
         assert f"({next(iter(changes))} differ)" in error.value.what
         assert setup.lanes == []
@@ -1024,7 +1024,10 @@ class TestWatching:
         (setup.checkpoints / "step_3" / "config.json").write_text("{}")
         sweep = Sweep(setup.config(settle_s=60), setup.said.append, preview=True)
         assert [run.label for run in sweep.runs if run.plan] == ["step 1", "step 2"]
-        assert sweep.runs[-1].awaited == "it is waited for: there is no tokenizer"
+        assert (
+            sweep.runs[-1].awaited
+            == "waiting for the checkpoint to be complete: the tokenizer is missing"
+        )
 
     def test_the_stop_file_and_the_last_checkpoint_at_once(self, setup: Setup) -> None:
         setup.save(1)
@@ -1055,7 +1058,10 @@ class TestWatching:
         setup.in_turn([setup.stop])
         assert setup.run() == 1
         assert setup.states() == {"step 1": "complete", "step 2": "refused"}
-        assert setup.ledger()["step 2"]["note"] == "it is not whole: there is no tokenizer"
+        assert (
+            setup.ledger()["step 2"]["note"]
+            == "the checkpoint is incomplete: the tokenizer is missing"
+        )
 
     def test_weights_that_change_are_another_run(self, setup: Setup) -> None:
         setup.save(1)
@@ -1080,8 +1086,8 @@ class TestWatching:
     @pytest.mark.parametrize(
         ("name", "why"),
         [
-            ("final", "the name 'final' has no step in it"),
-            ("step_01", "step_01 and step_1 are both step 1"),
+            ("final", "the name 'final' contains no step number"),
+            ("step_01", "step_01 and step_1 both have step 1"),
         ],
     )
     def test_an_invalid_name_is_refused_while_others_go_on(
@@ -1094,9 +1100,9 @@ class TestWatching:
         assert setup.lanes == [["step 1"], ["step 2"], ["step 3"]]
         assert setup.states() == {name: "refused", **{f"step {n}": "complete" for n in (1, 2, 3)}}
         assert setup.ledger()[name]["note"] == why
-        assert setup.said.count(f"{name}: refused, {why}") == 1
+        assert setup.said.count(f"{name}: refused: {why}") == 1
         # A call that begins with it is refused as a whole: now it is the user's to mend.
-        with pytest.raises(UserError, match=r"has no step in it|are both step 1"):
+        with pytest.raises(UserError, match=r"contains no step number|both have step 1"):
             setup.sweep()
 
     def test_one_that_cannot_be_planned_for_a_while(
@@ -1183,7 +1189,7 @@ class TestWatching:
         stop.set()
         writer.join()
         assert setup.states() == {"step 1": "complete", "step 2": "pending"}
-        assert setup.ledger()["step 2"]["note"] == "it was being written when the watch ended"
+        assert setup.ledger()["step 2"]["note"] == "it was still being written when the watch ended"
 
     def test_a_store_that_is_away_at_the_end(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
@@ -1201,4 +1207,4 @@ class TestWatching:
 
         setup.in_turn([last])
         assert setup.run(settle_s=0.05) == 75
-        assert any("the last checkpoints could not be looked for" in line for line in setup.said)
+        assert any("the last checkpoints could not be listed" in line for line in setup.said)

@@ -143,16 +143,16 @@ def test_a_folder_that_cannot_be_looked_at(make: Make, tmp_path: Path) -> None:
     (watched.root / "final").mkdir(parents=True)
     (watched.root / "final" / "config.json").touch()
     for _ in range(2):
-        with pytest.raises(UserError, match="has no step in it"):
+        with pytest.raises(UserError, match="contains no step number"):
             watched.look()
         assert watched.watching.wait_s == 30
     (tmp_path / "stop").touch()
     for _ in range(2):
-        with pytest.raises(UserError, match="has no step in it"):
+        with pytest.raises(UserError, match="contains no step number"):
             watched.look()
         assert 0 < watched.watching.wait_s <= 30
         watched.now += watched.watching.wait_s
-    with pytest.raises(UserError, match="has no step in it"):
+    with pytest.raises(UserError, match="contains no step number"):
         watched.look()
     assert watched.watching.wait_s == 0
     assert watched.watching.failed

@@ -73,7 +73,7 @@ def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> Non
 
     rows = written_run(tmp_path / "run", with_state)
     shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
-    before, after = shown.split("-- state before ")[1].split("-- state after, what changed ")
+    before, after = shown.split("-- state before ")[1].split("-- state after: changes ")
     assert "a.txt" in before
     assert "[0].Files.gone removed: 1" in after
     assert "\u202e" not in shown
@@ -145,7 +145,7 @@ def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -
     folder, rows = run
     written_run(tmp_path / "other", wrong)
     changed = here("show", folder, "--changed", tmp_path / "other").stdout
-    assert changed.startswith("7 of 8 rows have another verdict than in ")
+    assert changed.startswith("7 of 8 rows have a different verdict in ")
     assert rows[0]["id"] not in changed
     assert here("show", folder, "--changed", folder).stdout.startswith("0 of 8 rows")
 
@@ -156,7 +156,7 @@ def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -
         (["nobody"], "nobody: "),
         (["--category", "x"], "--category: "),
         (["--rules", "x"], "name one of official, strict"),
-        (["--status", "x"], "has no row of 'x'"),
+        (["--status", "x"], "has no row with 'x'"),
     ],
 )
 def test_what_no_row_can_be_is_one_line(run: Any, here: Any, words: list[str], said: str) -> None:

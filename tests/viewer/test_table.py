@@ -126,9 +126,11 @@ def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", ROWS_OF_RUN[:10], missing=6)
     table = RunTable(open_store(str(folder)))
     compact_run(str(folder), lambda line: None, open_store)
-    with pytest.raises(UserError, match="merged with others meanwhile; look again"):
+    with pytest.raises(
+        UserError, match="merged into another part meanwhile; run the same command again"
+    ):
         table.episode(table.rows[0])
-    with pytest.raises(UserError, match="merged with others meanwhile"):
+    with pytest.raises(UserError, match="merged into another part meanwhile"):
         table.select(Query(text="answer"))
     assert table.refresh()
     assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"

@@ -271,7 +271,7 @@ def test_only_this_machine_and_its_pages(site: str) -> None:
 def test_who_has_no_token_is_told_where_it_is(site: str, path: str, token: str) -> None:
     status, headers, text = ask(f"{site}{path}{token}", Cookie="ace_ray_view=x")
     assert status == 403
-    assert "open the address that it printed" in text
+    assert "open the URL that it printed" in text
     assert "set-cookie" not in headers
 
 
@@ -336,4 +336,4 @@ def test_a_port_that_is_taken(here: Any, tmp_path: Path) -> None:
     ended = here("view", folder, "--port", port)
     listener.close()
     assert ended.code == 2
-    assert f"--port {port}: nothing can listen there; name another port" in ended.stderr
+    assert f"--port {port}: cannot listen on this port; name another port" in ended.stderr

@@ -40,31 +40,36 @@ class Options(Section):
 
     data: str = Field(
         "mini",
-        description="mini (ships with ace_ray), imported, imported:VERSION, or a folder in the "
-        "official layout",
+        description="data set: mini (ships with ace_ray), imported, imported:VERSION, or a "
+        "folder in the official layout",
     )
     languages: list[Literal["en", "zh"]] = Field(
-        default=["en", "zh"], min_length=1, description="of the entries"
+        default=["en", "zh"], min_length=1, description="languages of the entries"
     )
     categories: list[str] = Field(
         default=["all"], min_length=1, description="category names or groups"
     )
     prompts: Literal["auto", "official", "own"] = Field(
-        "auto", description="auto: official when the data holds them, else the project's wording"
+        "auto",
+        description="wording of the prompts; auto: official if the data contains official "
+        "prompts, else ace_ray's own",
     )
     variant: Literal["standard", "condensed", "minimal"] = Field(
-        "standard", description="of the normal prompt, as in the paper's appendix D.4"
+        "standard", description="variant of the normal prompt, as in the paper's appendix D.4"
     )
     mode: Literal["prompt", "native"] = Field(
         "prompt",
-        description="native: functions go through the model's own tool-calling template, calls "
-        "are read by model.tool_parser",
+        description="way to offer functions; native: through the model's tool-calling template, "
+        "with calls read by model.tool_parser",
     )
-    max_messages: int = Field(UPSTREAM_MESSAGES, ge=2, le=1000, description="of an agent episode")
+    max_messages: int = Field(
+        UPSTREAM_MESSAGES, ge=2, le=1000, description="maximum messages per agent episode"
+    )
     user: Any = Field(
         "same",
-        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
-        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
+        description="model that simulates the user: same (the candidate, within "
+        "sampling.max_tokens), {model: {source: ...}} served on the cluster, or "
+        "{endpoint: {url: ..., model: ...}}",
     )
 
     @field_validator("languages")
@@ -89,7 +94,7 @@ def check_native(options: Options) -> None:
     for key, is_asked in asked.items():
         if is_asked:
             raise UserError(
-                f"{key!r} has no meaning with mode: native, which has texts of its own and reads "
+                f"{key!r} has no effect with mode: native, which has its own texts and reads "
                 "calls with model.tool_parser",
                 where=f"benchmarks.acebench.{key}",
                 fix="leave it out, or write mode: prompt",

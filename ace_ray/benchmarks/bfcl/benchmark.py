@@ -333,8 +333,8 @@ class BFCL(Benchmark):
         if reasons := list(self._differences()):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
-            f"data and prompts of bfcl-eval {self._package.version}: the official rule set compares"
-            " with its local prompt models, category by category"
+            f"data and prompts of bfcl-eval {self._package.version}: the official rule set is "
+            "comparable per category with bfcl-eval's prompt-mode models"
         )
 
     def _differences(self) -> Iterator[str]:

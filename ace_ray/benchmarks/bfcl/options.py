@@ -22,9 +22,11 @@ CHOICES: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 class ServiceConfig(Section):
-    url: str = Field(min_length=1, description="where requests go, without query")
+    url: str = Field(min_length=1, description="URL of the service, without a query")
     api_key_env: str | None = Field(
-        None, min_length=1, description="environment variable with the key, sent as bearer token"
+        None,
+        min_length=1,
+        description="environment variable with the key, which is sent as a bearer token",
     )
 
 
@@ -33,8 +35,12 @@ class EmbeddingsConfig(ServiceConfig):
 
 
 class WebSearchConfig(Section):
-    search: ServiceConfig = Field(description="GET with q and max_results; a list of results")
-    fetch: ServiceConfig = Field(description="GET with url and mode; the page as text")
+    search: ServiceConfig = Field(
+        description="search service: GET with q and max_results; returns a list of results"
+    )
+    fetch: ServiceConfig = Field(
+        description="fetch service: GET with url and mode; returns the page as text"
+    )
 
 
 class Options(Section):
@@ -42,35 +48,36 @@ class Options(Section):
 
     data: str = Field(
         "mini",
-        description="mini (ships with ace_ray), installed (the package bfcl-eval), imported, "
-        "imported:VERSION, or a folder of bfcl-eval",
+        description="data set: mini (ships with ace_ray), installed (the package bfcl-eval), "
+        "imported, imported:VERSION, or a folder of bfcl-eval",
     )
     categories: list[str] = Field(
         default=["all"],
         min_length=1,
-        description="category names or groups; all: every scored one that can be run",
+        description="category names or groups; all: every scored category that can run",
     )
     mode: Literal["prompt", "native"] = Field(
         "prompt",
-        description="native: functions go through the model's own tool-calling template, calls "
-        "are read by model.tool_parser",
+        description="way to offer functions; native: through the model's tool-calling template, "
+        "with calls read by model.tool_parser",
     )
     system: Literal["system", "user"] = Field(
-        "system", description="role of system messages; user: for templates that refuse them"
+        "system",
+        description="role of system messages; user: for templates that reject the system role",
     )
     results: Literal["tool", "user"] = Field(
         "tool",
-        description="role of tools' results in prompt mode; user: one message, as upstream sends "
+        description="role of tool results in prompt mode; user: one message, as upstream sends "
         "them to API models",
     )
     embedding: EmbeddingsConfig | None = Field(
-        None, description="OpenAI-compatible endpoint that embeds texts, for memory_vector"
+        None, description="OpenAI-compatible endpoint for text embeddings, used by memory_vector"
     )
     web_search: WebSearchConfig | None = Field(
-        None, description="services that search and fetch, for the web_search categories"
+        None, description="search and fetch services for the web_search categories"
     )
     contamination: bool = Field(
-        False, description="also ask the engine how likely the gold calls are"
+        False, description="measure contamination: ask the engine how likely the gold calls are"
     )
 
     @field_validator("categories")
@@ -88,7 +95,7 @@ def absent(options: Options) -> dict[str, str]:
         why = "no services to search and fetch are configured (web_search)"
         reasons |= dict.fromkeys(groups.WEB_SEARCH, why)
     if options.mode == "native":
-        why = "the forms of a prompt are for prompt mode"
+        why = "prompt formats need prompt mode"
         reasons[groups.FORMAT_SENSITIVITY] = why
     return reasons
 

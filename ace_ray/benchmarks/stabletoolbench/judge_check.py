@@ -46,10 +46,13 @@ NAME = "stabletoolbench_judge"
 
 class JudgeOptions(Section):
     labels: str = Field(
-        min_length=1, description="JSON lines of query_id, query, answer, label (see docs)"
+        min_length=1,
+        description="file of JSON lines with query_id, query, answer and label (see docs)",
     )
-    upstream: str | None = Field(None, description="a checkout: its judge's prompts")
-    votes: int = Field(1, ge=1, le=32, description="of the judge on each answer")
+    upstream: str | None = Field(
+        None, description="checkout of StableToolBench whose judge prompts are used"
+    )
+    votes: int = Field(1, ge=1, le=32, description="votes of the judge on each answer")
 
 
 class JudgeCheck(Benchmark):
@@ -154,7 +157,7 @@ class JudgeCheck(Benchmark):
 
 def _sentence(measured: Mapping[str, Any]) -> str:
     if not measured["n"]:
-        return "no answer was judged"
+        return "the judge judged no answer"
     low, high = measured["accuracy_interval"]
     kappa = "Cohen's kappa is not defined: chance alone would agree"
     if measured["kappa"] is not None:

@@ -77,45 +77,57 @@ class Options(Section):
 
     data: str = Field(
         "mini",
-        description="mini (ships with ace_ray), imported, imported:VERSION, or a folder that is or "
-        "holds solvable_queries",
+        description="data set: mini (ships with ace_ray), imported, imported:VERSION, or a "
+        "folder that is or contains solvable_queries",
     )
-    groups: list[str] = Field(list(GROUPS), min_length=1, description="of queries")
+    groups: list[str] = Field(list(GROUPS), min_length=1, description="groups of queries")
     upstream: str | None = Field(
-        None, description="a checkout of StableToolBench: its prompts instead of ace_ray's own"
+        None, description="checkout of StableToolBench whose prompts replace ace_ray's own"
     )
     tool_folder: str | None = Field(
-        None, description="a tool directory, <Category>/<tool>.json, that describes the APIs"
+        None, description="tool directory (<Category>/<tool>.json) that describes the APIs"
     )
     tool_scope: Literal["query", "all"] = Field(
         "query",
-        description="what an agent is offered: the query's own APIs, or those of all queries",
+        description="APIs offered to the agent: those of the query, or those of all queries",
     )
-    method: str = Field("CoT@1", description="CoT@<tries>, or DFS_woFilter_w2 (DFSDT)")
+    method: str = Field(
+        "CoT@1", description="search method: CoT@<tries>, or DFS_woFilter_w2 (DFSDT)"
+    )
     mode: Literal["native", "react"] = Field(
-        "native", description="native: the model's own tool calling; react: Thought, Action, Input"
+        "native",
+        description="prompt format; native: the model's own tool calling; react: Thought, "
+        "Action, Input",
     )
-    max_steps: int = Field(MAX_STEPS, ge=1, le=200, description="depth of a chain, in nodes")
-    max_queries: int = Field(MAX_QUERIES, ge=1, le=10_000, description="model calls of a search")
+    max_steps: int = Field(
+        MAX_STEPS, ge=1, le=200, description="maximum depth of a chain, in nodes"
+    )
+    max_queries: int = Field(
+        MAX_QUERIES, ge=1, le=10_000, description="maximum model calls per search"
+    )
     apis: list[str] = Field(
         default=["cache", "simulator"],
         min_length=1,
-        description="who answers API calls, some of cache, real, simulator; asked in this order",
+        description="sources of API answers, in the order in which they are tried: cache, "
+        "real, simulator",
     )
     cache: Literal["read", "readwrite"] = Field(
-        "readwrite", description="readwrite: new answers are recorded"
+        "readwrite", description="access to the cache; readwrite: record new answers"
     )
     cache_folder: str | None = Field(
         None,
-        description="of recorded answers; default: in $ACE_RAY_CACHE, on the driver's machine",
+        description="folder of recorded answers; default: in $ACE_RAY_CACHE, on the driver's "
+        "machine",
     )
-    simulator: Any = Field("same", description=f"who plays the APIs: {_ROLE}")
-    real: RealConfig | None = Field(None, description="the service that asks real APIs")
-    judge: Any = Field("same", description=f"who judges answers: none, {_ROLE}")
-    votes: int = Field(3, ge=1, le=32, description="of the judge on each answer")
-    fac: bool = Field(False, description="also judge the final answer's completeness alone")
+    simulator: Any = Field("same", description=f"model that simulates the APIs: {_ROLE}")
+    real: RealConfig | None = Field(None, description="service that calls the real APIs")
+    judge: Any = Field("same", description=f"model that judges answers: none, {_ROLE}")
+    votes: int = Field(3, ge=1, le=32, description="votes of the judge on each answer")
+    fac: bool = Field(
+        False, description="judge the completeness of the final answer separately as well"
+    )
     reference: str | None = Field(
-        None, description="folder of another run's converted answers, to be compared with (SoWR)"
+        None, description="folder with another run's converted answers to compare with (SoWR)"
     )
 
     @field_validator("method")

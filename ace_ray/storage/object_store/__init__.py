@@ -30,14 +30,14 @@ def open_store(uri: str, *, endpoint_url: str | None = None, region: str | None 
         return S3Store(uri.rstrip("/"), endpoint_url=endpoint_url, region=region)
     if "://" in uri:
         raise UserError(
-            f"no store for {uri.split('://')[0]!r}",
+            f"{uri.split('://')[0]!r} is not a supported store",
             where=uri,
             fix="use a local folder or s3://bucket/prefix",
         )
     if uri.lower().startswith("s3:"):
         raise UserError(
-            "is neither an S3 address nor likely a folder",
+            "is not an s3:// address, and probably not meant as a folder",
             where=uri,
-            fix="write s3://bucket/prefix, or ./ before a folder of that name",
+            fix="write s3://bucket/prefix, or put ./ before a folder of that name",
         )
     return LocalStore(str(path_of(uri, "the folder").absolute()))

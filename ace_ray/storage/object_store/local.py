@@ -87,7 +87,7 @@ class LocalStore:
                         # that was deleted during the walk is left out.
                         about = file.lstat()
                         if error.errno == errno.ELOOP:
-                            fault = "is a link that leads to itself"
+                            fault = "is a symbolic link to itself"
                     size, changed = about.st_size, f"{about.st_mtime_ns}"
                     objects.append(Object(relative, size, changed, fault))
         return sorted(objects, key=lambda item: item.path)
@@ -132,12 +132,13 @@ class LocalStore:
         place = Path(os.path.normpath(Path(self.root, path)))
         folder = Path(os.path.normpath(self.top))
         if not place.is_relative_to(folder):
-            raise OSError(errno.EPERM, "leads out of the folder")
+            raise OSError(errno.EPERM, "is outside the run folder")
         for name in place.relative_to(folder).parts[:-1]:
             folder /= name
             if folder.is_symlink():
                 raise OSError(
-                    errno.ELOOP, f"{name} is a symbolic link, and nothing is changed behind one"
+                    errno.ELOOP,
+                    f"{name} is a symbolic link, and files behind links are never changed",
                 )
         return place
 
@@ -183,8 +184,8 @@ class LocalStore:
 
 
 _FIXES = {
-    "read": "check who may read it and the disk that holds it, or name an intact run",
-    "write": "check who may write there and the free space, or choose another output folder",
+    "read": "check the permissions and the disk, or name an intact run",
+    "write": "check the permissions and the free space, or choose another output folder",
 }
 
 
@@ -223,7 +224,7 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(handle)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        raise OSError(errno.EINVAL, "is no regular file")
+        raise OSError(errno.EINVAL, "is not a regular file")
     return os.fdopen(handle, "rb")
 
 

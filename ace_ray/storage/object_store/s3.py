@@ -196,7 +196,7 @@ class S3Store:
             # A gateway's error page has only a status.
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
             what, fix = _S3_CAUSES.get(
-                code, (f"S3 answered {code or status or error}", "see the store's own logs")
+                code, (f"S3 answered {code or status or error}", "see the logs of the store")
             )
             kind = Unreachable if _is_passing(error) else UserError
             raise kind(what.format(self._bucket), where=self.root, fix=fix) from error
@@ -238,10 +238,11 @@ def _check_answer(
         is_s3 = True
     if not is_s3:
         raise UserError(
-            f"{address} is not an S3 service, by its answer with status {status}",
+            f"{address} is not an S3 service: it answered with status {status}",
             where=root,
-            fix="write the address of the store's S3 service as store.endpoint_url "
-            "(--endpoint-url, AWS_ENDPOINT_URL); a console, such as MinIO's, has another port",
+            fix="set store.endpoint_url (--endpoint-url, AWS_ENDPOINT_URL) to the URL "
+            "of the store's S3 service; a web console, such as MinIO's, has "
+            "another port",
         )
 
 
@@ -280,11 +281,12 @@ _S3_CAUSES = {
     "SignatureDoesNotMatch": ("the secret key does not match the access key", _DENIED),
     "ExpiredToken": ("the session token has expired", "renew the credentials"),
     "404": ("no S3 service answers at this address", "check store.endpoint_url"),
-    "RequestTimeTooSkewed": ("this machine's clock is off", "set the clock"),
+    "RequestTimeTooSkewed": ("this machine's clock is wrong", "set the clock"),
     "AuthorizationHeaderMalformed": ("bucket {} is in another region", "set store.region"),
     "NotImplemented": (
-        "this store knows no conditional writes, which keep two drivers off one run",
-        "use a store that honours If-Match and If-None-Match",
+        "this store does not support conditional writes, which prevent two "
+        "drivers from writing one run",
+        "use a store that supports If-Match and If-None-Match",
     ),
     "PermanentRedirect": ("bucket {} is in another region", "set store.region"),
 }

@@ -140,13 +140,13 @@ def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -
     assert (headline["value"], headline["partial"]) == (1.0, True)
     note = "2 of 3 entries; a sample of the benchmark, not its score"
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
-    facts = "limited to 2 of 3 entries, a sample only"
+    facts = "limited to 2 of 3 entries: a sample of the benchmark, not its score"
     (run,) = load_runs([str(tmp_path / "out")])
     (holders,) = by_benchmark([run])
     table = comparison_table(holders, "strict")
     assert table.lines[0][:2] == ["g (limited)", "3/3"]
     assert any(facts in note for note in table.notes)
-    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a whole run"):
+    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a complete run"):
         export_hub(StoredRun(LocalStore(str(tmp_path / "out"))), LocalStore("x"), "a/b")
     assert facts in RunTable(LocalStore(str(tmp_path / "out"))).facts()["notes"]
     rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]

@@ -79,7 +79,7 @@ def test_all_is_what_can_be_run() -> None:
         ({"categories": ["rest"]}, ("no category or group 'rest'", "simple_python")),
         (
             {"categories": ["format_sensitivity"], "mode": "native"},
-            ("forms of a prompt", "prompt mode"),
+            ("prompt formats", "prompt mode"),
         ),
         ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
         ({"data": "/nowhere/at/all"}, ("/nowhere/at/all",)),
@@ -327,7 +327,10 @@ def test_gold_answers_of_the_mini_set() -> None:
 def test_the_real_copy_s_prompts_and_gold(bfcl_copy: UpstreamPackage) -> None:
     benchmark = bfcl(data=bfcl_copy.name, categories=["live_parallel", "memory_rec_sum"])
     assert benchmark.identity()["prompts"] == "official"
-    assert "compares with its local prompt models" in benchmark.summarize([], 0.0)["comparable"]
+    assert (
+        "comparable per category with bfcl-eval's prompt-mode models"
+        in benchmark.summarize([], 0.0)["comparable"]
+    )
     assert len(benchmark.entries()) == 16 + 155
 
 

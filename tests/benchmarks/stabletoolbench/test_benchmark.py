@@ -119,7 +119,7 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
         ),
         ({"apis": ["cashe"]}, ("no backend 'cashe'", "cache")),
         ({"apis": ["real"]}, ("no service is named", "stabletoolbench.real")),
-        ({"real": {"service_url": "x.org"}}, ("real.service_url", "no http(s) URL")),
+        ({"real": {"service_url": "x.org"}}, ("real.service_url", "not an http(s) URL")),
         ({"judge": {"url": "x"}}, ("judge", "endpoint")),
         ({"tool_scope": "nearest"}, ("tool_scope",)),
         ({"reference": "/nowhere"}, ("/nowhere", "no answers")),

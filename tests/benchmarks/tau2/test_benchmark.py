@@ -123,7 +123,7 @@ def test_splits() -> None:
     ("options", "what"),
     [
         ({"domains": ["banking"]}, "there is no domain 'banking'"),
-        ({"user": "someone"}, "names no role"),
+        ({"user": "someone"}, "is not a role"),
         ({"data": "mini"}, "'mini' is neither installed"),
         ({"max_steps": 0}, "max_steps"),
         ({"mode": "react"}, "mode"),

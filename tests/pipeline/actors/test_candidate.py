@@ -177,12 +177,12 @@ class TestFolders:
 
         def fetch(model: Any) -> Path:
             if full:
-                raise NoRoom("14.0 GiB do not fit this disk")
+                raise NoRoom("14.0 GiB do not fit on this disk")
             return Path(model.location)
 
         monkeypatch.setattr(module, "materialized", fetch)
         candidate._prepare(1)
-        with pytest.raises(Ended, match="do not fit this disk"):
+        with pytest.raises(Ended, match="do not fit on this disk"):
             hold(candidate, 0, 1)
         assert engines.broken == {}
         candidate._prepare(1)
@@ -261,14 +261,14 @@ class TestAdapters:
     ) -> None:
         def refuse(folder: Path) -> None:
             if folder == three[refused]:
-                raise UserError("vLLM does not take the adapter", where=str(folder))
+                raise UserError("vLLM does not accept the adapter", where=str(folder))
 
         engines.on_swap = refuse
         candidate = engines.adapters(*three)
         hold_all_but(candidate, refused)
         assert engines.started == ["step_0"]
         assert list(engines.broken) == [refused]
-        assert "vLLM does not take the adapter" in engines.broken[refused]
+        assert "vLLM does not accept the adapter" in engines.broken[refused]
 
     def test_one_that_is_damaged_or_has_changed(
         self, engines: Engines, three: list[Path], make_adapter: Callable[..., Path]
@@ -283,12 +283,12 @@ class TestAdapters:
         for run in (1, 2):
             with pytest.raises(Broken):
                 hold(candidate, run)
-        assert "ends after the file does" in engines.broken[1]
+        assert "ends beyond the end of the file" in engines.broken[1]
         assert "has changed since it was planned" in engines.broken[2]
 
     def test_one_that_the_engine_does_not_heed(self, engines: Engines, three: list[Path]) -> None:
         engines.said = dict.fromkeys(("lora_1", "lora_2"), [[-5.0]] * 3)
-        with pytest.raises(Ended, match="the engine says the same as before"):
+        with pytest.raises(Ended, match="the weights changed, but the engine's logprobs did not"):
             hold(engines.adapters(*three), 0, 1)
 
     @pytest.mark.parametrize("foreign", [0, 1])

@@ -66,7 +66,10 @@ def test_tools_take_the_parser_of_the_family_or_none() -> None:
     # Nothing reads calls where no tools are offered.
     assert planned(Toy(), QWEN3, tool_parser="auto").choice.tool_parser is None
     two = FamilyFacts(("[TOOL_CALLS]<|python_tag|>",))
-    for facts, words in ((two, "several formats: mistral, llama3_json"), (PLAIN, "no format")):
+    for facts, words in (
+        (two, "several formats: mistral, llama3_json"),
+        (PLAIN, "no known format"),
+    ):
         with pytest.raises(UserError, match=f"^model.tool_parser: .*{words}"):
             planned(Calls(), facts, tool_parser="auto")
     with pytest.raises(UserError, match=r"needs a parser .*or write auto"):
@@ -146,7 +149,7 @@ def played_by(who: str, model_folder: Any, template: str) -> Plan:
     [
         ("{% if tools %}{{ tools }}{% endif %}{{ messages }}<tool_call>", ""),
         ("{{ messages }}<tool_call>", "ignores tools"),
-        ("{{ tools }}{{ messages[0].content }}<tool_call>", "does not show what tools return"),
+        ("{{ tools }}{{ messages[0].content }}<tool_call>", "does not include tool results"),
     ],
 )
 @pytest.mark.parametrize("who", ["same", "served"])
@@ -209,7 +212,7 @@ def test_what_a_config_names_is_in_the_identity(tmp_path: Path) -> None:
     again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()], PLAIN)
     assert again.run_id == plan.run_id
     plugin.write_text("x = (")
-    with pytest.raises(UserError, match=r"p.py: is no Python file"):
+    with pytest.raises(UserError, match=r"p.py: is not a Python file"):
         planned(Toy(), PLAIN, plugins=[str(plugin)])
     with pytest.raises(UserError, match=r"gone.jinja: cannot be read"):
         planned(Toy(), PLAIN, chat_template=str(tmp_path / "gone.jinja"))

@@ -132,7 +132,7 @@ def _described(candidates: list[Any], name: str) -> Any:
 def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _Fault | None:
     if len(calls) == len(gold) == 1:
         if calls[0].name != gold[0].name:
-            return "function_name", f"the function called is not {gold[0].name}"
+            return "function_name", f"called {calls[0].name[:80]}, expected {gold[0].name}"
         return _call_fault(calls[0], gold[0], _schemas(candidates, gold[0].name))
     if len(calls) != len(gold):
         return "function_name", f"{len(calls)} calls instead of {len(gold)}"

@@ -101,7 +101,7 @@ class Rules:
         required = function["parameters"]["required"]
         if call.name != self.named(function):
             wrong = "simple_function_checker:wrong_func_name"
-            return wrong, f"the function called is not {short(self.named(function))}"
+            return wrong, f"called {short(call.name)}, expected {short(self.named(function))}"
         for param in required:
             if param not in call.args:
                 missing = "simple_function_checker:missing_required"

@@ -32,10 +32,10 @@ FAILED = "request invalid, data error"
 class RealConfig(Section):
     """The config's ``real`` section."""
 
-    service_url: str = Field(description="the service that asks the APIs, in ToolBench's protocol")
-    key_env: str | None = Field(
-        None, min_length=1, description="environment variable that holds the key"
+    service_url: str = Field(
+        description="URL of the service that calls the APIs, in ToolBench's protocol"
     )
+    key_env: str | None = Field(None, min_length=1, description="environment variable with the key")
 
 
 class RealApis:
@@ -122,7 +122,7 @@ def read_key(config: RealConfig, where: str) -> str:
     key = os.environ.get(name, "").strip()
     if not key or not key.isascii() or not key.isprintable():
         raise UserError(
-            f"the environment variable {name!r} holds no key",
+            f"the environment variable {name!r} does not contain a key",
             where=f"{where}.key_env",
             fix="export it",
         )

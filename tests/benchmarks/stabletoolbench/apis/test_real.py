@@ -222,7 +222,7 @@ def test_a_run_is_scored_without_the_keys_of_its_episodes(monkeypatch: pytest.Mo
     made.entries()
     made.ready(named=False)
     # What episodes start with.
-    with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' holds no key"):
+    with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' does not contain a key"):
         made.service()
 
 
