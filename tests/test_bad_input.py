@@ -486,7 +486,7 @@ def test_a_bucket_on_the_way_to_a_model(
     path = config_file(backend="vllm", model={"source": "s3://nowhere/model"})
     refuses(here("evaluate", path), "bucket nowhere does not exist")
     path = config_file(backend="vllm", model={"source": f"s3://{s3.bucket}/nothing"})
-    refuses(here("evaluate", path), "no config.json under this prefix")
+    refuses(here("evaluate", path), "config.json is missing under this prefix")
 
 
 @pytest.fixture

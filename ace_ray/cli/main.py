@@ -54,7 +54,9 @@ def data() -> None:
 @data.command("import")
 @click.argument("benchmark")
 @click.argument("path", type=click.Path(path_type=Path), required=False)
-@click.option("--from-installed", is_flag=True, help="From the benchmark's installed package.")
+@click.option(
+    "--from-installed", is_flag=True, help="Import from the benchmark's installed package."
+)
 def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None:
     """Import data into the cache.
 
@@ -65,7 +67,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
     chosen = benchmark_class(benchmark)
     if (path is None) != from_installed:
         raise UserError(
-            "it is not clear from where",
+            "the source of the data is not clear",
             where=f"data import {benchmark}",
             fix="give PATH, or --from-installed if the benchmark is an installed package",
         )
@@ -74,7 +76,7 @@ def data_import(benchmark: str, path: Path | None, from_installed: bool) -> None
 
 @data.command("pull")
 @click.argument("benchmark")
-@click.option("--url", help="Another address of the same archive (a mirror).")
+@click.option("--url", help="Download the same archive from this URL (a mirror).")
 @click.option("--sha256", help="Expected SHA-256 of the archive.")
 def data_pull(benchmark: str, url: str | None, sha256: str | None) -> None:
     """Download a benchmark's data at its pinned version, check it, import it."""

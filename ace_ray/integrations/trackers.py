@@ -295,7 +295,7 @@ def make_publisher(
     """
     if name not in TRACKERS:
         raise UserError(
-            f"no tracker is called {name!r}", where=where, fix=f"one of {', '.join(TRACKERS)}"
+            f"{name!r} is not a known tracker", where=where, fix=f"one of {', '.join(TRACKERS)}"
         )
     for key, what in secrets_in(options):
         raise UserError(

@@ -318,4 +318,4 @@ def versions_line(mixed: Mapping[str, Sequence[str]]) -> str:
     if not mixed:
         return ""
     words = "; ".join(f"{name} {few(versions, 3)}" for name, versions in mixed.items())
-    return f"rows are of several versions: {words}"
+    return f"rows come from several versions: {words}"

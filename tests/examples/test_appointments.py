@@ -107,7 +107,7 @@ def test_a_truncated_episode_keeps_what_it_has_reached() -> None:
 def test_what_says_nothing_about_the_candidate_is_no_episode() -> None:
     benchmark = load()
     morning = benchmark.dataset()[0]
-    with pytest.raises(EpisodeStalled, match="no sign of life"):
+    with pytest.raises(EpisodeStalled, match="did not answer a health check"):
         episode_of(benchmark, morning, ScriptedModel(BOOK, hang), seconds=0.5, works=False)
     with pytest.raises(EpisodeStalled, match="candidate gave no answer"):
         episode_of(benchmark, morning, ScriptedModel(hang), seconds=0.2)

@@ -177,7 +177,7 @@ def test_a_passing_failure_is_tried_again(status: int) -> None:
 )
 def test_garbage_is_no_answer(broken: bytes) -> None:
     server = Endpoint(said(body=broken))
-    with pytest.raises(EndpointDown, match="in 3 attempts: no chat completion"):
+    with pytest.raises(EndpointDown, match="in 3 attempts: not a chat completion"):
         ask(server)
     assert len(server.bodies) == 3
 

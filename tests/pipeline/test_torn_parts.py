@@ -86,7 +86,7 @@ def test_rows_of_another_run_are_not_published_over(
     with pytest.raises(SystemExit) as ended:
         main(["publish", str(run), "--to", "tensorboard", "--option", f"folder={tmp_path / 'tb'}"])
     assert ended.value.code == 2
-    assert "the run declares 170 rows in run.json and holds 340" in capsys.readouterr().err
+    assert "the run declares 170 rows in run.json but contains 340" in capsys.readouterr().err
 
 
 def test_a_run_of_torn_parts_alone_does_not_count_as_not_begun(

@@ -184,7 +184,7 @@ def tau2_row(
         ({"max_steps": 100}, "limits"),
         ({"split": "test"}, "the split is test"),
         ({"domains": ["telecom_solo"]}, "forces each answer"),
-        ({"opening": "user"}, "does not begin"),
+        ({"opening": "user"}, "different opening message"),
     ],
 )
 def test_whether_it_compares(options: dict[str, Any], reason: str) -> None:
