@@ -66,7 +66,7 @@ def test_what_is_written_is_read(tmp_path: Path, compression: str, dictionary: b
     assert read(path).column("a").to_pylist() == texts
     assert read(path).schema == SCHEMA
     assert read(path, 1500).column("a").to_pylist() == [texts[1500]]
-    with pytest.raises(ValueError, match="row .* is missing"):
+    with pytest.raises(ValueError, match="is missing"):
         read(path, len(texts))
 
 
