@@ -31,12 +31,6 @@ class Food:
     texts: Texts
     language: str
 
-    def affords(self, username: Any, total: float) -> bool:
-        balance = self.users[username]["balance"]
-        if self.language == "zh":
-            return bool(total < balance)
-        return bool(total <= balance)
-
 
 def login_food_platform(app: Food, username: Any, password: Any) -> dict[str, Any]:
     if not app.phone.wifi:
@@ -86,7 +80,8 @@ def add_food_delivery_order(
             return refused(app.texts.of(method, "unknown_product", values))
         total += price * quantity
         lines.append({"product": product, "quantity": quantity, "price_per_unit": price})
-    if not app.affords(username, total):
+    balance = app.users[username]["balance"]
+    if not (total < balance if app.language == "zh" else total <= balance):
         return refused(app.texts.of(method, "too_expensive"))
     app.users[username]["balance"] -= total
     app.orders.append(

@@ -266,13 +266,9 @@ def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
 
 def search_reminders(app: Reminders, keyword: Any) -> dict[str, Any]:
     for record in app.reminder_list.values():
-        if _mentions(record, keyword):
+        if any(keyword.lower() in record[name].lower() for name in ("title", "description")):
             record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a text
     return refused(app.texts.of("search_reminders", "none"))
-
-
-def _mentions(record: dict[str, Any], keyword: Any) -> bool:
-    return any(keyword.lower() in record[name].lower() for name in ("title", "description"))
 
 
 def _open_reminders(initial: InitialState) -> Reminders:

@@ -94,6 +94,7 @@ class ApiSources:
     def identity(self, apis: ApisOf) -> Mapping[str, Any]:
         """Return the settings that can move a score (JSON values); None for an unused backend."""
         options, cached = self._options, "cache" in self.backends
+        by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
         return {
             "apis": list(self.backends),
             "cache": options.cache if cached else None,
@@ -106,12 +107,8 @@ class ApiSources:
             }
             if "simulator" in self.backends
             else None,
-            **({"simulator_schema_sha256": SCHEMA_SHA256} if self._follows_schema else {}),
+            **({"simulator_schema_sha256": SCHEMA_SHA256} if by_schema else {}),
         }
-
-    @property
-    def _follows_schema(self) -> bool:
-        return self.simulator is not None and form_of(model_of(self.simulator)) == "own"
 
     def service(self) -> Service | None:
         """Return the cache, which was opened once to see that it can be. As `Benchmark.service`."""
