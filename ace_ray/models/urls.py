@@ -69,17 +69,12 @@ def canonical_host(host: str) -> str:
     name = host.lower().removesuffix(".")
     if ":" in name:
         return _address(IPv6Address, name)
-    if is_numeric(name):
+    last = name.rstrip(".").rpartition(".")[2]
+    if last.isdigit() or last.startswith("0x"):  # a resolver may read it as an address
         return _address(IPv4Address, name)
     if len(name) > _MAX_HOST or not all(map(_LABEL.fullmatch, name.split("."))):
         raise ValueError("its host is not a valid name")
     return name
-
-
-def is_numeric(host: str) -> bool:
-    """Whether a host is an address in any spelling, which is not looked up in DNS."""
-    last = host.rstrip(".").rpartition(".")[2]
-    return ":" in host or last.isdigit() or last.startswith("0x")
 
 
 def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:
