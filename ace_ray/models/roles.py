@@ -56,12 +56,7 @@ RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
 
 
-_OF_CANDIDATES = (
-    "chat_template",
-    "plugins",
-    "replay_reasoning",
-    "start_date",
-)
+_OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
 """Keys of a model's section that only apply to the candidate."""
 
 

@@ -11,11 +11,7 @@ from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.conditions import flattened
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Estimate,
-    Table,
-)
+from ace_ray.benchmarks.results import CategoryResult, Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
 from ace_ray.reports.content import BenchmarkContent, Content, category_table, error_table

@@ -15,13 +15,7 @@ from typing import Any
 from pydantic import Field
 
 import ace_ray
-from ace_ray.config.schema import (
-    RunConfig,
-    Section,
-    read_tree,
-    run_config,
-    validated,
-)
+from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import as_json

@@ -232,11 +232,7 @@ def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str
         else:
             problem = problem_of(text, _AGENT_FIELDS.get(name, set()))
         if problem:
-            raise UserError(
-                f"{key} {problem}",
-                where=where,
-                fix=_FIX,
-            )
+            raise UserError(f"{key} {problem}", where=where, fix=_FIX)
         texts[name] = str(text)
     texts["step_failed"] = texts["turn_failed"].partition("{")[0] + "{error}"
     texts["unset"] = _UNSET

@@ -17,12 +17,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.results import ResultRow
-from ace_ray.benchmarks.stabletoolbench.converted import (
-    answer_json,
-    called,
-    is_answer,
-    linked,
-)
+from ace_ray.benchmarks.stabletoolbench.converted import answer_json, called, is_answer, linked
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     SAMPLING,

@@ -68,11 +68,7 @@ def add_food_delivery_order(
     lines = []
     for item in items:
         product, quantity = item.get("product"), item.get("quantity", 1)
-        values = {
-            "product_name": product,
-            "quantity": quantity,
-            "merchant_name": merchant_name,
-        }
+        values = {"product_name": product, "quantity": quantity, "merchant_name": merchant_name}
         if not isinstance(quantity, int) or quantity <= 0:
             return refused(app.texts.of(method, "bad_quantity", values))
         price = next((line["price"] for line in menu if line["product"] == product), None)

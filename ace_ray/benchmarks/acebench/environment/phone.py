@@ -180,12 +180,7 @@ MESSAGE = App(
     texts={
         "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
         "delete_message": ("deleted", "logged_out", "unknown"),
-        "view_messages_between_users": (
-            "logged_out",
-            "unknown_sender",
-            "unknown_receiver",
-            "none",
-        ),
+        "view_messages_between_users": ("logged_out", "unknown_sender", "unknown_receiver", "none"),
         "search_messages": ("unknown", "none"),
         "get_all_message_times_with_ids": ("logged_out",),
         "get_latest_message_id": ("found", "logged_out", "empty"),

@@ -14,11 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Unusable,
     arguments_of,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    AnswerCache,
-    CacheClient,
-    recorded_sha256,
-)
+from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MIRROR_TOKENS,
@@ -130,9 +126,7 @@ class ApiSources:
                 writes = self._options.cache == "readwrite"
                 cache = CacheClient(context.service, writes=writes, simulator_id=simulator_id)
             self._callers[simulator_id] = ApiCaller(
-                cache=cache,
-                real=self._real(),
-                simulator=simulator,
+                cache=cache, real=self._real(), simulator=simulator
             )
         return self._callers[simulator_id]
 
