@@ -89,9 +89,7 @@ def resolve(
     """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are for S3.
     ``adapter``: the source is a LoRA adapter. ``weights``: check that the weights are complete.
 
-    Raises:
-        UserError: the model does not exist, cannot be reached, or has incomplete files.
-    """
+    Raises `UserError`: the model does not exist, cannot be reached, or has incomplete files."""
     key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
     if source.startswith("package:"):
         path = _package_path(source)

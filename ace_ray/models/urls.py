@@ -61,9 +61,7 @@ def http_url(text: str) -> HttpUrl:
 def canonical_host(host: str) -> str:
     """Return a host in canonical form: a lower-case name, or an address in its usual notation.
 
-    Raises:
-        ValueError: not a host, or not ASCII, since versions of IDNA convert it differently.
-    """
+    Raises `ValueError`: not a host, or not ASCII, which versions of IDNA convert differently."""
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")
     name = host.lower().removesuffix(".")

@@ -186,9 +186,7 @@ def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -
 def read_runs(stores: Sequence[Store]) -> list[Run]:
     """Read runs and give each a unique label: the model, with the run id if two runs share it.
 
-    Raises:
-        UserError: not a run, a run without rows, or one named twice.
-    """
+    Raises `UserError`: not a run, a run without rows, or one named twice."""
     runs: list[Run] = []
     for store in stores:
         run = read_run(store)

@@ -173,11 +173,7 @@ def read_labels(path: Path) -> list[Entry]:
 
     ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer. A text
     has no execution for the judge's second question. ``label`` is Solved, Unsure or Unsolved.
-    Several answers may share a query.
-
-    Raises:
-        UserError: naming file and line: what is missing or malformed.
-    """
+    Several answers may share a query. Raises `UserError` naming file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, where) for number, (where, row) in lines]
 

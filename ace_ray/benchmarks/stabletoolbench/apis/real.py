@@ -39,12 +39,7 @@ class RealConfig(Section):
 
 
 class RealApis:
-    """Asks real APIs.
-
-    Args:
-        transport: raises `OSError`, which `TimeoutError` is.
-        key: that is sent, "" for none.
-    """
+    """Asks real APIs. ``transport`` raises `OSError`. ``key`` is sent, "" for none."""
 
     def __init__(self, config: RealConfig, transport: Transport, key: str) -> None:
         self._config, self._transport, self._key = config, transport, key
