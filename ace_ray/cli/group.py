@@ -10,8 +10,7 @@ from ace_ray.util.sanitizing import printed
 
 
 @click.group(
-    cls=Group,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(ace_ray.__version__, prog_name="ace-ray")
 def cli() -> None:

@@ -10,10 +10,7 @@ import click
 from rich.console import Console
 
 from ace_ray.cli.group import cli, echo_result
-from ace_ray.cli.options import (
-    FULL,
-    placed,
-)
+from ace_ray.cli.options import FULL, placed
 from ace_ray.errors import COMPLETE, UserError
 from ace_ray.util import log
 
@@ -291,12 +288,7 @@ def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
     from ace_ray.reports.compared_runs import NotComparable
 
     try:
-        compare_runs(
-            runs,
-            with_flips=flips,
-            console=Console(),
-            **options,
-        )
+        compare_runs(runs, with_flips=flips, console=Console(), **options)
     except NotComparable as error:
         for line in error.lines:
             log.complain(line)

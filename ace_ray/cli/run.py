@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -90,18 +91,20 @@ def _show_plan(config: str | None, overrides: tuple[str, ...], values: dict[str,
     from ace_ray.config.schema import load_config
     from ace_ray.pipeline.doctor import planned
 
-    failed = 0
-    for line in planned(load_config(config, overrides, values)):
-        failed += line.problem
-        _found(line, "")
+    return _print_checks(planned(load_config(config, overrides, values)), ("", ""))
+
+
+def _print_checks(lines: Iterable[Any], verdicts: tuple[str, str]) -> int:
+    """Print lines of `ace_ray.pipeline.doctor` after a verdict, good or bad; return the code."""
+    failed = False
+    for line in lines:
+        failed |= line.problem
+        text = (
+            line.text if log.is_json() else f"{verdicts[line.problem]}{line.topic:10} {line.text}"
+        )
+        level = "error" if line.problem else "info"
+        log.result(text, level=level, event="check", topic=line.topic)
     return 2 if failed else 0
-
-
-def _found(line: Any, verdict: str) -> None:
-    """Print a line of `ace_ray.pipeline.doctor`."""
-    text = line.text if log.is_json() else f"{verdict}{line.topic:10} {line.text}"
-    level = "error" if line.problem else "info"
-    log.result(text, level=level, event="check", topic=line.topic)
 
 
 def _evaluate(
@@ -216,11 +219,7 @@ def doctor(
         asked = (*_of_model(model), *overrides)
         return load_config(config, asked, _values({"benchmarks": benchmarks, **options}))
 
-    failed = 0
-    for line in examine(load):
-        failed += line.problem
-        _found(line, "FAIL  " if line.problem else "ok    ")
-    sys.exit(2 if failed else 0)
+    sys.exit(_print_checks(examine(load), ("ok    ", "FAIL  ")))
 
 
 @cli.command("list")

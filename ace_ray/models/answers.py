@@ -82,9 +82,7 @@ def parser_class(
 ) -> Any:
     """Return vLLM's parser class for these names, as its server composes it; None without names.
 
-    Raises:
-        UserError: unknown name, missing package, or a tokenizer that the parser does not support.
-    """
+    Raises `UserError`: an unknown name, a missing package, or an unsupported tokenizer."""
     from vllm.parser import ParserManager
     from vllm.reasoning import ReasoningParserManager
     from vllm.tool_parsers import ToolParserManager

@@ -30,10 +30,7 @@ _PROBE_FUNCTION = {
 class Chat:
     """Renders messages with the model's chat template, in Jinja's sandbox.
 
-    Args:
-        tokenizer: a transformers tokenizer.
-        template_kwargs: extra variables of the template, e.g. ``enable_thinking``.
-        date: date for templates that show one, such as 2025-08-05; None: today.
+    ``template_kwargs`` are extra variables. ``date`` is for templates that show one; None: today.
     """
 
     def __init__(

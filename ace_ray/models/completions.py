@@ -144,11 +144,8 @@ def request_body(
 ) -> bytes:
     """Return the body of a request, in UTF-8.
 
-    Args:
-        template_kwargs: variables of the server's chat template, as in vLLM and SGLang.
-        replay: forms of reasoning to send back; None: reasoning is not sent.
-        most: maximum tokens of the answer, if known. It lowers the token limits.
-    """
+    ``template_kwargs`` are as in vLLM and SGLang. ``replay`` has forms of reasoning to send back;
+    None: reasoning is not sent. ``most``: maximum tokens of the answer; it lowers the limits."""
     tree: dict[str, Any] = {
         "model": config.model,
         "messages": [_sent(message, replay) for message in messages],
@@ -196,9 +193,7 @@ def completion_of(
 ) -> tuple[Completion, Reasoning | None]:
     """Read the first choice of a chat completion, without its seconds and attempts.
 
-    Raises:
-        ValueError, LookupError, TypeError, RecursionError: not a chat completion.
-    """
+    Raises `ValueError`, `LookupError`, `TypeError` or `RecursionError`: not a chat completion."""
     choice = tree["choices"][0]
     message = choice["message"]
     if not isinstance(message, dict):

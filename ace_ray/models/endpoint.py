@@ -67,17 +67,10 @@ class EndpointModel(Client):
     """Chat over HTTP. One per process and event loop, since its users share the rate limit, the
     concurrency limit and the circuit breaker.
 
-    Args:
-        config: the endpoint.
-        key: its API key; read from the environment by default.
-        in_cluster: a server of this run, reached without an HTTP proxy.
-        split_reasoning: whether ``<think>`` blocks in an answer are reasoning.
-        template_kwargs: variables of the server's chat template.
-        where: the config's key of the endpoint.
-
-    Raises:
-        UserError: the URL is malformed, or the key is not in the environment.
-    """
+    ``key`` is read from the environment by default. ``in_cluster``: a server of this run, reached
+    without an HTTP proxy. ``split_reasoning``: whether ``<think>`` blocks in an answer are
+    reasoning. ``where`` is the config's key of the endpoint. Raises `UserError`: a malformed URL,
+    or no key in the environment."""
 
     def __init__(
         self,

@@ -159,10 +159,7 @@ def ask_endpoint(config: RunConfig, *, tools: bool, patient: bool = True) -> dic
 
     The facts are JSON values: ``model``, ``fingerprint``, ``usage``, ``finish_reason``, ``text``,
     and with ``tools`` the number of ``calls``. ``patient``: retry as for a row, else ask once.
-
-    Raises:
-        UserError: the endpoint refuses the question: no such model, wrong key, no tools.
-        EndpointDown: the endpoint does not answer now.
+    Raises `UserError`: the endpoint refuses the question. `EndpointDown`: it does not answer now.
     """
     model = config.model
     if not patient:

@@ -58,15 +58,9 @@ class Prompt:
 
 
 class Format:
-    """The format of one model.
+    """The format of one model, from vLLM's ``model_config`` and ``renderer``.
 
-    Args:
-        model_config: vLLM's, from an engine or from `create_engine_config`.
-        renderer: vLLM's (`renderer_from_config`).
-        choice: the template, its variables and the parsers.
-
-    Raises `UserError`: a parser is not available.
-    """
+    Raises `UserError`: a parser is not available."""
 
     def __init__(self, model_config: Any, renderer: Any, choice: FormatChoice) -> None:
         from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
@@ -117,14 +111,8 @@ class Format:
     async def render(self, messages: Messages, tools: Tools = None, *, schema: str = "") -> Prompt:
         """Render a prompt, with ``tools`` in OpenAI's format.
 
-        ``schema``: JSON schema of the answer. Some parsers build the grammar of the answer, and
-        need the schema in the request.
-
-        Raises:
-            PromptRefused: the template or the encoder rejects the messages.
-            PromptTooLong: they have more tokens than the context holds.
-            RequestFailed: the template took longer than vLLM's timeout.
-        """
+        Some parsers build the grammar of the answer from ``schema``, its JSON schema. Raises
+        `PromptRefused`, `PromptTooLong`, and `RequestFailed` after vLLM's timeout."""
         offered = list(tools) if tools else None
         online, _ = self._with_tools if offered else self._plain
         try:

@@ -44,10 +44,7 @@ class Breaker:
     """
 
     def __init__(
-        self,
-        limit: int = 3,
-        cooldown_s: float = 30.0,
-        clock: Callable[[], float] = time.monotonic,
+        self, limit: int = 3, cooldown_s: float = 30.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit, self._cooldown_s, self._clock = limit, cooldown_s, clock
         self._failures = 0

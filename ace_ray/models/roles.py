@@ -56,21 +56,12 @@ RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
 
 
-_OF_CANDIDATES = (
-    "chat_template",
-    "plugins",
-    "replay_reasoning",
-    "start_date",
-)
+_OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
 """Keys of a model's section that only apply to the candidate."""
 
 
 def parse_role(value: Any, where: str) -> Role:
-    """Parse a role from the ``value`` of a config's key ``where``, such as ``user``.
-
-    Raises:
-        UserError: not one of the three kinds, an unknown key, or a bad value.
-    """
+    """Parse a role from the ``value`` of the key ``where``. Raises `UserError`: it is not one."""
     if value == "same":
         return "same"
     kinds = ("model", "endpoint")
@@ -105,10 +96,8 @@ def parse_role(value: Any, where: str) -> Role:
 def check_role(role: Role, where: str) -> None:
     """Check ``role`` without sending a request.
 
-    Raises:
-        UserError: a malformed URL or a secret in it, an API key that is not in the environment, or
-            an engine argument or parser that vLLM does not know.
-    """
+    Raises `UserError`: a bad URL, a secret in it, a missing API key, or an engine argument or
+    parser that vLLM does not know."""
     if isinstance(role, EndpointRole):
         check_url(role.endpoint.url, f"{where}.endpoint.url")
         read_key(role.endpoint, f"{where}.endpoint.api_key_env")
@@ -173,12 +162,8 @@ def host_of(url: str) -> str:
 def role_identity(role: Role, model: ModelRef | None, sampling: Sampling) -> dict[str, Any]:
     """Return the properties of a role that can move a score, as JSON values without secrets.
 
-    Args:
-        role: the role.
-        model: the candidate's model for ``same``, the served model for a `ServedRole`, None for an
-            endpoint, whose revision only its provider knows.
-        sampling: the effective sampling, from the role or from the benchmark.
-    """
+    ``model`` is the candidate's for ``same``, the served one for a `ServedRole`, and None for an
+    endpoint. ``sampling`` comes from the role or from the benchmark."""
     drawn = sampling.as_json()
     if isinstance(role, EndpointRole):
         return {

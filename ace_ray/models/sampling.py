@@ -128,17 +128,9 @@ def completed(
 ) -> SamplingConfig:
     """Return ``config`` with the model's own values where it asks for them.
 
-    vLLM's server uses these values by default, but its engine does not.
-
-    Args:
-        config: the sampling of the candidate or of a role.
-        model: the answering model; None behind an endpoint, whose files cannot be read.
-        engine: engine arguments, which may name another folder of the file.
-        where: the key of ``config``.
-
-    Raises:
-        UserError: the model has no sampling values, or values out of vLLM's ranges.
-    """
+    vLLM's server uses these values by default, but its engine does not. ``model`` is None behind an
+    endpoint. ``engine`` may name another folder of the file. Raises `UserError`: the model has no
+    sampling values, or values out of vLLM's ranges."""
     if config.is_complete:
         return config
     if model is None or model.kind not in ("hub", "folder", "s3", "gguf"):

@@ -56,18 +56,14 @@ class ModelRef:
     @property
     def name(self) -> str:
         """Short name for run ids and tables."""
-        own = f"+{self.adapter.ref.name}" if self.adapter else ""
-        return self._base_name + own
+        stem = self.location.rstrip("/").rsplit("/", 1)[-1]
+        base = stem.removesuffix(".gguf") if self.kind == "gguf" else stem
+        return base + (f"+{self.adapter.ref.name}" if self.adapter else "")
 
     @property
     def label(self) -> str:
         """Source as the user named it, to tell the rows of several runs apart."""
         return self.source + (f"+{self.adapter.ref.source}" if self.adapter else "")
-
-    @property
-    def _base_name(self) -> str:
-        stem = self.location.rstrip("/").rsplit("/", 1)[-1]
-        return stem.removesuffix(".gguf") if self.kind == "gguf" else stem
 
 
 @dataclass(frozen=True)
@@ -93,9 +89,7 @@ def resolve(
     """Find ``source`` and pin its revision. ``endpoint_url`` and ``region`` are for S3.
     ``adapter``: the source is a LoRA adapter. ``weights``: check that the weights are complete.
 
-    Raises:
-        UserError: the model does not exist, cannot be reached, or has incomplete files.
-    """
+    Raises `UserError`: the model does not exist, cannot be reached, or has incomplete files."""
     key, marker = ("adapter", ADAPTER_CONFIG) if adapter else ("source", "config.json")
     if source.startswith("package:"):
         path = _package_path(source)

@@ -61,25 +61,18 @@ def http_url(text: str) -> HttpUrl:
 def canonical_host(host: str) -> str:
     """Return a host in canonical form: a lower-case name, or an address in its usual notation.
 
-    Raises:
-        ValueError: not a host, or not ASCII, since versions of IDNA convert it differently.
-    """
+    Raises `ValueError`: not a host, or not ASCII, which versions of IDNA convert differently."""
     if not host.isascii():
         raise ValueError("its host is not ASCII: write its xn-- form")
     name = host.lower().removesuffix(".")
     if ":" in name:
         return _address(IPv6Address, name)
-    if is_numeric(name):
+    last = name.rstrip(".").rpartition(".")[2]
+    if last.isdigit() or last.startswith("0x"):  # a resolver may read it as an address
         return _address(IPv4Address, name)
     if len(name) > _MAX_HOST or not all(map(_LABEL.fullmatch, name.split("."))):
         raise ValueError("its host is not a valid name")
     return name
-
-
-def is_numeric(host: str) -> bool:
-    """Whether a host is an address in any spelling, which is not looked up in DNS."""
-    last = host.rstrip(".").rpartition(".")[2]
-    return ":" in host or last.isdigit() or last.startswith("0x")
 
 
 def _address(kind: type[IPv4Address | IPv6Address], text: str) -> str:

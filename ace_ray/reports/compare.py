@@ -45,12 +45,8 @@ def compare(
     """Print a comparison of the runs at ``uris``, write it to ``out``, and return it.
 
     ``baseline``: the label or the folder of the run that all others are compared with. ``rules``: a
-    rule set, or `BOTH` for all.
-
-    Raises:
-        NotComparable: the runs differ in conditions that move scores.
-        UserError: not a run, nothing to compare, or ``out`` holds other files.
-    """
+    rule set, or `BOTH` for all. Raises `NotComparable`, and `UserError`: not a run, nothing to
+    compare, or ``out`` holds other files."""
     target = None if out is None else claim(out, opens)
     runs = load_runs(uris, opens)
     comparison = compare_runs(

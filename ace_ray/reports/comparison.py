@@ -20,12 +20,7 @@ from ace_ray.reports.compared_runs import (
 )
 from ace_ray.reports.flips import Flips, flips_of
 from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, results_of
-from ace_ray.reports.paired import (
-    PairedData,
-    cells_of,
-    groups_of,
-    pairs_of,
-)
+from ace_ray.reports.paired import PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
 
 MOST_FLIPPED = 3

@@ -150,6 +150,9 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
     """Return a table with a line per run: the benchmark's headline and its other scores."""
     labels, legend = marked(holders.reported)
     headline = headline_of(holders)
+    notes = [*legend, *headline.notes]
+    if with_facts:
+        notes += [*differences(holders.reported), *facts(holders.runs, holders.benchmark)]
     lines: list[list[Value]] = []
     for run, label, numbers in zip(holders.runs, labels, headline.numbers, strict=True):
         rows = run.rows_of(holders.benchmark)
@@ -164,7 +167,7 @@ def comparison_table(holders: BenchmarkRuns, rules: str, *, with_facts: bool = T
         title=f"{holders.benchmark}, {rules} rules (%)",
         header=["Model", "Scored rows", *headline.titles],
         lines=lines,
-        notes=[*legend, *headline.notes, *(notes_on(holders) if with_facts else [])],
+        notes=notes,
     )
 
 
@@ -248,14 +251,6 @@ def headline_of(holders: BenchmarkRuns) -> Headline:
         ],
         list(said_once(lacking, len(holders.reported))),
     )
-
-
-def notes_on(holders: BenchmarkRuns) -> list[str]:
-    """Return notes on differences that prevent a comparison, and facts on single runs."""
-    return [
-        *differences(holders.reported),
-        *facts(holders.runs, holders.benchmark),
-    ]
 
 
 def category_table(content: BenchmarkContent) -> Table:

@@ -11,11 +11,7 @@ from typing import Any
 
 import ace_ray
 from ace_ray.benchmarks.conditions import flattened
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Estimate,
-    Table,
-)
+from ace_ray.benchmarks.results import CategoryResult, Estimate, Table
 from ace_ray.reports.compare import comparison_files
 from ace_ray.reports.comparison import ReportedComparison, compare_reported
 from ace_ray.reports.content import BenchmarkContent, Content, category_table, error_table
@@ -101,9 +97,7 @@ def _page_facts(content: Content, made_at: str) -> list[str]:
 def _picture(content: Content) -> Section | None:
     """Build the section with the scores as curves, under the first rule set."""
     drawn = [one.picture for one in content.benchmarks if one.picture is not None]
-    if not drawn:
-        return None
-    return Section("picture", "Overview", "curves.html.j2", drawn)
+    return Section("picture", "Overview", "curves.html.j2", drawn) if drawn else None
 
 
 def _headline(content: Content) -> Section:
@@ -175,11 +169,10 @@ def _errors(content: Content) -> Section | None:
 
 def _failures(content: Content) -> Section | None:
     """Build the section with reasons for rows without a verdict; None if all have one."""
-    view = [(run.label, list(run.totals["failures"])) for run in content.runs]
-    view = [(label, told) for label, told in view if told]
-    if not view:
-        return None
-    return Section("failures", "Rows without a verdict", "failures.html.j2", view)
+    found = [(run.label, list(run.totals["failures"])) for run in content.runs]
+    view = [(label, failures) for label, failures in found if failures]
+    title = "Rows without a verdict"
+    return Section("failures", title, "failures.html.j2", view) if view else None
 
 
 def _curves(content: Content) -> Section | None:
@@ -227,9 +220,8 @@ def _facts(title: str, items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _early(content: Content) -> Section | None:
     """Build the section with early decisions; None without early stopping."""
-    if not content.early:
-        return None
-    return Section("early", "Early decisions", "early.html.j2", decisions_table(content.early))
+    table = decisions_table(content.early)
+    return Section("early", "Early decisions", "early.html.j2", table) if content.early else None
 
 
 def _ledger(content: Content) -> Section | None:

@@ -20,9 +20,7 @@ _MADE_BY = "ace-ray report"
 def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
     """Open the folder or ``s3://`` prefix ``uri`` for a report. Writes nothing.
 
-    Raises:
-        UserError: the folder is not writable, is relative in a job, or holds other files.
-    """
+    Raises `UserError`: the folder is not writable, is relative in a job, or holds other files."""
     check_lasting(uri, "--output")
     return _claimed(opens(uri), "name another with --output")
 

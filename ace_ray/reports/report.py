@@ -42,11 +42,8 @@ def make_report(
     Returns the URI of the page, None if it is not written. Without ``out``, the report of one run
     or sweep goes to its ``report/``; a report on several runs is only printed. ``paper`` also
     prints the tables of the benchmarks' papers. ``store``: the open store of a single URI.
-    ``opens`` opens the others.
-
-    Raises:
-        UserError: not a run, nothing in common, or the output folder holds other files.
-    """
+    ``opens`` opens the others. Raises `UserError`: not a run, nothing in common, or ``out`` holds
+    other files."""
     target = None if out is None else claim(out, opens)
     stores = [opens(uri) for uri in uris] if store is None else [store]
     runs, sweep = _load(stores)

@@ -186,9 +186,7 @@ def load_runs(uris: Sequence[str], opens: Callable[[str], Store] = open_store) -
 def read_runs(stores: Sequence[Store]) -> list[Run]:
     """Read runs and give each a unique label: the model, with the run id if two runs share it.
 
-    Raises:
-        UserError: not a run, a run without rows, or one named twice.
-    """
+    Raises `UserError`: not a run, a run without rows, or one named twice."""
     runs: list[Run] = []
     for store in stores:
         run = read_run(store)
@@ -220,6 +218,8 @@ def read_run(store: Store) -> Run:
         raise no_rows(ledger, "evaluate it, then report")
     judged = manifest.mixed_versions.get("ace_ray", [manifest.ace_ray_version])
     judged_by = summary.rescored.ace_ray_version if summary.rescored else " and ".join(judged[:10])
+    early = manifest.tree.get("early")
+    looked = isinstance(early, dict) and bool(early.get("looked"))
     run = Run(
         uri=store.root,
         manifest=manifest,
@@ -230,7 +230,8 @@ def read_run(store: Store) -> Run:
         comparable={n: b.comparable for n, b in summary.benchmarks.items() if b.comparable},
         engines=summary.timing.engines or [],
         judged_by=judged_by,
-        stopped_early=store.get(SUCCESS) is None and _was_looked_at(manifest),
+        # The sample size is not fixed once the comparison of the run was looked at.
+        stopped_early=store.get(SUCCESS) is None and looked,
     )
     if run.stopped_early:
         run.totals |= {"headline": False, "why": summary.why or "it was checked and is incomplete"}
@@ -241,12 +242,6 @@ def read_run(store: Store) -> Run:
         run.step = int(match[1])
         run.training = one_line(name[: match.start()].rstrip("-_=. ") or [name, *parents][-1])
     return run
-
-
-def _was_looked_at(manifest: Manifest) -> bool:
-    """Whether the comparison of the run was looked at, so that its sample size is not fixed."""
-    early = manifest.tree.get("early")
-    return isinstance(early, dict) and bool(early.get("looked"))
 
 
 @dataclass(frozen=True)

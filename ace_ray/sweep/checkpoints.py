@@ -211,7 +211,7 @@ class Watching:
         invalid: dict[str, str] | None = None if self._known is None else {}
         sources = self._known or set()
         try:
-            if self._is_time():
+            if self._until is None and self._stop_file is not None and self._stop_file.exists():
                 self._end()
             checkpoints = find_checkpoints(self._options, self._store, self._seen, sources, invalid)
         except UserError:
@@ -268,10 +268,6 @@ class Watching:
     def _end(self) -> None:
         if self._until is None:
             self._until = self._now() + self._options.settle_s
-
-    def _is_time(self) -> bool:
-        """Return whether the stop file is there. Raises `UserError`: it cannot be looked for."""
-        return self._until is None and self._stop_file is not None and self._stop_file.exists()
 
 
 class _StopFile:

@@ -112,11 +112,6 @@ def read_shares(store: Store) -> Shares:
         ) from error
 
 
-def write_shares(store: Store, shares: Shares) -> None:
-    tree: dict[str, Any] = shares.model_dump(mode="json")
-    store.put(EARLY, as_json(tree))
-
-
 class Comparisons:
     """The comparisons of the sweep in ``store``; it has some only with `early` in its config."""
 
@@ -148,7 +143,7 @@ class Comparisons:
             return
         run_ids = [run.run_id for run in runs]
         if self._shares.give(self._early, run_ids, self._store, watched=watched) and keep:
-            write_shares(self._store, self._shares)
+            self._store.put(EARLY, as_json(self._shares.model_dump(mode="json")))
 
     def early_of(self, run: SweepRun) -> dict[str, Any] | None:
         """Return the section ``early`` of a run's config: its reference and its alpha."""

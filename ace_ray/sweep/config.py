@@ -15,13 +15,7 @@ from typing import Any
 from pydantic import Field
 
 import ace_ray
-from ace_ray.config.schema import (
-    RunConfig,
-    Section,
-    read_tree,
-    run_config,
-    validated,
-)
+from ace_ray.config.schema import RunConfig, Section, read_tree, run_config, validated
 from ace_ray.config.suggestions import instead, sections_of, unknown_keys
 from ace_ray.errors import UserError
 from ace_ray.pipeline.summary import as_json
@@ -192,9 +186,7 @@ def load_sweep(
 ) -> SweepConfig:
     """Read a sweep's YAML file (arguments as of `ace_ray.config.schema.load_config`).
 
-    Raises:
-        UserError: what a run's config raises; a key that belongs to neither; no model at all.
-    """
+    Raises `UserError`: as for a run's config, a key that belongs to neither, or no model at all."""
     tree = read_tree(path, overrides, values)
     mine = {field.alias or name: name for name, field in SweepOptions.model_fields.items()}
     theirs = set(RunConfig.model_fields)

@@ -65,12 +65,8 @@ class Sweep:
     ) -> None:
         """Plan the runs of the models and checkpoints that are there.
 
-        Args:
-            complete: labels of runs to evaluate whole, even when their comparison is decided;
-                "all" means every run.
-            preview: only show the plan. A watched folder's checkpoints are planned without waiting
-                until they settle.
-        """
+        ``complete``: labels of runs to evaluate whole; "all" means every run. ``preview``: plan a
+        watched folder's checkpoints without waiting until they settle."""
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
         self.any_run = any_run = config.any_run

@@ -36,11 +36,8 @@ _KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
 _TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
-class _NotEvaluated:
-    """Placeholder for the value of an operation that upstream evaluates and ace_ray does not."""
-
-
-_NOT_EVALUATED = _NotEvaluated()
+_NOT_EVALUATED = object()
+"""Placeholder for the value of an operation that upstream evaluates and ace_ray does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,8 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
     Nothing is evaluated here, which upstream does. Tuples become lists. Bytes, complex numbers,
     sets and dicts with other keys than texts are problems.
     """
-    if not text or (need_brackets and not _bracketed(text)):
+    bracketed = any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
+    if not text or (need_brackets and not bracketed):
         raise NotCalls("no brackets")
     # Upstream adds missing outer brackets first, only to strip them with the others.
     tree = expression(text.removeprefix(" ").strip("[]'"))
@@ -104,10 +102,6 @@ def plain_json(value: Any) -> Any:
     elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: plain_json(item) for key, item in value.items()}
     raise NotCalls(f"a value that JSON does not have ({type(value).__name__})")
-
-
-def _bracketed(text: str) -> bool:
-    return any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
 
 
 def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:

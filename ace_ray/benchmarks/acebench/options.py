@@ -87,10 +87,7 @@ def wording(options: Options, folder: Path) -> Literal["official", "own"]:
 
 def check_native(options: Options) -> None:
     """Raise `UserError` for options that native tool calling does not support."""
-    asked = {
-        "prompts": options.prompts == "official",
-        "variant": options.variant != "standard",
-    }
+    asked = {"prompts": options.prompts == "official", "variant": options.variant != "standard"}
     for key, is_asked in asked.items():
         if is_asked:
             raise UserError(

@@ -46,7 +46,8 @@ class Prompts:
     def messages(self, entry: Entry) -> list[dict[str, str]]:
         """Return the system and the user message of an entry in a generation category."""
         language = entry.language.upper()
-        kind = _kind(entry.category)
+        special = (name for name in ("special", "preference") if name in entry.category)
+        kind = next(special, "normal").upper()
         row = entry.data
         # As upstream renders them: the function list is Python's str() of the JSON value.
         values = {
@@ -101,12 +102,6 @@ def fill(template: str, values: Mapping[str, str]) -> str:
 
 
 _FIX = "run `ace-ray data import acebench PATH` again, or choose our own prompts"
-
-
-def _kind(category: str) -> str:
-    if "special" in category:
-        return "SPECIAL"
-    return "PREFERENCE" if "preference" in category else "NORMAL"
 
 
 def read_texts(path: Path) -> dict[str, Any]:
@@ -237,11 +232,7 @@ def _of(upstream: Mapping[str, Any], language: str, where: str) -> dict[str, str
         else:
             problem = problem_of(text, _AGENT_FIELDS.get(name, set()))
         if problem:
-            raise UserError(
-                f"{key} {problem}",
-                where=where,
-                fix=_FIX,
-            )
+            raise UserError(f"{key} {problem}", where=where, fix=_FIX)
         texts[name] = str(text)
     texts["step_failed"] = texts["turn_failed"].partition("{")[0] + "{error}"
     texts["unset"] = _UNSET

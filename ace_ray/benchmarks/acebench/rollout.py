@@ -386,15 +386,12 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
             continue
         step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
         step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
-        if not _is_duration(step.facts.get("seconds", 0)):
+        seconds = step.facts.get("seconds", 0)
+        # A stored row may hold NaN or 10**400.
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= _MOST_SECONDS:
             del step.facts["seconds"]
         steps.append(step)
     return steps
-
-
-def _is_duration(value: Any) -> bool:
-    """Return whether ``value`` is a number of seconds; a stored row may hold NaN or 10**400."""
-    return isinstance(value, int | float) and 0 <= value <= _MOST_SECONDS
 
 
 def _calls(execution: Mapping[str, Any]) -> list[Call]:

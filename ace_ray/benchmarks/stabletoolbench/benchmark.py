@@ -15,21 +15,11 @@ from ace_ray.benchmarks.context import EpisodeContext, Service
 from ace_ray.benchmarks.dataset import data_hash, pinned
 from ace_ray.benchmarks.diagnosis import Answers, texts_of
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.results import (
-    CategoryResult,
-    Paper,
-    ReportedRun,
-    ResultRow,
-    Score,
-)
+from ace_ray.benchmarks.results import CategoryResult, Paper, ReportedRun, ResultRow, Score
 from ace_ray.benchmarks.stabletoolbench.apis.cache import api_key
 from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiSources, model_of, simulator_sampling
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
-from ace_ray.benchmarks.stabletoolbench.converted import (
-    converted,
-    converted_json,
-    read_reference,
-)
+from ace_ray.benchmarks.stabletoolbench.converted import converted, converted_json, read_reference
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import (
     initial_messages,
     offered,

@@ -130,20 +130,14 @@ def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
         kind = why or "not_judged"
         return dict.fromkeys(("official", "strict"), Verdict(False, kind, _WHY[kind], common))
     score = mean_points(votes)
+    by_majority = "unsure" if majority(votes) == "Unsure" else "unsolved"
+    worst = "unsolved" if any(vote["status"] == "Unsolved" for vote in votes) else "unsure"
     return {
-        "official": _verdict(score > 0.5, why or _majority(votes), common, score),
-        "strict": _verdict(score == 1, why or _worst(votes), common, float(score == 1)),
+        "official": _verdict(score > 0.5, why or by_majority, common, score),
+        "strict": _verdict(score == 1, why or worst, common, float(score == 1)),
     }
 
 
 def _verdict(valid: bool, kind: str, common: dict[str, float], score: float) -> Verdict:
     shares = {**common, "sopr": score}
     return Verdict(True, metrics=shares) if valid else Verdict(False, kind, _WHY[kind], shares)
-
-
-def _majority(votes: Sequence[Mapping[str, Any]]) -> str:
-    return "unsure" if majority(votes) == "Unsure" else "unsolved"
-
-
-def _worst(votes: Sequence[Mapping[str, Any]]) -> str:
-    return "unsolved" if any(vote["status"] == "Unsolved" for vote in votes) else "unsure"

@@ -17,12 +17,7 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.benchmarks.dataset import json_lines, read_bounded
 from ace_ray.benchmarks.results import ResultRow
-from ace_ray.benchmarks.stabletoolbench.converted import (
-    answer_json,
-    called,
-    is_answer,
-    linked,
-)
+from ace_ray.benchmarks.stabletoolbench.converted import answer_json, called, is_answer, linked
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     CUTS,
     SAMPLING,
@@ -178,11 +173,7 @@ def read_labels(path: Path) -> list[Entry]:
 
     ``answer`` is a text, the ``answer`` of a converted answer, or a whole converted answer. A text
     has no execution for the judge's second question. ``label`` is Solved, Unsure or Unsolved.
-    Several answers may share a query.
-
-    Raises:
-        UserError: naming file and line: what is missing or malformed.
-    """
+    Several answers may share a query. Raises `UserError` naming file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, where) for number, (where, row) in lines]
 

@@ -225,10 +225,7 @@ def _finish(tree: ast.Module, root: Path) -> dict[str, str]:
         try:
             function = ast.literal_eval(node.value)["function"]
             answer = function["parameters"]["properties"]["final_answer"]
-            return {
-                "description": function["description"],
-                "final_answer": answer["description"],
-            }
+            return {"description": function["description"], "final_answer": answer["description"]}
         except (ValueError, TypeError, KeyError, RecursionError, MemoryError):
             break
     raise _missing("the function Finish", root / ENVIRONMENT)

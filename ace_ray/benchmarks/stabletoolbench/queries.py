@@ -66,10 +66,7 @@ class Loaded:
 
 
 def load(
-    folder: Path,
-    *,
-    groups: Sequence[str] = GROUPS,
-    tools: ToolFolder | None = None,
+    folder: Path, *, groups: Sequence[str] = GROUPS, tools: ToolFolder | None = None
 ) -> Loaded:
     """Read the queries of ``groups`` in ``folder``, which is or holds ``solvable_queries``.
 
@@ -118,10 +115,7 @@ def locate(name: str) -> Path:
 
 
 def _load_group(
-    folder: Path,
-    group: str,
-    tools: ToolFolder | None,
-    warnings: list[str],
+    folder: Path, group: str, tools: ToolFolder | None, warnings: list[str]
 ) -> list[Entry]:
     query_file, ids_file = (folder / name for name in files_of(group))
     if not query_file.is_file():
@@ -209,10 +203,7 @@ def _json(path: Path) -> Any:
 
 
 def import_queries(
-    path: Path,
-    *,
-    cache: Path | None = None,
-    say: Callable[[str], object] = _log.info,
+    path: Path, *, cache: Path | None = None, say: Callable[[str], object] = _log.info
 ) -> Path:
     """Import all six groups of ``path``, which is a checkout, or is or holds ``solvable_queries``;
     return the version's folder.

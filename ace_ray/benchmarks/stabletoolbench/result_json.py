@@ -104,7 +104,8 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         },
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
-            "has_finish": _calls_finish(answer),
+            # A call of Finish anywhere. Upstream's pass rate and `finish` want it at the end.
+            "has_finish": any(one.get("name") == FINISH for one in tool_messages(answer)),
             "evaluation_method": evaluation_method,
         },
         "timing": {"evaluation_time": float(state.get("judged_s", 0.0))},
@@ -127,12 +128,6 @@ def _summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "total_evaluation_time": sum(seconds),
         "average_evaluation_time": _mean(seconds),
     }
-
-
-def _calls_finish(answer: Mapping[str, Any]) -> bool:
-    """Return whether the answer has a call of Finish, as the format says. Upstream's pass rate and
-    the metric ``finish`` want it at the end."""
-    return any(message.get("name") == FINISH for message in tool_messages(answer))
 
 
 def _available(docs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

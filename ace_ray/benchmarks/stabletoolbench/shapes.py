@@ -146,10 +146,7 @@ class ToolFolder:
         tool = shaped(_Tool, json_value(read_bounded(path, TOOL_LIMIT_BYTES), where), where)
         apis: dict[str, dict[str, Any]] = {}
         for api in tool.api_list:
-            parameters = {
-                "required": api.required_parameters,
-                "optional": api.optional_parameters,
-            }
+            parameters = {"required": api.required_parameters, "optional": api.optional_parameters}
             fields: dict[str, Any] = {
                 key: [one.model_dump() for one in given]
                 for key, given in parameters.items()

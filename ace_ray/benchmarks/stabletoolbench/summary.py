@@ -50,11 +50,7 @@ Cell = dict[str, Any]
 """``{"value", "interval", "n"}``: a share in 0..1, its 95 % interval, over n queries."""
 
 
-def summarize(
-    rows: Iterable[ResultRow],
-    *,
-    max_unscored: float = 0.0,
-) -> dict[str, Any]:
+def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
     """One pass over ``rows``, each (id, sample) once.
 
     A group with a larger share of unscored rows than ``max_unscored`` keeps its numbers, but

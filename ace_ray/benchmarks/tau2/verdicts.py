@@ -158,9 +158,7 @@ class Judged:
         """Read them from `Episode.state`."""
         state = state if isinstance(state, Mapping) else {}
         return cls(
-            str(state.get("ended", "")),
-            bool(state.get("stopped")),
-            state.get("trajectory") or [],
+            str(state.get("ended", "")), bool(state.get("stopped")), state.get("trajectory") or []
         )
 
 

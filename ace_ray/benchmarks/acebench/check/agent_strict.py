@@ -114,19 +114,14 @@ def _of_texts(texts: list[Any]) -> Iterator[Made]:
     left = _MAX_CHARS
     for text in texts[:_MAX_TEXTS]:
         left -= len(text) if isinstance(text, str) else 0
+        calls = None
         if isinstance(text, str) and left >= 0:
-            yield from _of_text(text)
-        else:
+            calls = agent_calls(text, loop="multi_step", protocol="official")
+            calls = calls or agent_calls(text, loop="multi_step", protocol="fixed")
+        for call in calls or ():
+            yield Made(Call(call.name, call.arguments), "bad_arguments" if call.problem else None)
+        if not calls:
             yield Made(Call("", {}), "not_a_call")
-
-
-def _of_text(text: str) -> Iterator[Made]:
-    calls = agent_calls(text, loop="multi_step", protocol="official")
-    calls = calls or agent_calls(text, loop="multi_step", protocol="fixed")
-    for call in calls or ():
-        yield Made(Call(call.name, call.arguments), "bad_arguments" if call.problem else None)
-    if not calls:
-        yield Made(Call("", {}), "not_a_call")
 
 
 def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:

@@ -238,7 +238,7 @@ _JSON_NAME = re.compile(r"""["']name["']\s{0,9}:\s{0,9}["']([^"']{1,200})["']"""
 
 def judge_special(entry: Entry, output: str | None) -> Verdict:
     """Return the verdict on a row of a special category."""
-    text = _without_thoughts(output or "")
+    text = (output or "").rpartition("</think>")[2].partition("<think>")[0]
     irrelevant = entry.category == "special_irrelevant"
     undetected = "false_positive" if irrelevant else "detection_failed"
     uncorrected = "false_positive" if irrelevant else "correction_failed"
@@ -252,10 +252,6 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     if not irrelevant and not _names(entry, sentence.findall(text)):
         return Verdict(False, uncorrected, "not exactly what is wrong is named")
     return Verdict(True)
-
-
-def _without_thoughts(text: str) -> str:
-    return text.rpartition("</think>")[2].partition("<think>")[0]
 
 
 def _calls(entry: Entry, text: str) -> bool:

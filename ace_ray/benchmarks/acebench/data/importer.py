@@ -185,8 +185,10 @@ def pull(
                     fix="check the address and --sha256",
                 )
             _unpack(archive, Path(scratch), url)
+            # An archive usually has one folder around the checkout.
+            inside = list(Path(scratch).iterdir())
             return import_checkout(
-                _top(Path(scratch)),
+                inside[0] if len(inside) == 1 and inside[0].is_dir() else Path(scratch),
                 cache=cache,
                 source={"url": url, "archive_sha256": got},
                 expect_sha256=None if pinned_otherwise else OFFICIAL_CONTENT_SHA256,
@@ -267,9 +269,3 @@ def _unpack(archive: bytes, into: Path, where: str) -> None:
     except _BROKEN as error:
         what = f"is damaged or not a tar.gz ({error})"
         raise UserError(what, where=where, fix="download it again") from error
-
-
-def _top(tree: Path) -> Path:
-    """Return the checkout in an unpacked archive, which usually has one folder around it."""
-    inside = list(tree.iterdir())
-    return inside[0] if len(inside) == 1 and inside[0].is_dir() else tree

@@ -19,13 +19,7 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     dialogue,
 )
-from ace_ray.benchmarks.dataset import (
-    Rows,
-    check_joined,
-    is_texts,
-    read_bounded,
-    rows_by_id,
-)
+from ace_ray.benchmarks.dataset import Rows, check_joined, is_texts, read_bounded, rows_by_id
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
@@ -35,10 +29,7 @@ GET_DATA = "run `ace-ray data pull acebench` or `ace-ray data import acebench PA
 
 
 def load(
-    folder: Path,
-    *,
-    languages: Sequence[str] = LANGUAGES,
-    categories: Sequence[str] = CATEGORIES,
+    folder: Path, *, languages: Sequence[str] = LANGUAGES, categories: Sequence[str] = CATEGORIES
 ) -> list[Entry]:
     """Return entries by language, category and line. Raises `UserError` naming file and line.
 

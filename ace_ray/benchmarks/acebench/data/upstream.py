@@ -143,7 +143,8 @@ def read_prompts(root: Path) -> dict[str, str]:
         tree = python_source(root, f"{SOURCES}/{module}.py")
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
-                phrases = [text for text in strings(function) if _is_phrase(text)]
+                # Shorter texts are separators, such as ", ".
+                phrases = [t for t in strings(function) if is_prose(t) and len(t.strip()) > 2]
                 prompts |= {f"{module}:{function.name}#{n}": text for n, text in enumerate(phrases)}
     return prompts
 
@@ -156,11 +157,6 @@ def _module_texts(tree: ast.Module) -> dict[str, str]:
         and isinstance(value, ast.Constant)
         and isinstance(value.value, str)
     }
-
-
-def _is_phrase(text: str) -> bool:
-    # shorter ones are separators, such as ", "
-    return is_prose(text) and len(text.strip()) > 2
 
 
 LOOPS = ("multi_turn", "multi_step")

@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import LANGUAGES
-from ace_ray.benchmarks.acebench.environment.app import (
-    AS_PYTHON,
-    App,
-    InitialState,
-    Phone,
-    Texts,
-)
+from ace_ray.benchmarks.acebench.environment.app import AS_PYTHON, App, InitialState, Phone, Texts
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
 from ace_ray.benchmarks.acebench.environment.phone import BASE, MESSAGE, REMINDER

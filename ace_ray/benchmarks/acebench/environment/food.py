@@ -31,12 +31,6 @@ class Food:
     texts: Texts
     language: str
 
-    def affords(self, username: Any, total: float) -> bool:
-        balance = self.users[username]["balance"]
-        if self.language == "zh":
-            return bool(total < balance)
-        return bool(total <= balance)
-
 
 def login_food_platform(app: Food, username: Any, password: Any) -> dict[str, Any]:
     if not app.phone.wifi:
@@ -74,11 +68,7 @@ def add_food_delivery_order(
     lines = []
     for item in items:
         product, quantity = item.get("product"), item.get("quantity", 1)
-        values = {
-            "product_name": product,
-            "quantity": quantity,
-            "merchant_name": merchant_name,
-        }
+        values = {"product_name": product, "quantity": quantity, "merchant_name": merchant_name}
         if not isinstance(quantity, int) or quantity <= 0:
             return refused(app.texts.of(method, "bad_quantity", values))
         price = next((line["price"] for line in menu if line["product"] == product), None)
@@ -86,7 +76,8 @@ def add_food_delivery_order(
             return refused(app.texts.of(method, "unknown_product", values))
         total += price * quantity
         lines.append({"product": product, "quantity": quantity, "price_per_unit": price})
-    if not app.affords(username, total):
+    balance = app.users[username]["balance"]
+    if not (total < balance if app.language == "zh" else total <= balance):
         return refused(app.texts.of(method, "too_expensive"))
     app.users[username]["balance"] -= total
     app.orders.append(

@@ -180,12 +180,7 @@ MESSAGE = App(
     texts={
         "send_message": ("sent", "logged_out", "offline", "full", "unknown"),
         "delete_message": ("deleted", "logged_out", "unknown"),
-        "view_messages_between_users": (
-            "logged_out",
-            "unknown_sender",
-            "unknown_receiver",
-            "none",
-        ),
+        "view_messages_between_users": ("logged_out", "unknown_sender", "unknown_receiver", "none"),
         "search_messages": ("unknown", "none"),
         "get_all_message_times_with_ids": ("logged_out",),
         "get_latest_message_id": ("found", "logged_out", "empty"),
@@ -266,13 +261,9 @@ def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
 
 def search_reminders(app: Reminders, keyword: Any) -> dict[str, Any]:
     for record in app.reminder_list.values():
-        if _mentions(record, keyword):
+        if any(keyword.lower() in record[name].lower() for name in ("title", "description")):
             record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a text
     return refused(app.texts.of("search_reminders", "none"))
-
-
-def _mentions(record: dict[str, Any], keyword: Any) -> bool:
-    return any(keyword.lower() in record[name].lower() for name in ("title", "description"))
 
 
 def _open_reminders(initial: InitialState) -> Reminders:

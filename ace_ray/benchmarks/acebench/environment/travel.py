@@ -173,8 +173,7 @@ def reserve_flight(
 ) -> str:
     user: Any = authenticate_user(app, user_id, password)
     flight: Any = next(
-        (f for f in app.flights if f["flight_no"] == flight_no and f["status"] == "available"),
-        None,
+        (f for f in app.flights if f["flight_no"] == flight_no and f["status"] == "available"), None
     )
     price = flight["economy_price"] if cabin == app.economy else flight["business_price"]
     cost = price + calculate_baggage_fee(app, user["membership_level"], cabin, baggage_count)

@@ -51,11 +51,8 @@ class AnswerCache:
     """The owner of the answers in ``folder``: a benchmark's `Service`, one call at a time.
 
     Cheap to make and to send to another process; `open` opens the file. SQLite's locks keep the
-    writes of several runs apart.
-
-    Args:
-        mode: ``read`` changes nothing; ``readwrite`` makes the folder and records new answers.
-    """
+    writes of several runs apart. ``mode``: ``read`` changes nothing; ``readwrite`` makes the folder
+    and records new answers."""
 
     def __init__(self, folder: str, mode: Mode) -> None:
         self._folder, self._mode = folder, mode
@@ -145,14 +142,10 @@ class AnswerCache:
 
 
 class CacheClient:
-    """The cache as an `ApiCaller` sees it.
+    """The cache as an `ApiCaller` sees it. ``service`` calls the methods of an `AnswerCache`.
 
-    Args:
-        service: calls the methods of an `AnswerCache`.
-        writes: whether new answers are recorded.
-        simulator_id: the simulator of this run (`Simulator.simulator_id`); answers of other
-            simulators are not used.
-    """
+    ``writes``: whether new answers are recorded. ``simulator_id`` is this run's simulator; answers
+    of other simulators are not used."""
 
     def __init__(self, service: Service, *, writes: bool, simulator_id: str = "") -> None:
         self._service, self._writes = service, writes

@@ -39,12 +39,7 @@ class RealConfig(Section):
 
 
 class RealApis:
-    """Asks real APIs.
-
-    Args:
-        transport: raises `OSError`, which `TimeoutError` is.
-        key: that is sent, "" for none.
-    """
+    """Asks real APIs. ``transport`` raises `OSError`. ``key`` is sent, "" for none."""
 
     def __init__(self, config: RealConfig, transport: Transport, key: str) -> None:
         self._config, self._transport, self._key = config, transport, key
@@ -83,7 +78,9 @@ class RealApis:
 
     def _read(self, reply: Reply) -> tuple[str, Any]:
         """(error, response) of a reply, the key struck out."""
-        error = error_of_status(reply.status)
+        error = (
+            "" if 200 <= reply.status < 300 else _BY_STATUS.get(reply.status, "Message error...")
+        )
         text = reply.body.decode("utf-8", "replace")
         if self._key:
             for spell in (str, quote, quote_plus, lambda key: json.dumps(key)[1:-1]):
@@ -178,10 +175,3 @@ def usable(error: str, response: Any) -> bool:
     if any(part in lower for part in _REFUSED) or any(part in text for part in _REFUSED_AS_IS):
         return False
     return bool(text) and text != _NO_API
-
-
-def error_of_status(status: int) -> str:
-    """The error text, in upstream's words, for an HTTP status; "" for success."""
-    if 200 <= status < 300:
-        return ""
-    return _BY_STATUS.get(status, "Message error...")

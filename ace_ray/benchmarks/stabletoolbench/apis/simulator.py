@@ -264,10 +264,7 @@ class Simulator:
         return digest(self.identity())[:16]
 
     async def answer(
-        self,
-        api: Api,
-        arguments: Any,
-        examples: Sequence[tuple[str, str]] = (),
+        self, api: Api, arguments: Any, examples: Sequence[tuple[str, str]] = ()
     ) -> Answered:
         """Return the model's answer, or a declared failure: no attempt gave JSON, or MirrorAPI's
         form, which takes objects only, was asked with other arguments."""

@@ -14,11 +14,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     Unusable,
     arguments_of,
 )
-from ace_ray.benchmarks.stabletoolbench.apis.cache import (
-    AnswerCache,
-    CacheClient,
-    recorded_sha256,
-)
+from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient, recorded_sha256
 from ace_ray.benchmarks.stabletoolbench.apis.real import RealApis, check_real, read_key
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     MIRROR_TOKENS,
@@ -94,6 +90,7 @@ class ApiSources:
     def identity(self, apis: ApisOf) -> Mapping[str, Any]:
         """Return the settings that can move a score (JSON values); None for an unused backend."""
         options, cached = self._options, "cache" in self.backends
+        by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
         return {
             "apis": list(self.backends),
             "cache": options.cache if cached else None,
@@ -106,12 +103,8 @@ class ApiSources:
             }
             if "simulator" in self.backends
             else None,
-            **({"simulator_schema_sha256": SCHEMA_SHA256} if self._follows_schema else {}),
+            **({"simulator_schema_sha256": SCHEMA_SHA256} if by_schema else {}),
         }
-
-    @property
-    def _follows_schema(self) -> bool:
-        return self.simulator is not None and form_of(model_of(self.simulator)) == "own"
 
     def service(self) -> Service | None:
         """Return the cache, which was opened once to see that it can be. As `Benchmark.service`."""
@@ -133,9 +126,7 @@ class ApiSources:
                 writes = self._options.cache == "readwrite"
                 cache = CacheClient(context.service, writes=writes, simulator_id=simulator_id)
             self._callers[simulator_id] = ApiCaller(
-                cache=cache,
-                real=self._real(),
-                simulator=simulator,
+                cache=cache, real=self._real(), simulator=simulator
             )
         return self._callers[simulator_id]
 

@@ -211,8 +211,4 @@ def _final(chosen: Node | None, answered: bool, ended: str) -> dict[str, str] | 
         return {"return_type": GIVE_UP, "answer": "", "raw": chosen.description}
     finish = next(node for node in chosen.path() if node.code == ANSWERED)
     # Calls after Finish in one reply still run, and upstream takes the arguments of the last one.
-    return {
-        "return_type": GIVE_ANSWER,
-        "answer": finish.note["answer"],
-        "raw": chosen.description,
-    }
+    return {"return_type": GIVE_ANSWER, "answer": finish.note["answer"], "raw": chosen.description}

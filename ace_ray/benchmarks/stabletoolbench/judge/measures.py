@@ -103,13 +103,7 @@ async def _vote(
             return prompts.of_trace(query, answer, final, limit)
 
         status, reply = await ask(
-            model,
-            prompt,
-            read_status,
-            "sopr",
-            vote,
-            question,
-            schema=prompts.schema(question),
+            model, prompt, read_status, "sopr", vote, question, schema=prompts.schema(question)
         )
         steps.append({"question": question, "status": status, **reply.as_json()})
         if status != "Unsure":

@@ -17,12 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.dataset import (
-    SOURCE_LIMIT_BYTES,
-    assigned_text,
-    python_source,
-    read_inside,
-)
+from ace_ray.benchmarks.dataset import SOURCE_LIMIT_BYTES, assigned_text, python_source, read_inside
 from ace_ray.benchmarks.stabletoolbench.converted import chain
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     COMPLETE_SCHEMA,

@@ -107,17 +107,13 @@ def private_modules(
         stand_ins={**_STAND_INS, "uuid": lambda: _uuid(new_id)},
         prefix="tau2_tools",
         fix=_FIX,
-        extra={"eval": _calculated},
+        # Only upstream's `calculate` calls it, with globals and locals.
+        extra={"eval": lambda expression, *_: value_of(expression)},
     )
 
 
 MAX_CHARS = 1_000
 """Maximum characters of an expression."""
-
-
-def _calculated(expression: str, _globals: Any = None, _locals: Any = None) -> Any:
-    """Replace ``eval``, which only upstream's ``calculate`` calls."""
-    return value_of(expression)
 
 
 def value_of(text: Any) -> Any:
@@ -221,10 +217,6 @@ def _pydantic_utils() -> ModuleType:
     )
 
 
-def _loguru() -> ModuleType:
-    return made_module("loguru", logger=_Logger())
-
-
 def _uuid(new_id: Callable[[], str]) -> ModuleType:
     class Id:
         @property
@@ -257,7 +249,7 @@ _NAMES: Mapping[str, Sequence[str]] = {
     "typing_extensions": ("Annotated", "override"),
 }
 _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
-    "loguru": _loguru,
+    "loguru": lambda: made_module("loguru", logger=_Logger()),
     "tau2.utils": _utils,
     "tau2.utils.pydantic_utils": _pydantic_utils,
     "tau2.utils.utils": _utils,
