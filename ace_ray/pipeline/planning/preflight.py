@@ -439,7 +439,14 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
                 fix="choose another run_id or --output",
             )
         return store, None
-    manifest = read_manifest(store).tree  # refuses a folder that is not a run's, with --fresh too
+    try:
+        manifest = read_manifest(store).tree
+    except UserError as error:  # --fresh removes nothing of such a folder either
+        raise UserError(
+            f"the folder holds a {MANIFEST} that is not a run's",
+            where=plan.uri,
+            fix="choose another run_id or --output",
+        ) from error
     if fresh:
         return store, None
     mine = json_tree(json.dumps(plan.identity))
