@@ -567,7 +567,7 @@ def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
     with pytest.raises(UserError, match="files that are no run"):
         open_output(plan, fresh=True)
     (folder / "run.json").write_text(manifest({"model": "other"}))
-    with pytest.raises(UserError, match="run.json that is not a run's"):
+    with pytest.raises(UserError, match="that is not a run's"):
         open_output(plan, fresh=True)
     other = make_manifest(plan, {})
     other["identity"] = {**other["identity"], "model": "other"}
