@@ -181,7 +181,7 @@ def _leaderboard(runs: Sequence[ReportedRun], version: str, rules: str) -> Table
             [label, *(_column(run, version, name, rules) for name in columns)]
             for run, label in zip(runs, labels, strict=True)
         ],
-        notes=[*legend, "a column of which a category is missing has no value"],
+        notes=[*legend, "a column with a missing category has no value"],
     )
 
 
