@@ -19,8 +19,8 @@ touched. Sandboxes exist only while agent rows are pending, so their turn comes 
 
 At the end every row is compared (`same_rows.py`): with the fake engine its status, answer, final
 sandbox state and verdicts; with vLLM, whose greedy text differs between batch shapes, its id and
-status. Exit code 1 on any difference. A row is quarantined after it
-crashed several engines alone; kills of engines keep apart, so that this does not happen.
+status. Exit code 1 on any difference. A row is quarantined after it crashed
+several engines alone; kills of engines keep apart, so that this does not happen.
 """
 
 from __future__ import annotations
