@@ -98,6 +98,15 @@ def imports_folder(benchmark: str, cache: Path | None = None) -> Path:
     return (cache or cache_root()) / "data" / benchmark
 
 
+def not_writable(cache: Path, error: OSError) -> UserError:
+    """Return the error of a cache folder that cannot be written."""
+    return UserError(
+        f"cannot be written ({error.strerror})",
+        where=str(cache),
+        fix="set ACE_RAY_CACHE to a folder you can write to",
+    )
+
+
 def keep(
     files: Files,
     benchmark: str,
@@ -126,11 +135,7 @@ def keep(
     try:
         new = not target.exists() and _land(files, manifest, target)
     except OSError as error:
-        raise UserError(
-            f"cannot be written ({error.strerror})",
-            where=str(home),
-            fix="set ACE_RAY_CACHE to a folder you can write to",
-        ) from error
+        raise not_writable(home, error) from error
     done = "imported" if new else "already imported, nothing to do"
     say(f"{done}: {counted}, version {target.name} in {target}")
     return target

@@ -27,7 +27,14 @@ from typing import Any
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
-from ace_ray.benchmarks.dataset import files_hash, imports_folder, json_value, keep, read_inside
+from ace_ray.benchmarks.dataset import (
+    files_hash,
+    imports_folder,
+    json_value,
+    keep,
+    not_writable,
+    read_inside,
+)
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
@@ -195,11 +202,7 @@ def pull(
                 say=say,
             )
     except OSError as error:
-        raise UserError(
-            f"cannot be written ({error.strerror})",
-            where=str(home),
-            fix="set ACE_RAY_CACHE to a folder you can write to",
-        ) from error
+        raise not_writable(home, error) from error
 
 
 def _download(url: str) -> bytes:
