@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import GENERATION, SPECIAL
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.data.loader import load as load_acebench
 from ace_ray.benchmarks.acebench.data.loader import locate
 from ace_ray.benchmarks.acebench.gold import function_name
+from ace_ray.benchmarks.acebench.options import GENERATION, SPECIAL
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN, RELEVANCE, SINGLE_TURN, language_of
 from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.check.single import check_single

@@ -93,3 +93,7 @@ def data_check(benchmark: str, folder: str) -> None:
     from ace_ray.benchmarks.registry import benchmark_class
 
     sys.exit(0 if benchmark_class(benchmark).check_data(folder, echo_result) else 1)
+
+
+if __name__ == "__main__":
+    main()

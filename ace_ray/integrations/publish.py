@@ -116,7 +116,7 @@ def _run(arguments: Sequence[str], out: IO[bytes], errors: IO[bytes]) -> str:
     """Run the command as a child process. Return the reason of its failure, or ""."""
     try:
         child = subprocess.Popen(
-            module_command("ace_ray.cli", *arguments),
+            module_command("ace_ray.cli.main", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=errors,

@@ -15,8 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ace_ray.parsing.literals import Call, literal_calls
-from ace_ray.parsing.schema_values import typed, types_of
+from ace_ray.parsing.literals import Call, literal_calls, typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
 MAX_CALLS = 1_000

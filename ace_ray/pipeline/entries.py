@@ -1,15 +1,22 @@
-"""The entry table: entries with the prompts that open their episodes. The processes of a node share
-it, and each parses an entry once."""
+"""Entries of a run: choose them by `ids`, then by `limit`, and share them as a table.
+
+The entry table holds entries with the prompts that open their episodes. The processes of a node
+share it, and each parses an entry once.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
 _NAMES = ("benchmark", "category", "language", "id", "group")
@@ -61,3 +68,104 @@ class Entries:
 
     def _text(self, name: str, index: int) -> Any:
         return self._table.column(name)[index].as_py()
+
+
+_SHOWN = 3
+"""Maximum ids that a message names; it counts the rest."""
+
+
+def select(
+    config: RunConfig, benchmarks: Sequence[Benchmark]
+) -> tuple[list[Entry], dict[str, dict[str, Any]]]:
+    """Return the entries to evaluate, and what each restricted benchmark was restricted to.
+
+    The second value maps a benchmark to ``{"ids": [...], "limit": n}``, as far as it has them.
+    A benchmark's own ``ids`` and ``limit`` take the place of the run's. A benchmark is left
+    empty if the run's ids name entries of others only.
+
+    Raises:
+        UserError: an id is of no entry, or the benchmark's options leave its entry out.
+    """
+    chosen: dict[str, list[Entry]] = {}
+    restricted: dict[str, dict[str, Any]] = {}
+    shared: list[Entry] = []
+    unknown = list(config.ids or ())
+    sharing = []
+    for benchmark, section in zip(benchmarks, config.benchmarks, strict=True):
+        entries, own = benchmark.dataset(), section.ids
+        if ids := own or config.ids:
+            entries, lacking = _named(entries, ids)
+            if own and lacking:
+                raise _no_entry(list(lacking), [benchmark], f"benchmarks.{benchmark.name}.ids")
+            if not own:
+                sharing.append(benchmark)
+                unknown = [one for one in unknown if one in lacking]
+            found = [one for one in ids if one not in lacking]
+            if len(entries) < len(benchmark.dataset()):  # else it is the run of all of them
+                restricted[benchmark.name] = {"ids": sorted(found)}
+        if section.limit is not None:
+            entries = spread(entries, section.limit)
+            restricted.setdefault(benchmark.name, {})["limit"] = section.limit
+        elif config.limit is not None:
+            shared += entries
+        chosen[benchmark.name] = entries
+    if unknown:
+        raise _no_entry(unknown, sharing, "ids")
+    if config.limit is not None and shared:
+        for name in {entry.benchmark for entry in shared}:
+            chosen[name] = []
+        for entry in spread(shared, config.limit):
+            chosen[entry.benchmark].append(entry)
+    return [entry for entries in chosen.values() for entry in entries], restricted
+
+
+def spread(entries: Sequence[Entry], limit: int) -> list[Entry]:
+    """Take at most ``limit`` entries, in turns from every category and language, in order.
+
+    A dialogue is taken whole or not at all, unless nothing else would be left.
+    """
+    dialogues: dict[tuple[str, str, str, str], list[int]] = {}
+    for index, entry in enumerate(entries):
+        key = (entry.benchmark, entry.category, entry.language, entry.group)
+        dialogues.setdefault(key, []).append(index)
+    lanes: dict[tuple[str, ...], list[list[int]]] = {}
+    for key, indices in dialogues.items():
+        lanes.setdefault(key[:3], []).append(indices)
+    chosen: list[int] = []
+    for turn in zip_longest(*lanes.values(), fillvalue=[]):
+        for indices in turn:
+            if len(chosen) + len(indices) <= limit:
+                chosen += indices
+    return [entries[index] for index in sorted(chosen)] or list(entries[:limit])
+
+
+def _names(entry: Entry) -> tuple[str, str, str]:
+    """Return the texts that name ``entry`` in `ids`, the shortest first."""
+    return entry.id, f"{entry.category}/{entry.id}", f"{entry.language}/{entry.category}/{entry.id}"
+
+
+def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], Mapping[str, None]]:
+    """Return the entries that ``ids`` name, in their own order, and the ids that name none."""
+    asked, found, lacking = set(ids), [], dict.fromkeys(ids)
+    for entry in entries:
+        if names := asked.intersection(_names(entry)):
+            found.append(entry)
+            for name in names:
+                lacking.pop(name, None)
+    return found, lacking
+
+
+def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
+    """Return the error about ``ids``, which name no entry of ``benchmarks``."""
+    if not benchmarks:
+        what = "every benchmark has ids of its own, so these would choose nothing"
+        return UserError(what, where=where, fix="leave one of them out")
+    quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
+    more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
+    names = ", ".join(benchmark.name for benchmark in benchmarks)
+    example = next((entry.id for one in benchmarks for entry in one.dataset()), "")
+    return UserError(
+        f"{names} {'have' if len(benchmarks) > 1 else 'has'} no entry {quoted}{more}",
+        where=where,
+        fix=f"write an id such as {example!r}, of an entry that the benchmark's options leave in",
+    )

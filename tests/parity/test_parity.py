@@ -11,10 +11,10 @@ from pathlib import Path
 import compare
 import episodes
 import pytest
+from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from official import clone
 from variations import kinds, variations
 
-from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.errors import UserError

@@ -13,8 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-
-from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.categories import (
     AGENT,
     CATEGORIES,
@@ -23,6 +21,8 @@ from ace_ray.benchmarks.acebench.categories import (
     NORMAL,
     dialogue,
 )
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import own_task
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice

@@ -7,11 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import native, paper, prompts
+from ace_ray.benchmarks.acebench import options as groups
 from ace_ray.benchmarks.acebench.agent_texts import OWN as AGENT_OWN
-from ace_ray.benchmarks.acebench.check import check, holds_calls
 from ace_ray.benchmarks.acebench.check.agent import check_agent, with_ending
+from ace_ray.benchmarks.acebench.check.decode import decode
+from ace_ray.benchmarks.acebench.check.official import judge_normal as official_normal
+from ace_ray.benchmarks.acebench.check.official import judge_special as official_special
+from ace_ray.benchmarks.acebench.check.strict import judge_normal as strict_normal
+from ace_ray.benchmarks.acebench.check.strict import judge_special as strict_special
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -22,6 +26,9 @@ from ace_ray.benchmarks.acebench.environment.environment import (
 from ace_ray.benchmarks.acebench.gold import gold_of, replays
 from ace_ray.benchmarks.acebench.options import (
     CHOICES,
+    MULTI_TURN,
+    NORMAL,
+    SPECIAL,
     UPSTREAM_MESSAGES,
     check_native,
     chosen,
@@ -334,3 +341,31 @@ class ACEBench(Benchmark):
             yield "the prompts are not the official ones"
         if self._options.max_messages != UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
+
+
+def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
+    """Return the verdicts of both rule sets on ``output``, the whole answer of the model.
+
+    ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
+    answer row. Each row of a multi-turn dialogue is judged alone. None is a missing answer. Raises
+    `ValueError` for a category that is not answered with one model call.
+    """
+    if entry.category in SPECIAL:
+        return {
+            "official": official_special(entry, output),
+            "strict": strict_special(entry, output),
+        }
+    if entry.category not in NORMAL:
+        raise ValueError(f"{entry.category} is not a category with one output per row")
+    decoded = decode(output, whole=entry.category in MULTI_TURN)
+    return {
+        "official": official_normal(entry, decoded),
+        "strict": strict_normal(entry, decoded.strict),
+    }
+
+
+def holds_calls(entry: Entry, output: str) -> bool:
+    """Return whether a rule set reads a call in ``output``, or would have to run code to know."""
+    decoded = decode(output, whole=entry.category in MULTI_TURN)
+    calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
+    return decoded.unsafe or any(calls)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import REAL_NAMES, Path, paths
 from ace_ray.benchmarks.acebench.environment.environment import Environment, open_environment
+from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import single_answer
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest

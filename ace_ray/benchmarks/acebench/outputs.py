@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import load
+from ace_ray.benchmarks.acebench.options import AGENT, CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.dataset import Row
 from ace_ray.benchmarks.outputs import (
     Entries,

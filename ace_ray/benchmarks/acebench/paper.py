@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT, MULTI_TURN, agent_task
+from ace_ray.benchmarks.acebench.options import AGENT, MULTI_TURN, agent_task
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.acebench.tables import (
     aggregate,

@@ -20,7 +20,8 @@ from math import sqrt
 from operator import add
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import (
+from ace_ray.benchmarks.acebench.check.agent import ENDINGS
+from ace_ray.benchmarks.acebench.options import (
     AGENT,
     ATOM,
     CATEGORIES,
@@ -29,7 +30,6 @@ from ace_ray.benchmarks.acebench.categories import (
     SINGLE_TURN,
     SPECIAL,
 )
-from ace_ray.benchmarks.acebench.check.agent import ENDINGS
 from ace_ray.benchmarks.results import ResultRow
 from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks, totals
 from ace_ray.types import RULE_SETS

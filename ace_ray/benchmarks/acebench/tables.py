@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT, LANGUAGES
+from ace_ray.benchmarks.acebench.options import AGENT, LANGUAGES
 from ace_ray.benchmarks.acebench.prompts import VARIANTS
 from ace_ray.benchmarks.acebench.summary import GROUPS, PAPER_COLUMNS
 from ace_ray.benchmarks.conditions import marked, self_played

@@ -22,7 +22,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
 from ace_ray.benchmarks.bfcl.decode import executable, holds_calls
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.decode.source_trees import require_grammar
-from ace_ray.benchmarks.bfcl.episode import conversation, memory, web_search
+from ace_ray.benchmarks.bfcl.episode import agentic, conversation
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, check_service
 from ace_ray.benchmarks.bfcl.gold import asked_for_gold, gold_of, gold_text
@@ -203,18 +203,24 @@ class BFCL(Benchmark):
     async def prepare(self, entry: Entry, context: EpisodeContext) -> dict[str, Any]:
         self._without_system(context)
         talks = self._conversations[entry.data["scenario"]]
-        return await memory.prepare(entry, context, self._episodes, talks, self._embedder(entry))
+        return await agentic.prepare_memory(
+            entry, context, self._episodes, talks, self._embedder(entry)
+        )
 
     async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
         self._without_system(context)
         if entry.category in groups.MULTI_TURN:
             return await conversation.rollout(entry, context, self._episodes)
         if entry.category in groups.MEMORY:
-            return await memory.rollout(entry, context, self._episodes, self._embedder(entry))
+            return await agentic.memory_rollout(
+                entry, context, self._episodes, self._embedder(entry)
+            )
         if entry.category in groups.WEB_SEARCH:
             config = self._options.web_search
             assert config is not None  # `chosen` refuses the category without
-            return await web_search.rollout(entry, context, self._episodes, config, self._http)
+            return await agentic.web_search_rollout(
+                entry, context, self._episodes, config, self._http
+            )
         return await self._single(entry, context)
 
     async def _single(self, entry: Entry, context: EpisodeContext) -> Episode:

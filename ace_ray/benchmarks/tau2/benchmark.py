@@ -27,7 +27,6 @@ from ace_ray.benchmarks.tau2.environment.limited import (
     schemas,
 )
 from ace_ray.benchmarks.tau2.environment.sources import tool_sources
-from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.options import (
     CATEGORIES,
     DOMAINS,
@@ -39,7 +38,14 @@ from ace_ray.benchmarks.tau2.options import (
 from ace_ray.benchmarks.tau2.options import Options as TauOptions
 from ace_ray.benchmarks.tau2.results_file import read_results, results_json
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS, Rollout, Settings, transcript
-from ace_ray.benchmarks.tau2.tasks import UserScenario, load, policy, splits
+from ace_ray.benchmarks.tau2.tasks import (
+    UserScenario,
+    gold_episode,
+    load,
+    policy,
+    silent_episode,
+    splits,
+)
 from ace_ray.benchmarks.tau2.upstream_package import DONE, UpstreamPackage, all_files, read_texts
 from ace_ray.benchmarks.tau2.verdicts import verdicts
 from ace_ray.benchmarks.transcript import Step

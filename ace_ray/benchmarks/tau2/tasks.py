@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date
 from textwrap import indent
 from typing import Any, Literal
@@ -15,9 +15,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ace_ray.benchmarks.dataset import Part, is_texts, json_value, shaped
-from ace_ray.benchmarks.tau2.options import Category
+from ace_ray.benchmarks.tau2.options import CATEGORIES, Category
 from ace_ray.benchmarks.tau2.upstream_package import (
     DATABASES,
+    STOP,
     UPSTREAM,
     UpstreamPackage,
     domain_file,
@@ -25,7 +26,8 @@ from ace_ray.benchmarks.tau2.upstream_package import (
 )
 from ace_ray.config.suggestions import did_you_mean
 from ace_ray.errors import UserError
-from ace_ray.types import Entry
+from ace_ray.sandbox.protocol import Scenario
+from ace_ray.types import Entry, Episode
 
 _FIX = "use an unmodified copy of the data"
 Side = Literal["user", "assistant"]
@@ -258,3 +260,53 @@ def _database(package: UpstreamPackage, domain: str, name: str) -> str:
     except (ValueError, TypeError, RecursionError) as error:
         what = f"is not valid TOML ({error})"
         raise UserError(what, where=package.where(path), fix=_FIX) from error
+
+
+def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
+    """Return an episode in which each side makes its gold calls, and the agent says everything.
+
+    ``scenario`` is a fresh scenario of the entry."""
+    criteria: Mapping[str, Any] = entry.gold or {}
+    solo = CATEGORIES[entry.category].solo
+    trajectory = list(history(entry))
+    for number, action in enumerate(criteria.get("actions") or ()):
+        side = "assistant" if solo else action.get("requestor", "assistant")
+        trajectory += call(scenario, side, f"gold{number}", action["name"], action["arguments"])
+    told = ". ".join(criteria.get("communicate_info") or ("Done",))
+    trajectory.append({"role": "assistant", "content": told})
+    return _ended(trajectory, solo=solo)
+
+
+def silent_episode(entry: Entry) -> Episode:
+    """Return an episode in which the agent does nothing and the user ends."""
+    return _ended(list(history(entry)), solo=CATEGORIES[entry.category].solo)
+
+
+def call(
+    scenario: Scenario, side: str, call_id: str, name: str, arguments: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Make a call on a scenario, and yield its messages."""
+    given = {"requestor": side, "arguments": arguments, "last": True}
+    observation = scenario.call(name, given)
+    made = {"id": call_id, "name": name, "arguments": json.dumps(arguments)}
+    yield {"role": side, "content": "", "tool_calls": [made]}
+    yield {
+        "role": "tool",
+        "id": call_id,
+        "requestor": side,
+        "content": observation.value,
+        "error": bool(observation.error),
+    }
+
+
+def history(entry: Entry) -> Iterator[dict[str, Any]]:
+    """Yield the message history of a task in the form of a trajectory."""
+    for message in (entry.data.get("initial_state") or {}).get("message_history") or ():
+        yield Message.model_validate(message).stored()
+
+
+def _ended(trajectory: list[dict[str, Any]], *, solo: bool) -> Episode:
+    stop = {"role": "assistant" if solo else "user", "content": STOP}
+    ended = "agent_stop" if solo else "user_stop"
+    state = {"trajectory": [*trajectory, stop], "ended": ended, "stopped": True}
+    return Episode(output=STOP, state=state)

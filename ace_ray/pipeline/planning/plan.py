@@ -31,9 +31,8 @@ from ace_ray.models.roles import endpoint_identity
 from ace_ray.models.sampling import check_budget, completed
 from ace_ray.models.sizes import size_here
 from ace_ray.models.sources import Adapter, ModelRef
-from ace_ray.pipeline.entries import ordered_json
+from ace_ray.pipeline.entries import ordered_json, select
 from ace_ray.pipeline.planning.formats import choice_identity, choose_format, first_native, replayed
-from ace_ray.pipeline.planning.selection import select
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 

@@ -1,4 +1,4 @@
-"""Render sections into a page: one file that sends no requests.
+"""Render sections into a page, one file that sends no requests, and draw its figures as SVG.
 
 Values from models and manifests are untrusted text. The environment escapes every value, and
 invisible characters are named. A policy in the page forbids requests and foreign scripts. Only
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,8 +20,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ace_ray.benchmarks.results import Estimate, Table, Value
-from ace_ray.reports.figures import inline_svg
+from ace_ray.benchmarks.results import Curves, Estimate, Table, Value
 from ace_ray.reports.text import visible
 
 LONGEST = 4_000
@@ -113,3 +114,150 @@ def _kinds(table: Table) -> list[str]:
 
 def _is_words(value: Value) -> bool:
     return isinstance(value, str) and value != "" and not value.lstrip("+-< ")[:1].isdigit()
+
+
+# Okabe and Ito's palette, which is safe for colour-blind readers.
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+_DASHES = ("none", "6 3", "2 3")
+"""Dash pattern of the first eight series, the next eight, and all others."""
+_MOST_TICKS = 6
+_LINE = 18
+"""Height of a line of text."""
+_WIDTH, _HEIGHT = 420, 250
+"""Size of a panel, including its title and axis labels."""
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
+"""Margins of a panel, for titles and labels."""
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Maps values from ``low`` to ``high`` to positions from ``start`` to ``end``."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        warp: Callable[[float], float] = math.log if self.log else float
+        low, high = warp(self.low), warp(self.high)
+        return self.start + (warp(value) - low) / (high - low) * (self.end - self.start)
+
+
+def inline_svg(figure: Curves) -> str:
+    """Return ``figure`` as one ``<svg>`` element in the colour of the surrounding text."""
+    names = list(dict.fromkeys(name for series in figure.panels.values() for name in series))
+    columns = min(len(figure.panels), 2)
+    rows = -(-len(figure.panels) // columns)
+    width, below = columns * _WIDTH, _LINE + rows * _HEIGHT
+    places = sorted({x for s in figure.panels.values() for points in s.values() for x, _ in points})
+    parts = [_text(width / 2, 14, _short(figure.title, 100), size=12)]
+    for number, (title, series) in enumerate(figure.panels.items()):
+        left, top = number % columns * _WIDTH, _LINE + number // columns * _HEIGHT
+        across = _across(figure, places, left)
+        up = _Scale(-3, 103, top + _HEIGHT - _BOTTOM, top + _TOP)
+        parts.append(_text(left + _WIDTH / 2, top + 16, _short(title)))
+        parts += _grid(figure, across, up, places)
+        for name, one in series.items():
+            parts += _curve(one, name, names.index(name), across, up)
+    for number, name in enumerate(names):
+        x = 10 + number % columns * width / columns
+        y = below + 12 + number // columns * _LINE
+        colour = _COLOURS[number % len(_COLOURS)]
+        parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="14" height="9" fill="{colour}"/>')
+        parts.append(_text(x + 20, y, _short(name, 60), anchor="start"))
+    height = below + _LINE * -(-len(names) // columns) + 8
+    return (
+        f'<svg viewBox="0 0 {width} {height}" role="img" fill="currentColor" '
+        f'aria-label="{html.escape(_short(figure.title, 300))}">{"".join(parts)}</svg>'
+    )
+
+
+def _across(figure: Curves, places: Sequence[float], left: float) -> _Scale:
+    start, end = left + _LEFT, left + _WIDTH - _RIGHT
+    first, last = places[0], places[-1]
+    if figure.axis == "parameters":
+        return _Scale(first / 1.4, last * 1.4, start, end, log=True)
+    margin = (last - first) / 20 or 1.0
+    return _Scale(first - margin, last + margin, start, end)
+
+
+def _grid(figure: Curves, across: _Scale, up: _Scale, places: Sequence[float]) -> list[str]:
+    parts = []
+    for level in range(0, 101, 20):
+        y = up(level)
+        parts.append(_line(across.start, y, across.end, y, opacity=0.2))
+        parts.append(_text(across.start - 5, y + 4, str(level), anchor="end"))
+    parts.append(_line(across.start, up.start, across.end, up.start))
+    parts.append(_line(across.start, up.start, across.start, up.end))
+    for place, label in _ticks(figure, places):
+        x = across(place)
+        parts.append(_line(x, up.start, x, up.start + 4))
+        parts.append(_text(x, up.start + 16, label))
+    by = "training step" if figure.axis == "step" else "parameters"
+    middle = (across.start + across.end) / 2
+    parts.append(_text(middle, up.start + 31, f"accuracy (%) by {by}"))
+    return parts
+
+
+def _ticks(figure: Curves, places: Sequence[float]) -> list[tuple[float, str]]:
+    if figure.axis == "parameters":
+        # Ticks are the model sizes, not powers of ten. Each needs a tenth of the width.
+        apart = (1.96 * places[-1] / places[0]) ** 0.1
+        sizes: list[float] = []
+        for size in places:
+            if not sizes or size / sizes[-1] >= apart:
+                sizes.append(size)
+        return [(b, f"{b:.3g}B" if b >= 1 else f"{1e3 * b:.3g}M") for b in sizes]
+    # Counted from the end: the last checkpoint always has a label.
+    every = -(-len(places) // _MOST_TICKS)
+    return [(place, f"{place:,.0f}") for place in places[::-1][::every][::-1]]
+
+
+def _curve(
+    points: Sequence[tuple[float, Estimate]], name: str, number: int, across: _Scale, up: _Scale
+) -> list[str]:
+    """Draw joined points with their intervals. Points of partial estimates are hollow."""
+    colour = _COLOURS[number % len(_COLOURS)]
+    dash = _DASHES[min(number // len(_COLOURS), len(_DASHES) - 1)]
+    joined = " ".join(f"{across(x):.1f},{up(100 * one.value):.1f}" for x, one in points)
+    parts = [
+        f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-dasharray="{dash}"/>'
+    ]
+    for x, one in points:
+        at, y = across(x), up(100 * one.value)
+        low, high = one.interval
+        told = f"{name}, {x:g}: {100 * one.value:.1f}"
+        fill = "none" if one.partial else colour
+        parts.append(_line(at, up(100 * low), at, up(100 * high), colour=colour))
+        parts.append(
+            f'<circle cx="{at:.1f}" cy="{y:.1f}" r="3.5" fill="{fill}" stroke="{colour}">'
+            f"<title>{html.escape(_short(told, 80))}</title></circle>"
+        )
+    return parts
+
+
+def _text(x: float, y: float, text: str, *, anchor: str = "middle", size: int = 11) -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}">'
+        f"{html.escape(text)}</text>"
+    )
+
+
+def _line(
+    x1: float, y1: float, x2: float, y2: float, colour: str = "currentColor", opacity: float = 1.0
+) -> str:
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
+        f'stroke-opacity="{opacity:g}"/>'
+    )
+
+
+def _short(text: str, longest: int = 44) -> str:
+    """Return ``text`` on one line, shortened in the middle."""
+    text = visible(" ".join(text.split()))
+    if len(text) > longest:
+        half = (longest - 1) // 2
+        text = f"{text[:half]}…{text[-half:]}"
+    return text

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, LANGUAGES, MULTI_TURN
+
 from ace_ray.benchmarks.acebench.data.upstream import (
     CLASS_FILES,
     LOOPS,

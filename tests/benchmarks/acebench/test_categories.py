@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import AGENT, agent_task
+
 from ace_ray.benchmarks.acebench.data.loader import load
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, GENERATION
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, GENERATION
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs

@@ -17,6 +17,7 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     NORMAL,
 )
+
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name
 from ace_ray.types import Entry

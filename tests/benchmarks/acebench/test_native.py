@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL, SPECIAL
+
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold

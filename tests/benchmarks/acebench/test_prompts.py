@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES
 
 from ace_ray.benchmarks.acebench import prompts
-from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.texts import OWN
 from ace_ray.errors import UserError

@@ -9,7 +9,6 @@ from math import sqrt
 from typing import Any
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import (
     AGENT,
     CATEGORIES,
@@ -17,6 +16,7 @@ from ace_ray.benchmarks.acebench.categories import (
     MULTI_TURN,
     SPECIAL,
 )
+
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.results import ResultRow

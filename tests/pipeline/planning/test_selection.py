@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from ace_ray.pipeline.planning.selection import select
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.pipeline.planning.plan import make_manifest, make_plan
-from ace_ray.pipeline.planning.selection import select
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy, planned
 

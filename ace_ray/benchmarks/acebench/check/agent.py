@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import AGENT
 from ace_ray.benchmarks.acebench.check import agent_strict
+from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.types import Entry, Verdict
 
 CRASH = "official_crash"

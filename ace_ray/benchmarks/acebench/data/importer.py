@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.acebench.data.loader import BENCHMARK, files_of, load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
+from ace_ray.benchmarks.acebench.options import CATEGORIES, LANGUAGES
 from ace_ray.benchmarks.dataset import (
     files_hash,
     imports_folder,

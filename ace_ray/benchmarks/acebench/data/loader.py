@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ace_ray.benchmarks import dataset
-from ace_ray.benchmarks.acebench.categories import (
+from ace_ray.benchmarks.acebench.options import (
     AGENT,
     CATEGORIES,
     LANGUAGES,

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import LANGUAGES
+from ace_ray.benchmarks.acebench.options import LANGUAGES
 from ace_ray.benchmarks.dataset import python_source
 from ace_ray.errors import UserError
 

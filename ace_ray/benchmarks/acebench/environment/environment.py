@@ -10,12 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.environment.app import AS_PYTHON, App, InitialState, Phone, Texts
 from ace_ray.benchmarks.acebench.environment.finance import FINANCE
 from ace_ray.benchmarks.acebench.environment.food import FOOD
 from ace_ray.benchmarks.acebench.environment.phone import BASE, MESSAGE, REMINDER
 from ace_ray.benchmarks.acebench.environment.travel import TRAVEL
+from ace_ray.benchmarks.acebench.options import LANGUAGES
 from ace_ray.benchmarks.dataset import json_value, read_bounded
 from ace_ray.errors import UserError
 from ace_ray.sandbox.protocol import Observation

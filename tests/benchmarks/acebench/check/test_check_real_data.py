@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import GENERATION, NORMAL
+
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.parsing.literals import render

@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from ace_ray.benchmarks.acebench.categories import CATEGORIES, LANGUAGES
+
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError

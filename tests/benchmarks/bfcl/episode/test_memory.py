@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.bfcl.episode.memory import prepare, rollout
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
-from ace_ray.benchmarks.bfcl.episode.memory import prepare, rollout
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.score.summary import with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment

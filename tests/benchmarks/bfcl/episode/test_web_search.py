@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from ace_ray.benchmarks.bfcl.episode.web_search import WebSearchAPI, rollout
 
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episode import services, web_search
@@ -18,7 +19,6 @@ from ace_ray.benchmarks.bfcl.episode.services import (
     ServiceFailed,
     check_service,
 )
-from ace_ray.benchmarks.bfcl.episode.web_search import WebSearchAPI, rollout
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel

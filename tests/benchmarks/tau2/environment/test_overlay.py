@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
-from pydantic import BaseModel
-
 from ace_ray.benchmarks.tau2.environment.overlay import Overlay
+from pydantic import BaseModel
 
 
 class Record(BaseModel):
