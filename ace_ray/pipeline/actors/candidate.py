@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from operator import add
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,7 +27,7 @@ from ace_ray.models.probe import CannotTell, Logprobs, Probe, ProbeFailed
 from ace_ray.models.sources import check_unchanged, release
 from ace_ray.models.start_phases import FETCH, StartPhases
 from ace_ray.pipeline.actors.job import Job
-from ace_ray.pipeline.health.processes import ProcessInfo, die
+from ace_ray.pipeline.health.processes import EngineLoad, ProcessInfo, die
 from ace_ray.pipeline.monitoring.timing import Clock
 from ace_ray.pipeline.planning.placement import materialized
 from ace_ray.storage.object_store import Unreachable
@@ -343,6 +344,7 @@ class MonitoredEngine:
         self._asking: asyncio.Task[None] | None = None
         self._pending = 0
         self._heard_at = 0.0
+        self._calls = EngineLoad()
         self.max_model_len: int | None = engine.max_model_len
         self.version: str = engine.version
         self.device: str = engine.device
@@ -350,7 +352,13 @@ class MonitoredEngine:
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         with self._owing():
             answer: Completion = await self._engine.chat(messages, sampling, tools)
+        tokens = answer.prompt_tokens, answer.completion_tokens
+        self._calls = EngineLoad(0, *map(add, self._calls[1:], (1, *tokens)))
         return answer
+
+    def load(self, rows: int) -> EngineLoad:
+        """Return the engine's load with ``rows`` rows in flight. Called from another thread."""
+        return self._calls._replace(rows=rows)
 
     async def token_logprobs(self, messages: Messages, text: str) -> list[float]:
         """`ace_ray.models.vllm_engine.VLLMEngine.token_logprobs`."""

@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.pipeline.entries import Entries
 from ace_ray.pipeline.health.isolation import OPEN, IsolatedRow, Isolation
-from ace_ray.pipeline.health.processes import KINDS, NAMES, Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import KINDS, NAMES, EngineLoad, Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
@@ -56,6 +56,7 @@ class _ProcessState:
     """Phase of an engine's start."""
     drain_at: float | None = None
     """Deadline of its node (`time.monotonic`)."""
+    load: EngineLoad | None = None
 
 
 class Coordinator:
@@ -312,11 +313,11 @@ class Coordinator:
             self._deaths_since_write += process.kind == "writer"
             self._tally.other_deaths[process.kind] += 1
 
-    def beat(self, process: ProcessInfo) -> float | None:
+    def beat(self, process: ProcessInfo, load: EngineLoad | None = None) -> float | None:
         """Note a heartbeat. Returns the seconds until the process must end its work, or None."""
         state = self._processes.get(process.actor)
         if state is not None and state.process == process:
-            state.heard_at = time.monotonic()
+            state.heard_at, state.load = time.monotonic(), load
         ends = [self._drain_at, state.drain_at if state is not None else None]
         left = [end - time.monotonic() for end in ends if end is not None]
         return max(0.0, min(left)) if left else None
@@ -378,6 +379,8 @@ class Coordinator:
         self._tally.phases = Counter(
             state.phase for state in self._processes.values() if not state.ready and state.phase
         )
+        loads = [state.load for state in self._processes.values() if state.load]
+        self._tally.load = EngineLoad(*map(sum, zip(*loads, strict=True)))
         if self._metrics:
             self._metrics.show(self._tally, in_flight=self._isolation["engine"].at_work)
         return self._tally

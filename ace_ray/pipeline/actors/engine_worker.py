@@ -161,6 +161,7 @@ class EngineWorker:
             rows_at_work=self._at_work,
             outside=self._outside,
             on_drain=self._drain,
+            load=lambda: self._engine.load(len(self._tasks)),
         )
 
     async def __call__(self, block: pa.Table) -> pa.Table:

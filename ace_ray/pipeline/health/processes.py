@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import psutil
 
@@ -48,6 +48,15 @@ class ProcessInfo:
     @property
     def name(self) -> str:
         return f"{self.host}:{self.pid}"
+
+
+class EngineLoad(NamedTuple):
+    """Rows in flight at an engine worker, and its model calls that have ended."""
+
+    rows: int = 0
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 def this_process(kind: Kind) -> ProcessInfo:
@@ -87,6 +96,7 @@ class Heartbeat:
             process is about to end itself.
         on_drain: receives, once, the seconds that are left to end the work. Called from the
             thread.
+        load: returns the engine's load, for the progress line; None for other processes.
     """
 
     def __init__(
@@ -99,10 +109,11 @@ class Heartbeat:
         rows_at_work: Callable[[], Sequence[str] | None] = lambda: None,
         outside: Callable[[], str] = lambda: "",
         on_drain: Callable[[float], None] = lambda seconds: None,
+        load: Callable[[], EngineLoad | None] = lambda: None,
     ) -> None:
         self._coordinator, self._process = coordinator, process
         self._stall_s, self._busy_since, self._rows_at_work = stall_s, busy_since, rows_at_work
-        self._outside = outside
+        self._outside, self._load = outside, load
         self._on_drain: Callable[[float], None] | None = on_drain
         threading.Thread(target=self._loop, name="heartbeat", daemon=True).start()
 
@@ -122,7 +133,8 @@ class Heartbeat:
                     self._outside(),
                 )
             try:
-                left = ray.get(self._coordinator.beat.remote(self._process), timeout=30)
+                beat = self._coordinator.beat.remote(self._process, self._load())
+                left = ray.get(beat, timeout=30)
             except Exception:  # noqa: BLE001 - the driver ends a graph without a coordinator
                 continue
             if left is not None and self._on_drain is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ace_ray.models.start_phases import PHASES
 from ace_ray.pipeline.health.isolation import IsolatedRow
-from ace_ray.pipeline.health.processes import KINDS, Kind, ProcessInfo
+from ace_ray.pipeline.health.processes import KINDS, EngineLoad, Kind, ProcessInfo
 from ace_ray.util import log
 
 LOG_EVERY_S = 10.0
@@ -87,6 +87,8 @@ class Tally:
         """Starting process -> seconds since it began."""
         self.phases: Counter[str] = Counter()
         """Number of starting engines by phase."""
+        self.load = EngineLoad()
+        """Sum over the engine workers."""
 
     def of(self, run: int) -> RunCounts:
         return self.runs.setdefault(run, RunCounts())
@@ -101,8 +103,16 @@ class Tally:
 
     @property
     def tokens(self) -> int:
-        """Prompt and completion tokens."""
+        """Prompt and completion tokens of rows that have ended."""
         return sum(s.prompt_tokens + s.completion_tokens for s in self.runs.values())
+
+    @property
+    def called(self) -> tuple[int, int]:
+        """Prompt and completion tokens, including the calls of rows in flight."""
+        prompt = sum(counts.prompt_tokens for counts in self.runs.values())
+        completion = sum(counts.completion_tokens for counts in self.runs.values())
+        # An engine worker that restarts counts from zero, rows do not.
+        return max(prompt, self.load.prompt_tokens), max(completion, self.load.completion_tokens)
 
     def accuracies(self) -> dict[tuple[str, str], dict[str, float]]:
         """Return the accuracy by rule set for each benchmark and language, sorted."""
@@ -166,6 +176,10 @@ class Progress:
         return {
             "done": tally.done,
             "planned": self._planned,
+            "in_flight": tally.load.rows,
+            "model_calls": tally.load.calls,
+            "prompt_tokens": tally.called[0],
+            "completion_tokens": tally.called[1],
             "tokens_per_s": None if rate is None else round(rate, 1),
             "not_scored": tally.done - tally.statuses["scored"],
             "engine_deaths": len(tally.deaths),
@@ -177,7 +191,8 @@ class Progress:
             waited = f"starting engines ... {time.time() - self._start:.0f} s"
             return waited + (f" ({', '.join(at)})" if at else "")
         failed = tally.done - tally.statuses["scored"]
-        parts = [f"{tally.done}/{self._planned} rows", _accuracy(tally), *self._speed(tally)]
+        parts = [f"{tally.done}/{self._planned} rows", *_work(tally.load), _accuracy(tally)]
+        parts += self._speed(tally)
         if failed:
             parts.append(f"{failed} not scored")
         if tally.deaths:
@@ -188,11 +203,12 @@ class Progress:
     def _speed(self, tally: Tally) -> list[str]:
         tokens, seconds = _tokens_per_s(tally), _seconds(tally)
         if tokens is None or seconds is None:
-            return []
+            return [_tokens(tally)] if tally.load.calls else []
         left = (self._planned - tally.done) * seconds / max(1, tally.done)
         # The longest rows come first, so an early estimate would be far too long.
         far_enough = tally.done >= self._planned / 10
-        return [f"{tokens:.0f} tokens/s", f"about {_clock(left)} left" if far_enough else ""]
+        speed = f"{_tokens(tally)}, {tokens:.0f} tokens/s"
+        return [speed, f"about {_clock(left)} left" if far_enough else ""]
 
 
 def start_line(worker: Mapping[str, Any]) -> log.Line:
@@ -217,6 +233,15 @@ def _seconds(tally: Tally) -> float | None:
 def _tokens_per_s(tally: Tally) -> float | None:
     seconds = _seconds(tally)
     return None if seconds is None else tally.tokens / seconds
+
+
+def _work(load: EngineLoad) -> list[str]:
+    """Return the rows in flight and the model calls so far: work shows before a row ends."""
+    return [f"{load.rows} in flight", f"{load.calls} model calls"] if load.rows else []
+
+
+def _tokens(tally: Tally) -> str:
+    return "{:,} prompt + {:,} output tokens".format(*tally.called)
 
 
 def _accuracy(tally: Tally) -> str:
