@@ -133,7 +133,9 @@ def _connect() -> None:
         said = " ".join(str(error).split())[:600] or type(error).__name__
         fix = "check RAY_ADDRESS"
         if not _named():
-            fix = f"it was found on this machine ({_note()}): set RAY_ADDRESS=local to run without"
+            fix = (
+                f"it was found on this machine ({_note()}); set RAY_ADDRESS=local to start another"
+            )
         if not said.startswith("Version mismatch"):
             # Ray says no more than "failed to connect" when the token is missing.
             fix += (

@@ -135,7 +135,7 @@ def grow(gpus: Sequence[int], patience_s: float, say: Callable[[str], None]) -> 
 
     if (present := there()) >= sum(gpus):
         return
-    say(f"waiting for GPUs: there are {present}, {sum(gpus)} are needed")
+    say(f"waiting for GPUs: {present} of {sum(gpus)} present")
     until = time.monotonic() + min(patience_s, GROW_S)
     try:
         while there() < sum(gpus) and time.monotonic() < until:
@@ -171,7 +171,7 @@ def fit(
     on_gpu = takes_gpus(config) and gpus > 0
     if config.backend == "vllm" and not gpus and _installed("vllm"):
         raise TooSmall(
-            "the cluster has no GPU, and the installed vLLM is its GPU build",
+            "the cluster has no GPU, but the installed vLLM is the GPU build",
             where="this cluster",
             fix="join a cluster with GPUs, or install the CPU flavour (README)",
         )
@@ -181,7 +181,7 @@ def fit(
     asked = config.worker_range
     if asked and spread:
         raise UserError(
-            "'workers' is a range, and an engine on several nodes cannot come or go with one",
+            "'workers' is a range, which is not supported with an engine on several nodes",
             where="workers",
             fix="write a number, or auto",
         )
@@ -190,7 +190,7 @@ def fit(
         if not any(places_on(node, *server) for node in cluster):
             raise TooSmall(
                 f"a served model takes {server[0]:g} CPU(s) and {server[1]} GPU(s) on one node, "
-                f"and no node has them: the largest has {largest(cluster)} GPU(s)",
+                f"but the largest node has {largest(cluster)} GPU(s)",
                 where="the roles of benchmarks",
                 fix="lower its engine.tensor_parallel_size, or join larger nodes",
             )
@@ -241,7 +241,7 @@ def fit(
         server_text = f" and {server_gpus} GPU(s)" if server_gpus else ""
         raise TooSmall(
             f"{workers} worker(s) of {each:g} CPU(s){gpu_text} each"
-            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for all else, do "
+            f"{'' if spread else ' on one node'}, and {small:g} CPUs{server_text} for the rest, do "
             f"not fit {len(cluster)} node(s) with {cpus:g} CPUs and {gpus} GPUs in all"
             f"{f', at most {largest(cluster)} on a node' if per_worker else ''}",
             where="workers",
@@ -318,8 +318,8 @@ def note_if_busy(need: Resources, say: Callable[[str], None]) -> None:
     free = ray.available_resources()
     if free.get("CPU", 0.0) < need.cpus or free.get("GPU", 0.0) < need.gpus:
         say(
-            f"waiting for resources that others hold: {free.get('CPU', 0.0):g} CPUs and "
-            f"{free.get('GPU', 0.0):g} GPUs are free, the run takes {need.cpus:g} and {need.gpus}"
+            f"waiting for resources in use by others: {free.get('CPU', 0.0):g} CPUs and "
+            f"{free.get('GPU', 0.0):g} GPUs are free, the run needs {need.cpus:g} and {need.gpus}"
         )
 
 

@@ -55,7 +55,7 @@ def examine(load: Callable[[], RunConfig]) -> Iterator[Line]:
         if config.backend == ENDPOINT:
             yield _asked(plan)
         else:
-            yield Line(topic, told or "not tried: vLLM writes this family's chats by code")
+            yield Line(topic, told or "not checked: vLLM formats this family's chats in code")
         topic = "output"
         preflight.open_output(plan)
         yield Line(topic, f"{plan.uri} can be written")
@@ -75,11 +75,11 @@ def planned(config: RunConfig) -> Iterator[Line]:
         listed = ", ".join(f"{category} {count}" for category, count in counts.items())
         yield Line("categories", f"{name}: {listed}")
     store = preflight.output_store(plan)
-    rows = f"all {len(plan.rows)} are to be evaluated"
+    rows = f"all {len(plan.rows)} will be evaluated"
     if store.get(MANIFEST) is not None:
         ledger = stored_rows(store, read_manifest(store))
         left = len(np.setdiff1d(plan.rows.ids, ledger.ids[ledger.settled]))
-        rows = f"{left} of {len(plan.rows)} are to be evaluated; the others are stored"
+        rows = f"{left} of {len(plan.rows)} will be evaluated; the others are stored"
     yield Line("rows", rows)
     yield Line("results", plan.uri)
 
@@ -119,7 +119,7 @@ def _asked(plan: Plan) -> Line:
     return Line(
         "endpoint",
         f"{name} answered {answer['text']!r:.60}; {tools}; "
-        + ("gives usage" if usage else "gives no usage, so tokens will be unknown"),
+        + ("gives usage" if usage else "reports no usage, so tokens will be unknown"),
     )
 
 

@@ -308,7 +308,7 @@ class EarlyLooks:
         self._reference = self._open_reference(against)
         if self._reference is None and begun:
             raise UserError(
-                f"holds no {MANIFEST}: there is no run to compare with",
+                f"contains no {MANIFEST}, so it is not a run to compare with",
                 where=against,
                 fix="name the folder of a finished run in early.against",
             )
@@ -349,17 +349,17 @@ class EarlyLooks:
         if known.get("looked") and changed:
             key = changed[0]
             raise UserError(
-                f"its comparison was looked at with early.{key} = {before[key]}, and "
+                f"its comparison was begun with early.{key} = {before[key]}, and "
                 f"{now[key]} is asked for",
                 where=self._store.root,
-                fix="use what it was begun with, or another run_id",
+                fix="use the earlier value, or another run_id",
             )
         orders = self._drawn.as_json()["orders"]
         if known.get("looked") and known.get("orders") != json_tree(as_json(orders)):
             raise UserError(
-                "its comparison was looked at in another order of its entries",
+                "its comparison was begun with another order of entries",
                 where=self._store.root,
-                fix="use the ace_ray that it was begun with, or another run_id",
+                fix="use the earlier version of ace_ray, or another run_id",
             )
 
     def summary(self, *, stopped: bool) -> dict[str, Any]:
@@ -409,7 +409,7 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
     what = ""
     for name, benchmark in plan.benchmarks.items():
         if manifest.entries.get(name) != data_hash(benchmark.dataset()):
-            what = f"its entries of {name} are others"
+            what = f"its entries of {name} differ"
     if limit is not None and limit != plan.config.limit:
         what = f"its limit is {limit}"
     for name in plan.benchmarks:
@@ -417,13 +417,13 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         if part.words and part != Restriction.model_validate(plan.restricted.get(name, {})):
             what = f"it is limited to {part.words} of {name}"
     if samples != plan.config.samples:
-        what = f"it has {samples} samples an entry"
+        what = f"it has {samples} samples per entry"
     mine, theirs_asked = _asked(plan.identity), _asked(manifest.tree.get("identity") or {})
     if not what and (keys := differences(theirs_asked, mine)):
-        what = f"it was asked in another way ({keys[0]} differs)"
+        what = f"its settings differ ({keys[0]} differs)"
     if what:
         raise UserError(
-            f"is no run to compare with: {what}",
+            f"cannot be compared with: {what}",
             where=store.root,
             fix="name a run of the same benchmarks, limit and samples in early.against",
         )

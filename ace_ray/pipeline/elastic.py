@@ -118,7 +118,7 @@ class ElasticWorkers:
             self._leaving.add(actor)
             left = deadline_ms / 1000 - time.time() - MARGIN_S if deadline_ms else self._grace_s
             self._coordinator.leave_node.remote(id_of(actor), max(0.0, left))
-            line = f"a node is drained: its engine worker has {max(0.0, left):.0f} s to end rows"
+            line = f"draining a node: its engine worker has {max(0.0, left):.0f} s for its rows"
             self._say(log.warning(line, event="worker_leaves"))
         if not self._pool.tasks_of(actor):
             self._release(actor)
@@ -136,7 +136,7 @@ class ElasticWorkers:
         self._lost.add(actor)
         blocks = self._pool.tasks_of(actor)
         self._give_away(actor)
-        self._tell(f"an engine worker is lost ({gone[0]}), {blocks} blocks go to others")
+        self._tell(f"an engine worker was lost ({gone[0]}), {blocks} blocks go to other workers")
 
     def _give_away(self, actor: Any) -> None:
         self._pool.give_away(actor)
@@ -188,7 +188,7 @@ class ElasticWorkers:
             self._pool.grow(more)
             for actor in self._pool.pending():
                 self._without_node_s(actor, nodes)
-            self._tell(f"{more} more engine worker(s) start")
+            self._tell(f"{more} more engine worker(s) starting")
 
     def _tell(self, what: str) -> None:
         size = self._pool.size

@@ -158,7 +158,7 @@ def _named(entries: Iterable[Entry], ids: Sequence[str]) -> tuple[list[Entry], M
 def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -> UserError:
     """Return the error about ``ids``, which name no entry of ``benchmarks``."""
     if not benchmarks:
-        what = "every benchmark has ids of its own, so these would choose nothing"
+        what = "every benchmark has its own ids, so these select nothing"
         return UserError(what, where=where, fix="leave one of them out")
     quoted = ", ".join(f"{one!r:.80}" for one in ids[:_SHOWN])
     more = f" and {len(ids) - _SHOWN} more" if len(ids) > _SHOWN else ""
@@ -167,5 +167,5 @@ def _no_entry(ids: Sequence[str], benchmarks: Sequence[Benchmark], where: str) -
     return UserError(
         f"{names} {'have' if len(benchmarks) > 1 else 'has'} no entry {quoted}{more}",
         where=where,
-        fix=f"write an id such as {example!r}, of an entry that the benchmark's options leave in",
+        fix=f"write an id such as {example!r}, of an entry that the benchmark's options include",
     )

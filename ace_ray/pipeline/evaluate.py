@@ -92,7 +92,7 @@ def check_lasting(output: str, option: str = "--output") -> None:
     """Refuse an output inside the folder into which Ray unpacks a job: Ray deletes it."""
     if is_relative(output) and "working_dir_files" in Path.cwd().parts:
         raise UserError(
-            f"the output {output!r} is relative, and this job's folder is temporary",
+            f"the output {output!r} is relative, but this job's folder is temporary",
             where="output",
             fix=f"pass {option} s3://bucket/prefix or an absolute path",
         )

@@ -92,10 +92,10 @@ class OpenRun:
         others = np.setdiff1d(self.ledger.ids, self.plan.rows.ids)
         if len(others):
             raise UserError(
-                f"the folder holds {len(others)} rows that the run does not declare, such as "
+                f"the folder contains {len(others)} rows that the run does not declare, such as "
                 f"{others[0].decode()}",
                 where=self.store.root,
-                fix=f"remove the files in {FOLDER} that are not of this run, or start with --fresh",
+                fix=f"remove foreign files from {FOLDER}, or start with --fresh",
             )
 
     @property
@@ -119,7 +119,7 @@ class OpenRun:
                 self.looks.note()
         except UserError as error:
             if not self._warned:
-                self.say(log.warning(f"whether it is decided cannot be seen now: {error}"))
+                self.say(log.warning(f"its comparison cannot be computed now: {error}"))
             self._warned = True
 
     def pending(self, *, again: bool) -> PlannedRows:
@@ -182,7 +182,7 @@ class OpenRun:
             self.lease.check()
             self.store.put(MANIFEST, as_json(tree))
             if mixed := versions_line(read_manifest(self.store).mixed_versions):
-                self.say(log.warning(f"{mixed}; --fresh evaluates all of them anew"))
+                self.say(log.warning(f"{mixed}; --fresh evaluates all of them again"))
         self._in_manifest = True
         reopen(self.store)
 
@@ -269,7 +269,11 @@ def _remove_run(store: Store, say: Callable[[str], None]) -> None:
         store.delete(path)
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        say(log.warning(f"{store.root}: not of the run, and left as it is: {others[0]}{more}"))
+        say(
+            log.warning(
+                f"{store.root}: does not belong to the run and stays unchanged: {others[0]}{more}"
+            )
+        )
 
 
 def _is_of_run(path: str, benchmarks: Collection[str]) -> bool:

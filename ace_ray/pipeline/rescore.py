@@ -63,7 +63,7 @@ def rescore(
         for name, made in benchmarks.items():
             if made.rule_sets != manifest.rule_sets_of(name):
                 raise UserError(
-                    f"the run has other rule sets than {name} has now "
+                    f"the rule sets of {name} have changed since this run "
                     f"({', '.join(manifest.rule_sets_of(name))})",
                     where=store.root,
                     fix="evaluate anew",
@@ -91,9 +91,9 @@ def rescore(
                 episode_of(row)  # raises here for a damaged run, not as a failed check
                 if key not in entries:
                     raise UserError(
-                        f"the run has a row of entry {key}, the data has not",
+                        f"the run has a row of entry {key}, which the data lacks",
                         where=store.root,
-                        fix="score it with the data that it was made with",
+                        fix="score it with the data of its evaluation",
                     )
                 new = judged(row, entries[key], benchmarks[row["benchmark"]], log=lambda: None)
                 changed.update(_changes(row, new, ledger.rule_sets))
@@ -123,7 +123,7 @@ def compact_run(uri: str, say: Say, opens: Opens = open_store) -> None:
         session = new_session(part_names(store), os.urandom(3).hex())
         before, after = compact(store, ledger, session, lease.check)
         say(
-            f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded ones dropped, "
+            f"{store.root}: {len(ledger.ids)} rows, {ledger.dominated} superseded rows dropped, "
             f"{before} parts -> {after}"
         )
 
@@ -170,7 +170,7 @@ def _with_data(
         raise UserError(
             f"the run has {which}",
             where=store.root,
-            fix=f"say with --benchmark whose data {data!r} is: {' or '.join(have)}",
+            fix=f"use --benchmark to say which benchmark's data {data!r} is: {' or '.join(have)}",
         )
     sections = [
         section.model_copy(update={"data": data}) if section.name == name else section
@@ -202,9 +202,9 @@ def _entries(
         entries, sha256 = benchmark.dataset(), manifest.entries.get(name)
     if sha256 is not None and sha256 != data_hash(entries):
         raise UserError(
-            f"the data of {name} is not what this run was made with",
+            f"the data of {name} differs from the data of this run",
             where=store.root,
-            fix="restore that data (its hash is in run.json), or evaluate anew",
+            fix="restore the data (its hash is in run.json), or evaluate again",
         )
     return entries
 
@@ -227,7 +227,9 @@ def _summarized(
     earlier = earlier_summary(store)
     early, why = earlier.early, ""
     if early is not None and early.stopped:
-        why = "stopped early, and its verdicts were made anew: its own command decides again"
+        why = (
+            "stopped early, and its verdicts have changed: evaluate it again to update the decision"
+        )
     timing = earlier.timing.model_dump(exclude_unset=True)
     more: dict[str, Any] = {
         "rescored": {

@@ -85,7 +85,7 @@ def _binding(
         assert role.model.source is not None  # `parse_role` refuses one without
         if calls and role.model.tool_parser is None:
             raise UserError(
-                "this role is offered tools, and needs a parser that reads the model's calls",
+                "this role is offered tools, so it needs a tool parser",
                 where=f"{where}.model.tool_parser",
                 fix="write auto, or the name of the model's parser (ace-ray list parsers)",
             )

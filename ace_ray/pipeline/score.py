@@ -71,7 +71,9 @@ def score_outputs(
         made.ready(named=True)
     if store.get(MANIFEST) is not None and read_manifest(store).config.backend != EXTERNAL:
         raise UserError(
-            "holds a run that was evaluated", where=store.root, fix="name another --output"
+            "contains a run that was evaluated, not scored",
+            where=store.root,
+            fix="name another --output",
         )
     with tempfile.TemporaryDirectory(prefix="ace_ray-score-") as folder:
         scratch = LocalStore(folder)
@@ -84,7 +86,8 @@ def score_outputs(
                 verdicts.write(json.dumps(rows.add(output)) + "\n")
         if not rows.lines:
             raise UserError(
-                "; ".join(["nothing in it can be scored", *rows.notes()]), where=str(path)
+                "; ".join(["it contains nothing that can be scored", *rows.notes()]),
+                where=str(path),
             )
         rows.declare_absent_turns()
         manifest = _manifest(made, rows, path, run_id, named)

@@ -246,7 +246,7 @@ class Server:
             # A server that has started has logged errors of requests, too.
             cause = first_error(text) if starting else ""
             said = cause or tail(text, TAIL_LINES)
-            return f"{what}: {said} (all of it: {socket.gethostname()}:{self.log})"
+            return f"{what}: {said} (full log: {socket.gethostname()}:{self.log})"
         return what
 
 

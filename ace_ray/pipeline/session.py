@@ -138,10 +138,12 @@ class Session:
         pending = pending or self._set_aside()
         while pending and not self._interrupts.asked:
             if aside:
-                line = f"{_count(pending)} rows that processes died on are tried once more"
+                line = f"{_count(pending)} rows whose worker crashed are retried"
                 self._say(log.warning(line))
             elif attempts:
-                self._say(log.warning(f"{_count(pending)} rows failed, attempt {attempts + 1}"))
+                self._say(
+                    log.warning(f"{_count(pending)} rows failed; retrying, attempt {attempts + 1}")
+                )
             failure: RunFailed | None = None
             before = self._settled()
             try:
@@ -162,7 +164,7 @@ class Session:
             if failure is not None and (last or not failure.again):
                 raise failure
             if failure is not None:
-                line = f"{failure}; going on with {_count(pending or waiting)} rows"
+                line = f"{failure}; continuing with {_count(pending or waiting)} rows"
                 self._say(log.warning(line))
             if aside and last:
                 break
@@ -175,7 +177,7 @@ class Session:
         bug = self._tallies[-1].bug(1) if self._tallies else None
         if bug is None or self._settled():
             return
-        self._say(log.error("the exception of the first row:", traceback=bug.traceback))
+        self._say(log.error("traceback of the first row:", traceback=bug.traceback))
         raise RunFailed(bug.line)
 
     def _set_aside(self) -> Pending:

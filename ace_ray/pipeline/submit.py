@@ -172,14 +172,13 @@ def _sendable(text: str, where: str) -> str:
     for number, line in enumerate(text.splitlines(), 1):
         if masked(line) != line:
             raise UserError(
-                f"line {number} holds what looks like a secret, and a job's command is for all to "
-                "see",
+                f"line {number} looks like a secret, but a job's command is visible to everyone",
                 where=where,
-                fix="take it out, comments too: a key belongs in the environment",
+                fix="remove it, also from comments, and set it in the environment",
             )
     if len(text.encode()) > TEXT_BYTES:
         raise UserError(
-            f"holds {len(text.encode())} bytes, a file that travels as text holds {TEXT_BYTES}",
+            f"holds {len(text.encode())} bytes, but a file sent as text has at most {TEXT_BYTES}",
             where=where,
             fix="shorten it, or put it into the image or the model's folder",
         )
@@ -209,7 +208,7 @@ def _check_checkout(job: str, checkout: Path) -> list[str]:
 def _check_lasting(value: Any, where: str) -> None:
     if isinstance(value, str) and is_relative(value):
         raise UserError(
-            f"{value!r} is relative, and a job's folder is temporary",
+            f"{value!r} is relative, but a job's folder is temporary",
             where=where,
             fix="name an absolute path or an s3:// URI",
         )
@@ -257,7 +256,7 @@ def _client(address: str | None) -> Any:
         address = running_cluster()
         if address == "local":
             raise UserError(
-                "no Ray cluster is named, and none runs on this machine",
+                "no Ray cluster is named, and this machine runs none",
                 where="--address",
                 fix="pass the dashboard's address, e.g. --address http://HEAD:8265",
             )

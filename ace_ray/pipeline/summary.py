@@ -128,7 +128,7 @@ def summarize(
         "headline": headline,
         "why": why
         if why or headline
-        else f"{unscored} of {declared} rows have no verdict, max_unscored is {allowed:g}",
+        else f"{unscored} of {declared} rows have no verdict (max_unscored is {allowed:g})",
         "error_classes": dict(totals.causes.most_common()),
         "failures": totals.failures(),
         "tokens": {"prompt": totals.prompt_tokens, "completion": totals.completion_tokens},

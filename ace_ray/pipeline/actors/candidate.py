@@ -51,9 +51,8 @@ ALIVE_S = 30.0
 
 
 _NO_EFFECT = (
-    "the adapter changes nothing: the engine says with it what it says without. Its modules have "
-    "other names than the base's, or it is empty; name the base that it was trained on as "
-    "model.source"
+    "the adapter changes nothing: the engine's logprobs are the same with and without it. Its "
+    "modules have other names than the base's, or it is empty; name its base as model.source"
 )
 
 
@@ -92,9 +91,9 @@ class Candidate:
                 self._give_up(self.run, str(error))
                 if self.run + 1 == len(job.runs):
                     raise UserError(
-                        "no run is left whose weights can be loaded",
+                        "the weights of no remaining run can be loaded",
                         where=job.runs[self.run].model.source,
-                        fix="mend the checkpoints",
+                        fix="repair the checkpoints",
                     ) from error
                 self.run += 1
         ray.get(self._coordinator.loading.remote(process, self.run))
@@ -189,7 +188,7 @@ class Candidate:
         self._clock.restart()
         self._clock.preparing("load")
         if self.run in self._broken and not self._adapters:
-            await self._end("nobody knows the weights in the engine", run, for_all=False)
+            await self._end("the weights in the engine are unknown", run, for_all=False)
         if why := await self._coordinator.unswappable.remote():
             await self._end(why, run)
         if why := self._why_not(self._held, folder):

@@ -198,11 +198,11 @@ class Coordinator:
                 state.starts = 1
                 self._died(last.process, *self._killed.pop(last.process, gone), None)
         if process.kind == "writer" and self._deaths_since_write >= MAX_STARTS:
-            self.fail(f"the writer died {MAX_STARTS} times and stored nothing", store=True)
+            self.fail(f"the writer crashed {MAX_STARTS} times without storing a row", store=True)
             return None
         if state.starts > MAX_STARTS:
             self.fail(
-                f"the {NAMES[process.kind]} on {process.host} died {MAX_STARTS} times as it started"
+                f"the {NAMES[process.kind]} on {process.host} crashed {MAX_STARTS} times at its start"
             )
             return None
         starts = self._starts_since_progress[process.actor]
@@ -210,9 +210,9 @@ class Coordinator:
             if starts >= MAX_STARTS_WITHOUT_PROGRESS:
                 self._tally.no_progress = True
                 self.fail(
-                    f"{starts} {process.kind}s started one after another and no row got further; "
-                    "the last one ended: "
-                    f"{self._last.get(process.kind, 'none says why')}"
+                    f"{starts} {process.kind}s started one after another without progress of any "
+                    "row; the last one ended: "
+                    f"{self._last.get(process.kind, 'the cause is unknown')}"
                 )
                 return None
             self._starts_since_progress[process.actor] += 1

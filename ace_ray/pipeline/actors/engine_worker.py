@@ -61,6 +61,8 @@ START_AGAIN_S = 5.0
 ARRIVE_S = 5.0
 """Time after a new process's first block until its predecessor's blocks have come."""
 
+_NOT_HEALTHY = "the engine did not answer a health check"
+
 LEAVE_S = 0.5
 """Maximum delay from the end of a row to the report to the coordinator: one call for many rows."""
 CONTROL = [{"role": "user", "content": "Say yes."}]
@@ -107,15 +109,15 @@ class EngineWorker:
                 log_traceback()
                 log.say(
                     log.error(
-                        f"the engine worker {self._process.name} ends itself: it could not start, "
-                        f"and is started again in {START_AGAIN_S:g} s: "
+                        f"engine worker {self._process.name} failed to start; "
+                        f"restarting in {START_AGAIN_S:g} s: "
                         f"{one_line(str(error), LONGEST_WHY)}"
                     )
                 )
                 time.sleep(START_AGAIN_S)
                 end_children()
                 os._exit(1)
-            report(job, "an engine worker could not start", error)
+            report(job, "an engine worker failed to start", error)
             raise
         self._tasks: dict[str, asyncio.Task[Any]] = {}
         self._waiting: set[str] = set()
@@ -151,7 +153,7 @@ class EngineWorker:
             else {**engine_facts(self._engine.device), **placed()},
         }
         self._clock.preparing(None)
-        log.say(log.debug(f"the engine worker {self._process.name} is ready", **facts))
+        log.say(log.debug(f"engine worker {self._process.name} is ready", **facts))
         ray.get(self._coordinator.ready.remote(self._process, facts))
         Heartbeat(
             self._coordinator,
@@ -266,10 +268,10 @@ class EngineWorker:
         try:
             await asyncio.wait_for(request, self._job.config.stall_s)
         except EngineDead as error:
-            self._die(f"on a request that is no row: {error}")
+            self._die(f"on a health check: {error}")
         except TimeoutError:
             if not await self._engine.works():
-                self._die("no sign of life on a request that is no row")
+                self._die(_NOT_HEALTHY)
         except Exception:  # noqa: BLE001 - a refusal is an answer
             log_traceback()
 
@@ -313,12 +315,12 @@ class EngineWorker:
             record |= {"status": error.status, **_named(error)}
         except TimeoutError:
             if not await self._engine.works():
-                self._die("no sign of life when a row reached episode_timeout_s")
+                self._die(f"a row timed out, and {_NOT_HEALTHY}")
             limit = self._job.config.episode_timeout_s
             record |= {
                 "status": "infra_error",
                 "error_class": "EpisodeTimeout",
-                "error": f"no end within episode_timeout_s = {limit:g}",
+                "error": f"timed out after {limit:g} s (episode_timeout_s)",
             }
         except Exception as error:  # noqa: BLE001 - one row's failure never ends the run
             record |= {"status": "infra_error", **_named(error)}
@@ -429,7 +431,7 @@ class EngineWorker:
             self._die(str(error))
         except TimeoutError:
             if not await self._engine.works():
-                self._die("no sign of life when a preparation reached episode_timeout_s")
+                self._die(f"a preparation timed out, and {_NOT_HEALTHY}")
             raise
 
     def _busy_since(self) -> float | None:

@@ -98,7 +98,7 @@ def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))
     if begun is None:
-        raise RuntimeError(f"the {NAMES[process.kind]} is not started again")
+        raise RuntimeError(f"the {NAMES[process.kind]} is not restarted")
     return begun
 
 

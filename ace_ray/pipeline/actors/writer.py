@@ -113,7 +113,7 @@ class Writer:
         try:
             await asyncio.to_thread(self._write, self._job.runs[run], table)
         except Exception as error:  # noqa: BLE001 - raised in every call that waits for it
-            report(self._job, "results could not be stored", error, store=True)
+            report(self._job, "the results could not be stored", error, store=True)
             stored.set_exception(error)
             return
         finally:
@@ -134,7 +134,7 @@ class Writer:
                 if time.monotonic() + wait > until:
                     raise
                 self._job.coordinator.notice.remote(
-                    f"results cannot be stored yet: {well_formed(str(error))}"
+                    f"cannot store results yet, retrying: {well_formed(str(error))}"
                 )
                 time.sleep(wait)
                 wait = min(2 * wait, 15.0)

@@ -47,7 +47,7 @@ class CrashFile:
         try:
             self._file = os.fdopen(os.open(self._path, flags, 0o600), "w")
         except OSError as error:  # e.g. a full disk; a crash then counts as from outside
-            log.say(log.warning(f"no trace of a crash can be left: {error}"))
+            log.say(log.warning(f"cannot write a crash trace: {error}"))
             return
         self.note_memory()
         faulthandler.enable(self._file, all_threads=False)
@@ -78,10 +78,10 @@ def why_gone(process: ProcessInfo) -> tuple[str, bool]:
     except OSError:
         return KILLED
     if trace.strip():
-        log.say(log.error(f"the engine worker {process.name} crashed:", traceback=trace))
+        log.say(log.error(f"engine worker {process.name} crashed:", traceback=trace))
         return f"its process crashed: {trace.strip().splitlines()[0]}", False
     if before.strip().isdigit() and oom_kills() > int(before):
-        return "its process was killed as memory ran out", False
+        return "its process was killed because memory ran out", False
     return KILLED
 
 
@@ -98,7 +98,7 @@ def outside_cause(cores: Sequence[Any], oom_before: int) -> str:
             return stopped
         code = _exit_code(core, end)
         if code == 0:
-            return "the engine core got SIGTERM"
+            return "the engine core received SIGTERM"
         if code is None or -code not in FROM_OUTSIDE:
             continue
         if -code == signal.SIGKILL and oom_kills() > oom_before:

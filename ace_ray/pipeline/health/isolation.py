@@ -120,9 +120,9 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
 
     ``process`` is the kind that died, "engine" or "checker"; ``shared``: its preparation was the
     cause."""
-    what = "what this row shares with others" if shared else "this row"
-    died = f"{row.deaths} {process}s died while they worked on {what}"
-    alone = f"{row.deaths_alone} of them on it alone"
+    what = "the preparation that this row shares with others" if shared else "this row"
+    died = f"{row.deaths} {process}s crashed while working on {what}"
+    alone = f"{row.deaths_alone} of them while working on it alone"
     name = PREPARATION_KILLED if shared else f"{process.capitalize()}Killed"
     if row.end == "quarantined":
         return {
@@ -134,12 +134,12 @@ def ended_columns(row: IsolatedRow, process: str, *, shared: bool = False) -> di
         return {
             "status": "infra_error",
             "error_class": name,
-            "error": f"{died}, {alone}; it is tried once more after all other rows",
+            "error": f"{died}, {alone}; it is retried after all other rows",
         }
     return {
         "status": "infra_error",
         "error_class": KILLED_FROM_OUTSIDE,
-        "error": f"{died}, {alone}, and nothing shows that the row was the cause",
+        "error": f"{died}, {alone}, but the row may not be the cause",
     }
 
 

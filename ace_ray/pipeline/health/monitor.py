@@ -127,7 +127,7 @@ class HealthMonitor:
         elif self._drain_until is None:
             self._drain_until = now + grace + END_S
             self._coordinator.drain.remote(grace)
-            line = f"stopping: rows in flight have {grace:g} s to end; once more stops at once"
+            line = f"finishing rows in flight ({grace:g} s); Ctrl-C again to stop now"
             self._say(log.warning(line))
         elif now > self._drain_until:
             self._interrupts.abort(KeyboardInterrupt())
@@ -139,7 +139,7 @@ class HealthMonitor:
         for line in new[:DEATH_LINES]:
             self._say(log.warning(f"engine worker {line}", event="engine_died"))
         if len(new) > DEATH_LINES:
-            line = f"and {len(new) - DEATH_LINES} more engine workers ended"
+            line = f"and {len(new) - DEATH_LINES} more engine workers crashed"
             self._say(log.warning(line, event="engine_died"))
 
     def _end_frozen(self, tally: Tally) -> None:
@@ -152,7 +152,7 @@ class HealthMonitor:
                 frozen = _kill(self._coordinator, process)
                 (self._killed if frozen else self._ended).add(process)
                 if frozen:
-                    line = f"{NAMES[process.kind]} {process.name} was frozen and is killed"
+                    line = f"{NAMES[process.kind]} {process.name} does not respond and is killed"
                     self._say(log.warning(line))
 
     def _gone(self, tally: Tally) -> ProcessInfo | None:
@@ -188,14 +188,16 @@ class HealthMonitor:
         if (silent := now - self._answered_at) > COORDINATOR_S:
             return _passing(f"the run's coordinator has not answered for {silent:.0f} s")
         if not tally.workers and self._began is not None and now - self._began > limit_s:
-            line = f"no engine has started within start_timeout_s = {limit_s:g}"
+            line = f"no engine started within {limit_s:g} s (start_timeout_s)"
             return RunFailed(line, resumable=True)
         if self._without_engine_s(tally) > limit_s:
-            line = f"no engine is left, and none has come within start_timeout_s = {limit_s:g}"
+            line = (
+                f"no engine is left, and no new one started within {limit_s:g} s (start_timeout_s)"
+            )
             return _passing(line)
         if (gone := self._gone(tally)) is not None:
             what = f"the {NAMES[gone.kind]} {gone.name}"
-            return _passing(f"{what} is gone, and no other came in its place")
+            return _passing(f"{what} is gone and was not replaced")
         if not self._had_success and (bug := tally.bug(BUG_ROWS)) is not None:
             return RunFailed(bug.line)
         if tally.no_progress:
@@ -223,7 +225,7 @@ def _kill(coordinator: Any, process: ProcessInfo) -> bool:
             if running.create_time() == process.began:
                 # SIGSTOP is a cause outside; a process that blocks itself is not.
                 stopped = running.status() == psutil.STATUS_STOPPED
-                why = "it was stopped by a signal" if stopped else "it did not react"
+                why = "it was stopped by a signal" if stopped else "it did not respond"
                 with suppress(Exception):  # without the coordinator the kill goes on
                     told = coordinator.killing.remote(process, f"{why} and was killed", stopped)
                     ray.get(told, timeout=30)

@@ -154,7 +154,7 @@ def die(
     ``outside`` is the cause when it lies outside of this process and its rows; else "".
     """
     why = one_line(f"{why} ({outside})" if outside else why, LONGEST_WHY)
-    log.say(log.error(f"the {NAMES[process.kind]} {process.name} ends itself: {why}"))
+    log.say(log.error(f"the {NAMES[process.kind]} {process.name} stops: {why}"))
     import ray
 
     try:
@@ -163,7 +163,7 @@ def die(
         )
         ray.get(dying, timeout=10)
     except Exception:  # noqa: BLE001 - a broken process has to end in any case
-        log.say(log.error("the coordinator could not be told"))
+        log.say(log.error("the coordinator could not be reached"))
     end_children()
     os._exit(1)  # Ray would take exit_actor as intended, and retry nothing
 

@@ -170,5 +170,5 @@ def _waited_for(child: int, told: int) -> int:
     if outcome == _RAISED and code >= 0:
         return code
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    log.fail(f"the driver was ended ({how}); the same command continues this run")
+    log.fail(f"the driver ended ({how}); the same command continues this run")
     return INCOMPLETE

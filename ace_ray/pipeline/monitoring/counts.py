@@ -51,7 +51,7 @@ class Bug:
     @property
     def line(self) -> str:
         return (
-            f"each of {self.rows} rows ended in the same exception of the code of "
+            f"each of {self.rows} rows failed with the same exception in the code of "
             f"{self.benchmark}: {self.place}"
         )
 
@@ -196,7 +196,7 @@ class Progress:
         if failed:
             parts.append(f"{failed} not scored")
         if tally.deaths:
-            parts.append(f"{len(tally.deaths)} engine death(s)")
+            parts.append(f"{len(tally.deaths)} engine crash(es)")
         parts.append(tally.notice)
         return " | ".join(part for part in parts if part)
 

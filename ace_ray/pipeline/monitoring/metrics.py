@@ -39,14 +39,12 @@ class Spec:
         return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
 
 
-ROWS = Spec(
-    f"{PREFIX}rows", "counter", "Rows that reached their end.", ("benchmark", "language", "status")
-)
+ROWS = Spec(f"{PREFIX}rows", "counter", "Rows evaluated.", ("benchmark", "language", "status"))
 TOKENS = Spec(f"{PREFIX}tokens", "counter", "Tokens, prompt and completion.", ("benchmark", "kind"))
-STORED = Spec(f"{PREFIX}rows_stored", "counter", "Rows that the store has taken.")
-DEATHS = Spec(f"{PREFIX}deaths", "counter", "Processes that died.", ("process",))
-PLANNED = Spec(f"{PREFIX}rows_planned", "gauge", "Rows that this pass is to evaluate.")
-IN_FLIGHT = Spec(f"{PREFIX}rows_in_flight", "gauge", "Rows that engines are working on.")
+STORED = Spec(f"{PREFIX}rows_stored", "counter", "Rows stored.")
+DEATHS = Spec(f"{PREFIX}deaths", "counter", "Processes that crashed.", ("process",))
+PLANNED = Spec(f"{PREFIX}rows_planned", "gauge", "Rows that this pass evaluates.")
+IN_FLIGHT = Spec(f"{PREFIX}rows_in_flight", "gauge", "Rows in flight.")
 ENGINES = Spec(f"{PREFIX}engines", "gauge", "Engine workers that are ready.")
 STARTING = Spec(f"{PREFIX}engines_starting", "gauge", "Engine workers that are not ready yet.")
 REFUSING = Spec(f"{PREFIX}store_refusing", "gauge", "1 while results cannot be stored.")

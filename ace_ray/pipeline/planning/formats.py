@@ -63,7 +63,7 @@ def choose_format(
     asked = config.model
     if facts.writes_by_code and asked.chat_template is not None:
         raise UserError(
-            "vLLM writes this family's chats by code and reads no template",
+            "vLLM formats this family's chats in code and reads no template",
             where="model.chat_template",
             fix="leave it out",
         )
@@ -103,7 +103,7 @@ def choose_format(
     )
     if asked.start_date and config.backend == "vllm" and not facts.reads_date:
         raise UserError(
-            "the model's chats hold no date",
+            "the model's chats contain no date",
             where="model.start_date",
             fix="leave it out",
         )
@@ -118,7 +118,7 @@ def _day(asked: str | None) -> str:
         return date.fromisoformat(told).isoformat()
     except ValueError as error:
         raise UserError(
-            f"{told!r:.40} is no day",
+            f"{told!r:.40} is not a date",
             where="model.start_date" if asked else variable,
             fix="write it as 2025-08-05",
         ) from error

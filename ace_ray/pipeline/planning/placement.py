@@ -83,7 +83,7 @@ def materialized(ref: ModelRef) -> Path:
             raise
         if theirs != folder:
             raise UserError(
-                f"lies in {folder} on one node of its engine and in {theirs} on another",
+                f"is in {folder} on one node of its engine and in {theirs} on another",
                 where=ref.source,
                 fix="give all nodes the same ACE_RAY_CACHE and HF_HOME",
             )
@@ -113,8 +113,9 @@ def _wait(groups: list[Any], need: Resources, patience_s: float, interrupts: Int
         waited += LOOK_S
         if waiting and waited >= patience_s:
             raise RunFailed(
-                f"{len(waiting)} of {len(groups)} engines have not got their {need.worker_gpus} "
-                f"GPUs within start_timeout_s = {patience_s:g}: others hold them, or nodes went",
+                f"{len(waiting)} of {len(groups)} engines did not get their {need.worker_gpus} "
+                f"GPUs within {patience_s:g} s (start_timeout_s): "
+                "they are in use by others, or nodes left",
                 resumable=True,
             )
 

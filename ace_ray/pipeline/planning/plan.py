@@ -110,9 +110,9 @@ def make_plan(
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     if len(by_name) < len(benchmarks):
         raise UserError(
-            "a benchmark is named twice",
+            "a benchmark is listed twice",
             where="benchmarks",
-            fix="name each once; two variants are two runs",
+            fix="list each once; use one config per variant",
         )
     for benchmark in benchmarks:
         with own_code(type(benchmark), "ready"):

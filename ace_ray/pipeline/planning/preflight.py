@@ -94,13 +94,13 @@ def _check_loadable(config: RunConfig, model: ModelRef) -> None:
             raise UserError(
                 "names no 'architectures'",
                 where=where,
-                fix="add them as its makers wrote them, or to engine.hf_overrides",
+                fix="add them as in the original model, or to engine.hf_overrides",
             )
         if known.isdisjoint(named) and not of_transformers(named):
             raise UserError(
-                f"vLLM knows no architecture {few(f'{name:.80}' for name in named)}",
+                f"vLLM does not support the architecture {few(f'{name:.80}' for name in named)}",
                 where=where,
-                fix="use a vLLM that has it, or another model",
+                fix="use a vLLM that supports it, or another model",
             )
     _check_quantization(tree, where)
 
@@ -133,7 +133,7 @@ def _check_heads(config: RunConfig, model: ModelRef) -> None:
     heads = (text if isinstance(text, dict) else tree).get("num_attention_heads")
     if isinstance(heads, int) and heads % parts and not config.engine.get("hf_overrides"):
         raise UserError(
-            f"the model's {heads} attention heads cannot be shared among {parts} evenly",
+            f"the model's {heads} attention heads cannot be divided by {parts} evenly",
             where="engine.tensor_parallel_size",
             fix=f"set a divisor of {heads}, or use pipeline_parallel_size",
         )
@@ -150,7 +150,7 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
             cloudpickle.register_pickle_by_value(sys.modules[type(benchmark).__module__])
         if benchmark.needs_logprobs and config.backend == ENDPOINT:
             raise UserError(
-                "needs the logprobs of given texts, and endpoints give none",
+                "needs logprobs of given texts, which endpoints do not provide",
                 where=f"benchmarks.{benchmark.name}",
                 fix="leave the option out (bfcl: contamination), or evaluate with an engine of "
                 "this run's own",
@@ -189,12 +189,12 @@ def check_engine(config: RunConfig) -> list[str]:
         check_size(name, config.engine.get(name, 1))
     for name in _NOT_PLANNED:
         if (value := config.engine.get(name)) not in (None, 1):
-            what = f"{name!r} is {value!r}, and a worker holds one engine"
-            fix = "leave it out; 'workers' says how many engines there are"
+            what = f"{name!r} is {value!r}, but each worker has one engine"
+            fix = "leave it out; 'workers' sets the number of engines"
             raise UserError(what, where="engine", fix=fix)
     if "reasoning_parser" in config.engine:
         raise UserError(
-            "'reasoning_parser' is set elsewhere",
+            "'reasoning_parser' belongs to model",
             where="engine.reasoning_parser",
             fix="use model.reasoning_parser",
         )
@@ -266,16 +266,16 @@ def _check_variables(plan: Plan, chat: Chat) -> None:
     effort = plan.config.sampling.reasoning_effort
     if effort is not None and not any(map(chat.names, ("reasoning_effort", "enable_thinking"))):
         raise UserError(
-            f"the chat template of {plan.model.source} knows no reasoning_effort",
+            f"the chat template of {plan.model.source} does not use reasoning_effort",
             where="sampling.reasoning_effort",
-            fix="leave it out, or set the variable that it knows in model.chat_template_kwargs",
+            fix="leave it out, or set the template's own variable in model.chat_template_kwargs",
         )
     for name in plan.config.model.chat_template_kwargs:
         # Parsers also read switches of thinking that some templates do not use.
         if chat.names(name) or (name in SWITCHES and plan.choice.named_reasoning):
             continue
         raise UserError(
-            f"the chat template of {plan.model.source} knows no {name}",
+            f"the chat template of {plan.model.source} does not use {name}",
             where=f"model.chat_template_kwargs.{name}",
             fix="leave it out",
         )
@@ -301,7 +301,7 @@ def _check_roles(plan: Plan, candidate: Chat | None) -> None:
     for name, roles in plan.bindings.items() if _interactive(plan) else ():
         for role, binding in roles.items():
             chat, tools = candidate, plan.benchmarks[name].role_tools(role)
-            where, fix = f"benchmarks.{name}.{role}", "let another model or an endpoint play it"
+            where, fix = f"benchmarks.{name}.{role}", "use another model or an endpoint for it"
             if isinstance(binding.role, ServedRole):
                 assert binding.model is not None  # a served role has a model
                 chat = Chat.load(
@@ -357,12 +357,12 @@ def _fit(plan: Plan, count: Count, context: int | None) -> tuple[str, int]:
             break
     if entries and not fitting:
         raise UserError(
-            f"no prompt fits: the shortest has {least} tokens, the context holds {context}",
+            f"no prompt fits: the shortest has {least} tokens, but the context is {context}",
             where="engine.max_model_len",
             fix="raise it, or use a model with a longer context",
         )
     if context is None:
-        return "the chat template takes them; only vLLM can tell the context", skipped
+        return "the chat template accepts them; the context length is known only to vLLM", skipped
     told = (
         f"{len(entries) - skipped} of {len(entries)} prompts fit a context of {context} tokens, "
         f"the longest has {longest}"
@@ -434,7 +434,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         listed = [item for item in store.list() if not item.path.startswith(REPORTS)]
         if foreign := [item for item in listed if item.path != LEASE]:
             raise UserError(
-                f"the folder holds files that are no run ({foreign[0].path})",
+                f"the folder contains files that are not a run ({foreign[0].path})",
                 where=plan.uri,
                 fix="choose another run_id or --output",
             )
@@ -443,7 +443,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
         manifest = read_manifest(store).tree
     except UserError as error:  # --fresh removes nothing of such a folder either
         raise UserError(
-            f"the folder holds a {MANIFEST} that is not a run's",
+            f"the folder contains a {MANIFEST} that is not a run's",
             where=plan.uri,
             fix="choose another run_id or --output",
         ) from error
@@ -452,7 +452,7 @@ def open_output(plan: Plan, *, fresh: bool = False) -> tuple[Store, dict[str, An
     mine = json_tree(json.dumps(plan.identity))
     if paths := differences(manifest["identity"], mine):
         raise UserError(
-            f"the folder holds a different run (they differ in {', '.join(paths)})",
+            f"the folder contains a different run (they differ in {', '.join(paths)})",
             where=plan.uri,
             fix="choose another run_id or --output, or replace it with --fresh",
         )
