@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -130,6 +131,13 @@ def _evaluate(
         log.fail("interrupted; the same command continues this run")
         return INCOMPLETE
     tell_results(summary, code, full=full)
+    if code == INCOMPLETE:
+        words = [word for word in sys.argv[1:] if word not in ("evaluate", "--fresh")]
+        unscored = summary["declared"] - summary["scored"]
+        log.fail(
+            f"incomplete: {unscored} of {summary['declared']} rows are not scored; continue with "
+            f"{shlex.join(['ace-ray', 'evaluate', *words])}"
+        )
     if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.integrations.publish import publish_run
 

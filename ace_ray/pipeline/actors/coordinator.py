@@ -201,9 +201,7 @@ class Coordinator:
             self.fail(f"the writer crashed {MAX_STARTS} times without storing a row", store=True)
             return None
         if state.starts > MAX_STARTS:
-            self.fail(
-                f"the {NAMES[process.kind]} on {process.host} crashed {MAX_STARTS} times at its start"
-            )
+            self.fail(f"the {NAMES[process.kind]} on {process.host} crashed at {MAX_STARTS} starts")
             return None
         starts = self._starts_since_progress[process.actor]
         if process.kind != "writer":
