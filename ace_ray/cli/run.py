@@ -132,12 +132,9 @@ def _evaluate(
         return INCOMPLETE
     tell_results(summary, code, full=full)
     if code == INCOMPLETE:
-        words = [word for word in sys.argv[1:] if word not in ("evaluate", "--fresh")]
-        unscored = summary["declared"] - summary["scored"]
-        log.fail(
-            f"incomplete: {unscored} of {summary['declared']} rows are not scored; continue with "
-            f"{shlex.join(['ace-ray', 'evaluate', *words])}"
-        )
+        words = [Path(sys.argv[0]).name, *(word for word in sys.argv[1:] if word != "--fresh")]
+        unscored = f"{summary['declared'] - summary['scored']} of {summary['declared']} rows"
+        log.fail(f"incomplete: {unscored} are not scored; continue with: {shlex.join(words)}")
     if code == COMPLETE and summary["complete"]:  # and not stopped early
         from ace_ray.integrations.publish import publish_run
 
