@@ -324,7 +324,7 @@ def arguments_of(text: str) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("the arguments are nested too deeply") from None
     if not isinstance(value, dict):
-        raise ValueError("the arguments are no JSON object")
+        raise ValueError("the arguments are not a JSON object")
     return value
 
 

@@ -319,9 +319,9 @@ class ACEBench(Benchmark):
         if reasons := list(self._differences()):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
-            "official data, prompts and protocol: the official rule set compares with the "
-            "leaderboard, in agent_multi_turn only for the same user simulator (there gpt-4o), in "
-            "agent_multi_step with its local models"
+            "official data, prompts and protocol: the official rule set is comparable with the "
+            "leaderboard (agent_multi_turn only with its user simulator, gpt-4o; agent_multi_step "
+            "only with its local models)"
         )
 
     def _differences(self) -> Iterator[str]:
@@ -330,15 +330,15 @@ class ACEBench(Benchmark):
         if set(self._categories) != set(groups.CATEGORIES):
             yield "not all categories"
         elif self.identity()["data_sha256"] != OFFICIAL_DATA_SHA256[languages]:
-            yield "the data is not the official one"
+            yield "the data is not official"
         if self._native:
-            yield "native tool calling compares with native tool calling only"
+            yield "native tool calling is comparable only with native tool calling"
             return
         standard = self._prompts.variant == "standard"
         if not standard:
             yield f"the variant of the prompt is {self._prompts.variant}"
         if self._wording == "own" or (standard and self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256):
-            yield "the prompts are not the official ones"
+            yield "the prompts are not official"
         if self._options.max_messages != UPSTREAM_MESSAGES:
             yield f"agent episodes have at most {self._options.max_messages} messages"
 

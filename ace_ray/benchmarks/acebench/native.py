@@ -285,16 +285,16 @@ def arguments_of(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         value = load_json(value)
     if not isinstance(value, dict):
-        raise NotJson("arguments that are no object")
+        raise NotJson("arguments that are not an object")
     if not all(map(_is_name, value)):
-        raise NotJson("an argument's name that is no keyword argument")
+        raise NotJson("an argument name that is not a valid keyword")
     return value
 
 
 def callable_name(name: str) -> str:
     """Return ``name`` if Python can call it; dots are allowed. Raises `NotJson` otherwise."""
     if not all(map(_is_name, name.split("."))):
-        raise NotJson("a function's name that cannot be called")
+        raise NotJson("a function name that cannot be called")
     return name
 
 
@@ -311,7 +311,7 @@ def _whole(digits: str) -> int:
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise NotJson("a number beyond those of a computer")
+        raise NotJson("a number outside the range of a float")
     return number
 
 

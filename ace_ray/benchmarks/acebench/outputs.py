@@ -61,7 +61,7 @@ def _files(folder: Path) -> dict[str, Path]:
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
         raise UserError(
-            "holds no data_<category>_result.json",
+            "contains no data_<category>_result.json",
             where=str(folder),
             fix="name a JSON lines file or one model's folder, result_all/result_<lang>/<model>",
         )
@@ -75,7 +75,7 @@ def _language_of(folder: Path) -> str:
         if (match := _LANGUAGE_FOLDER.fullmatch(part)) and match[1] in LANGUAGES:
             return match[1]
     raise UserError(
-        "no part of this path says the language",
+        "no part of this path names the language",
         where=str(folder),
         fix="keep the official layout, result_en/<model> or result_zh/<model>",
     )

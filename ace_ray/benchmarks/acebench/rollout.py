@@ -87,7 +87,7 @@ class Rollout:
         calls = agent_calls(text, loop="multi_step", protocol="fixed")
         if calls is None:
             calls = [
-                AgentCall(c.name, {}, "the arguments are no JSON object") for c in answer.calls
+                AgentCall(c.name, {}, "the arguments are not a JSON object") for c in answer.calls
             ]
         return text, calls
 

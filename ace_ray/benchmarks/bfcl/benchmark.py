@@ -346,19 +346,19 @@ class BFCL(Benchmark):
     def _differences(self) -> Iterator[str]:
         """Yield the differences between this run and upstream's protocol."""
         if not self._package.is_known():
-            yield "the data is not the official one"
+            yield "the data is not official"
         if self._sources.sha256 != OFFICIAL_TOOLS_SHA256:
-            yield "the tools are not the official ones"
+            yield "the tools are not official"
         if self._native:
-            yield "native tool calling compares with native tool calling only"
+            yield "native tool calling is comparable only with native tool calling"
         elif self._prompts.sha256 != OFFICIAL_PROMPTS_SHA256:
-            yield "the prompts are not the official ones"
+            yield "the prompts are not official"
         if "memory_vector" in self._categories:
-            yield "memory_vector has another embedding than upstream's"
+            yield "memory_vector uses another embedding model than upstream"
         if self._options.results != "tool" or self._options.system != "system":
-            yield "messages have other roles"
+            yield "messages have different roles"
         if set(self._categories) & set(groups.WEB_SEARCH):
-            yield "the web of another day was searched"
+            yield "the web was searched on another day"
 
     def _sent(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return without_system(messages) if self._options.system == "user" else messages

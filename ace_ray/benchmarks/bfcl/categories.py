@@ -112,7 +112,7 @@ def form_of(entry_id: str) -> Form:
     if match is None:
         return DEFAULT
     if match[1] not in _BY_NAME:
-        raise ValueError(f"{match[1]!r} is no form of prompt")
+        raise ValueError(f"{match[1]!r} is not a prompt format")
     return _BY_NAME[match[1]]
 
 

@@ -78,7 +78,7 @@ class StableToolBench(Benchmark):
             scheme, separator, _ = (getattr(options, key) or "").partition("://")
             if separator:  # the rest is not shown: it may hold a password
                 raise UserError(
-                    f"{scheme[:20]}:// is no local folder",
+                    f"{scheme[:20]}:// is not a local folder",
                     where=f"{_WHERE}.{key}",
                     fix="name a folder of this machine",
                 )
@@ -101,7 +101,7 @@ class StableToolBench(Benchmark):
             for key in ("fac", "reference"):
                 if getattr(options, key):
                     raise UserError(
-                        "needs a judge, and judge is none",
+                        "needs a judge, but judge is none",
                         where=f"{_WHERE}.{key}",
                         fix="name a judge, or leave it out",
                     )
@@ -317,8 +317,8 @@ class StableToolBench(Benchmark):
 
     def _comparable(self) -> str:
         text = (
-            "numbers compare with those of the same judge, API answers, limits and prompts only: "
-            "upstream's own differ twofold between its environments."
+            "comparable only with the same judge, API answers, limits and prompts: upstream's own "
+            "numbers differ twofold between its environments."
         )
         if self._options.data == "mini":
             text = "not comparable with any leaderboard: the mini set is ace_ray's own."

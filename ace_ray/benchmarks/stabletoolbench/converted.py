@@ -228,7 +228,7 @@ def read_reference(folder: Path, groups: Sequence[str]) -> dict[str, dict[str, s
             for query_id, given, where in found
         }
     if not any(answers.values()):
-        raise UserError("holds no answers of these groups", where=str(folder), fix=FIX)
+        raise UserError("contains no answers of these groups", where=str(folder), fix=FIX)
     return answers
 
 

@@ -191,7 +191,7 @@ def _ids(path: Path) -> list[str]:
         isinstance(one, bool) or not isinstance(one, (int, str)) for one in value
     ):
         raise UserError(
-            "holds no ids of queries",
+            "contains no query ids",
             where=str(path),
             fix="it must be a list of ids, or an object with ids as its keys",
         )
@@ -238,7 +238,7 @@ def import_queries(
     if not official:
         say(f"its queries are not those of commit {OFFICIAL_COMMIT[:12]}: {path}")
     if SOURCES[0] not in files:
-        say(f"{path} is no checkout: official prompts are not available from it")
+        say(f"{path} is not a checkout: official prompts are not available from it")
     return target
 
 

@@ -138,7 +138,7 @@ def _number(stats: Stats) -> str:
     return "N/A" if calls is None else f"{calls:.2f}"
 
 
-_LIKE_FOR_LIKE = "runs compare only with the same judge and the same source of observations"
+_LIKE_FOR_LIKE = "runs are comparable only with the same judge and the same source of observations"
 
 
 def scores(summary: Stats, rules: str) -> list[Score]:

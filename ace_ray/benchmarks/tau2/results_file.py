@@ -207,7 +207,7 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
         for name in {**found, **dict.fromkeys(named)}
     ]
     if not files:
-        raise _no_results(path, "holds no simulations")
+        raise _no_results(path, "contains no simulations")
     return head, ((f"simulation {n} ({shown(one.name)})", one) for n, one in enumerate(files))
 
 

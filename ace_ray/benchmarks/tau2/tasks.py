@@ -178,7 +178,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
     where = package.where(path)
     trees = json_value(package.read(path), where, _FIX)
     if not isinstance(trees, list):
-        raise UserError("holds no list of tasks", where=where, fix=_FIX)
+        raise UserError("contains no list of tasks", where=where, fix=_FIX)
     wanted = None if split is None else set(_split(package, category, split))
     entries, seen = [], set()
     for tree in trees:
@@ -206,7 +206,7 @@ def load(package: UpstreamPackage, category: Category, split: str | None) -> lis
             )
         )
     if missing := sorted((wanted or set()) - seen):
-        raise UserError(f"{missing[0]!r} of split {split!r} is in no task", where=where, fix=_FIX)
+        raise UserError(f"{missing[0]!r} of split {split!r} is not a task", where=where, fix=_FIX)
     return entries
 
 
@@ -215,7 +215,7 @@ def splits(package: UpstreamPackage, domain: str) -> dict[str, list[str]]:
     path = domain_file(domain, "split_tasks.json")
     tree = json_value(package.read(path), package.where(path), _FIX)
     if not isinstance(tree, dict) or not all(map(is_texts, tree.values())):
-        raise UserError("holds no lists of ids", where=package.where(path), fix=_FIX)
+        raise UserError("contains no lists of ids", where=package.where(path), fix=_FIX)
     return tree
 
 

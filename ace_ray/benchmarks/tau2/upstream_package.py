@@ -185,7 +185,7 @@ def read_text(package: UpstreamPackage, path: str) -> str:
         return package.read(path).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         where = package.where(path)
-        raise UserError(f"is no UTF-8 ({error.reason})", where=where, fix=_FIX) from error
+        raise UserError(f"is not UTF-8 ({error.reason})", where=where, fix=_FIX) from error
 
 
 class _Source:

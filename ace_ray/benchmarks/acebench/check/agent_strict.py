@@ -229,7 +229,7 @@ def _call_error(one: Made, offered: dict[str, Any]) -> str:
     if not isinstance(properties, dict):
         return ""
     if one.call.args.keys() - properties.keys():
-        return f"{name} was given arguments that it does not take"
+        return f"{name} was called with unknown arguments"
     required = schema.get("required")
     if isinstance(required, list) and any(key not in one.call.args for key in required):
         return f"{name} lacks a required argument"
@@ -278,8 +278,8 @@ def _difference(gold: list[dict[str, Any]], state: Any) -> str:
         return f"the classes are not {', '.join(target)}"
     for name, attributes in classes:
         if not isinstance(attributes, dict) or attributes.keys() != target[name].keys():
-            return f"{name} has not the attributes {', '.join(target[name])}"
+            return f"{name} does not have the attributes {', '.join(target[name])}"
         for attribute, value in target[name].items():
             if not same_value(attributes[attribute], value):
-                return f"{name}.{attribute} is not as it should be"
+                return f"{name}.{attribute} has the wrong value"
     return ""

@@ -156,7 +156,9 @@ def _json_bytes(value: Any, where: Path) -> bytes:
         json_value(text.encode(), where)  # integer and text keys may coincide in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"holds literals that JSON cannot: {error}", where=str(where)) from error
+        raise UserError(
+            f"contains literals that JSON cannot represent: {error}", where=str(where)
+        ) from error
 
 
 def pull(
@@ -257,12 +259,14 @@ def _unpack(archive: bytes, into: Path, where: str) -> None:
             for info in tar:
                 path = PurePosixPath(info.name)
                 if path.is_absolute() or ".." in path.parts:
-                    raise UserError(f"holds a path that leads outside: {info.name!r}", where=where)
+                    raise UserError(
+                        f"contains a path outside the folder: {info.name!r}", where=where
+                    )
                 if info.isdir():
                     continue
                 file = tar.extractfile(info) if info.isreg() else None
                 if file is None:
-                    raise UserError(f"holds a link or device: {info.name!r}", where=where)
+                    raise UserError(f"contains a link or device: {info.name!r}", where=where)
                 # A sparse member unpacks to more than the archive holds.
                 left -= info.size if info.issparse() else 0
                 if left < 0:

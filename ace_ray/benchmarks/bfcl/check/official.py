@@ -74,7 +74,7 @@ class Rules:
             checker, wanted = "multiple_function_checker", len(self.gold)
         if len(calls) == wanted:
             return None
-        return f"{checker}:wrong_count", f"{len(calls)} calls in place of {wanted}"
+        return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
         """Return the fault of a call as the expected call in ``place``, or None."""
@@ -128,7 +128,7 @@ class Rules:
         if self.language != "python" and type(value) is not str:
             error_type = "type_error:java" if self.language == "java" else "type_error:js"
             repr(value)
-            return error_type, f"{short(param)} is no text of {self.language}"
+            return error_type, f"{short(param)} is not a {self.language} text"
         nested_type = None
         if described_type in _WITH_ITEMS[self.language]:
             nested_type = details["items"]["type"]
@@ -226,7 +226,7 @@ def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None
     if any(type(option) is str and normal(option) == wanted for option in options):
         return None
     _printed(value)
-    return "value_error:string", f"{short(param)} is none of the acceptable texts"
+    return "value_error:string", f"{short(param)} is not one of the acceptable texts"
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
@@ -234,7 +234,7 @@ def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Faul
     if _normal_texts(value) in [_normal_texts(option) for option in options]:
         return None
     _printed(value)
-    return "value_error:list/tuple", f"{short(param)} is none of the acceptable lists"
+    return "value_error:list/tuple", f"{short(param)} is not one of the acceptable lists"
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
@@ -259,7 +259,10 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
             break
         if (normal(item) if type(item) is str else item) not in _normal_texts(option[key]):
             _printed(key, item)
-            fault = "value_error:dict_value", f"a value in {short(param)} is none of the acceptable"
+            fault = (
+                "value_error:dict_value",
+                f"a value in {short(param)} is not an acceptable value",
+            )
             break
     for key, acceptable in option.items():  # in any case: a missing key is what is reported
         if key not in value and "" not in acceptable:
@@ -288,7 +291,7 @@ def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
     if value in options:
         return None
     _printed(value)
-    return "value_error:others", f"{short(param)} is none of the acceptable values"
+    return "value_error:others", f"{short(param)} is not an acceptable value values"
 
 
 def _normal_texts(items: Any) -> list[Any]:

@@ -242,7 +242,7 @@ def _refusal(answer: Answer) -> Verdict:
         return Verdict(False, "irrelevance_error:unreadable_call", what)
     if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
-    return Verdict(False, "irrelevance_error:no_answer", "there is neither answer nor refusal")
+    return Verdict(False, "irrelevance_error:no_answer", "there is no answer and no refusal")
 
 
 def _relevance_verdict(category: str, called: bool) -> Verdict:

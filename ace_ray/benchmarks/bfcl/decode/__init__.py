@@ -49,7 +49,7 @@ def decode(
         if call.bare > 1:
             raise NotCalls("several arguments without a name")
         if not isinstance(call.args, Mapping):
-            raise NotCalls("arguments that are no object")
+            raise NotCalls("arguments that are not an object")
     return [{call.name: call.args} for call in calls]
 
 
@@ -152,7 +152,7 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
     try:
         return [Read(call.name, json_value(call.arguments)) for call in calls]
     except json.JSONDecodeError:
-        raise NotCalls("arguments that are no JSON") from None
+        raise NotCalls("arguments that are not JSON") from None
 
 
 def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
@@ -177,10 +177,10 @@ def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
         try:
             args = json_value(call.arguments)
             if not isinstance(args, dict):
-                raise NotCalls("arguments that are no object")
+                raise NotCalls("arguments that are not an object")
             pairs = ",".join([f"{key}={value!r}" for key, value in args.items()])
         except json.JSONDecodeError:
-            raise NotCalls("arguments that are no JSON") from None
+            raise NotCalls("arguments that are not JSON") from None
         texts.append(f"{call.name}({pairs})")
     return texts
 

@@ -98,7 +98,7 @@ def read_json(text: str) -> list[Read]:
     except json.JSONDecodeError:
         return []
     if not isinstance(value, (list, dict, str)):
-        raise NotCalls("JSON that is no list")
+        raise NotCalls("JSON that is not a list")
     return [_json_call(item) for item in value if isinstance(item, dict)]
 
 
@@ -106,7 +106,7 @@ def _json_call(item: dict[str, Any]) -> Read:
     if "function" not in item or "parameters" not in item:
         raise NotCalls("an object without function and parameters")
     if isinstance(item["function"], (list, dict)):
-        raise NotCalls("a function's name that is no text")
+        raise NotCalls("a function name that is not a text")
     return Read(item["function"], item["parameters"])
 
 
@@ -149,7 +149,7 @@ def _xml_root(text: str) -> list[ET.Element]:
         parser.feed(text)
         root: ET.Element = parser.close()
     except (ET.ParseError, ValueError) as error:
-        raise NotCalls(f"no XML: {str(error)[:200]}") from None
+        raise NotCalls(f"not XML: {str(error)[:200]}") from None
     return root.findall("function")
 
 

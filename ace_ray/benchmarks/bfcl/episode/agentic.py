@@ -185,7 +185,7 @@ class WebSearchAPI:
         asked = {"q": str(keywords), "max_results": str(max(0, wanted)), "region": str(region)}
         reply = await self._search.get(asked)
         if reply.status != 200:  # the service's fault, or our configuration's
-            raise ServiceFailed(f"the search answers HTTP {reply.status}")
+            raise ServiceFailed(f"the search returned HTTP {reply.status}")
         fields = ("title", "href", "body") if self._snippets else ("title", "href")
         return [
             {field: str(result.get(field, ""))[:_FIELD_CHARS] for field in fields}
@@ -196,13 +196,13 @@ class WebSearchAPI:
         if not str(url).startswith(("http://", "https://")):
             raise ValueError(f"no http(s) address: {url}")
         if mode not in _MODES:
-            return _not_fetched(url, f"mode is none of {', '.join(_MODES)}")
+            return _not_fetched(url, f"mode must be one of {', '.join(_MODES)}")
         reply = await self._fetch.get({"url": str(url), "mode": str(mode)})
         text = reply.body.decode("utf-8", "replace")[:MAX_PAGE_CHARS]
         if reply.status == PAGE_FAILED:
             return _not_fetched(url, " ".join(text.split())[:_CAUSE_CHARS] or "no such page")
         if reply.status != 200:
-            raise ServiceFailed(f"the fetch service answers HTTP {reply.status}")
+            raise ServiceFailed(f"the fetch service returned HTTP {reply.status}")
         return {"content": text}
 
 
@@ -216,7 +216,7 @@ def _results(reply: Reply) -> list[Mapping[str, Any]]:
     except (ValueError, RecursionError):
         results = None
     if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
-        raise ServiceFailed("the search answers with something else than a list of objects")
+        raise ServiceFailed("the search did not return a list of objects")
     return results
 
 

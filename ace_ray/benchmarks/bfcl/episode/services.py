@@ -38,10 +38,10 @@ def check_service(config: ServiceConfig, where: str) -> None:
     try:
         http_url(config.url)
         if "?" in config.url or "#" in config.url:
-            raise ValueError("it holds a query or a fragment")
+            raise ValueError("it contains a query or a fragment")
     except ValueError as error:
         raise UserError(
-            f"is no URL of a service: {error}",
+            f"is not a service URL: {error}",
             where=f"{where}.url",
             fix="write http(s)://host/path, without query; keys go into the environment",
         ) from None

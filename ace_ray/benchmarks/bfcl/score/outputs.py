@@ -151,7 +151,7 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
     category = entry_id.rpartition("_")[0]
-    entries.remarks[f"outputs of {category} passed over, whose ids the data has dropped"] += 1
+    entries.remarks[f"outputs of {category} skipped: the data no longer has their ids"] += 1
     return True
 
 
@@ -181,10 +181,10 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
         raise UserError("no such file or folder", where=str(path), fix="name the outputs to score")
     fix = "name one model's folder, result/<model>, one of its files, or a JSON lines file"
     if not files:
-        raise UserError("holds no BFCL_v4_<category>_result.json", where=str(path), fix=fix)
+        raise UserError("contains no BFCL_v4_<category>_result.json", where=str(path), fix=fix)
     if len(models := {_model_folder(file): None for file in files}) > 1:
         names = ", ".join([folder.name for folder in models][:3])
-        what = f"holds the results of {len(models)} models: {names}"
+        what = f"contains the results of {len(models)} models: {names}"
         raise UserError(what, where=str(path), fix=fix)
     sources: dict[str, Source] = {}
     for file in files:
@@ -192,7 +192,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
         assert name is not None  # `_below` looks for these, and so does who names a file
         source = Source(file, name[1])
         if source.named in _GROUP_NAMES:
-            entries.remarks[f"files named {source.named}, a group of categories, passed over"] += 1
+            entries.remarks[f"files named {source.named}, a group of categories, skipped"] += 1
             continue
         if _NOT_SCORED.fullmatch(source.named):
             continue
@@ -202,7 +202,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
             raise UserError(what, where=str(file), fix="leave one of them")
         sources[source.category] = source
     if not sources:
-        raise UserError("holds no category that is scored", where=str(path), fix=fix)
+        raise UserError("contains no scored category", where=str(path), fix=fix)
     return [sources[category] for category in groups.CATEGORIES if category in sources]
 
 
@@ -253,7 +253,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
         return in_lists
     if own_form:
         raise UserError(
-            "holds texts with calls in a form that only bfcl-eval's handler of the model reads",
+            "contains texts with calls in a format that only bfcl-eval's own handler reads",
             where=str(paths[0]),
             fix="write calls as [{name: arguments}, ...], or name the folder without FC to have "
             "texts read as answers to prompts",

@@ -60,7 +60,7 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
             texts[module] = package.read(f"{TOOL_FOLDER}/{module}.py").decode("utf-8")
         except UnicodeDecodeError as error:
             place = f"{package.name}: {TOOL_FOLDER}/{module}.py"
-            raise UserError(f"is no UTF-8 ({error.reason})", where=place, fix=_FIX) from error
+            raise UserError(f"is not UTF-8 ({error.reason})", where=place, fix=_FIX) from error
     return ToolSources(texts, package.name, digest(sorted(texts.items())))
 
 

@@ -101,11 +101,11 @@ def check_real(config: RealConfig, where: str) -> None:
     try:
         http_url(config.service_url)
     except ValueError as error:
-        raise UserError(f"is not asked: {error}", where=where, fix=fix) from None
+        raise UserError(f"not asked: {error}", where=where, fix=fix) from None
     parts = urlsplit(config.service_url)
     if parts.query or parts.fragment:
         raise UserError(
-            "the URL holds a query or a fragment",
+            "the URL contains a query or a fragment",
             where=where,
             fix=f"{fix}; a key belongs in the environment variable that key_env names",
         )

@@ -65,7 +65,7 @@ class ApiSources:
             self.simulator = parse_role(options.simulator, f"{_WHERE}.simulator")
             if checkout is None and form_of(model_of(self.simulator)) != "own":
                 raise UserError(
-                    "MirrorAPI knows its own system text only, which ace_ray does not hold",
+                    "MirrorAPI works only with its own system text, which ace_ray does not contain",
                     where=f"{_WHERE}.simulator",
                     fix=f"name a checkout of StableToolBench in {_WHERE}.upstream",
                 )
@@ -73,7 +73,7 @@ class ApiSources:
             check_real(options.real, f"{_WHERE}.real")
         elif "real" in self.backends:
             raise UserError(
-                "no service is named that asks real APIs",
+                "no service for real APIs is named",
                 where=f"{_WHERE}.apis",
                 fix=f"name one in {_WHERE}.real, or leave real out",
             )
