@@ -43,7 +43,7 @@ def report_page(run: str) -> None:
 
 
 def row_page(run: ace_ray.Run, row: str) -> None:
-    command = [sys.executable, "-m", "ace_ray.cli", "view", run.uri, "--port", "0"]
+    command = [sys.executable, "-m", "ace_ray.cli.main", "view", run.uri, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None

@@ -61,7 +61,7 @@ def partial_notes(scores: Sequence[Score]) -> list[str]:
     for title, one in zip(titles(scores), scores, strict=True):
         if one.estimate is not None and one.estimate.partial and not told.issuperset(one.missing):
             told.update(one.missing)
-            notes.append(f"{title} is partial; not run: {few(one.missing)}")
+            notes.append(f"{title} is partial, not run: {few(one.missing)}")
     return notes
 
 

@@ -304,10 +304,14 @@ def _facts(run: Run, benchmark: str) -> Iterator[str]:
 
 
 def said_once(facts: Iterable[tuple[str, str]], runs: int) -> Iterator[str]:
-    """Yield a line for each fact, with the labels of its runs. ``runs``: number of all runs."""
+    """Yield a line for each fact, with the labels of its runs. A fact of a lone run stands alone.
+
+    ``runs``: number of all runs.
+    """
     labels: dict[str, list[str]] = {}
     for label, fact in facts:
         labels.setdefault(fact, []).append(label)
     for fact, of in labels.items():
         every = "both runs" if runs == 2 else f"all {runs} runs"
-        yield f"{every if len(of) == runs > 1 else ', '.join(of)}: {fact}"
+        who = every if len(of) == runs else ", ".join(of)
+        yield fact if runs == 1 else f"{who}: {fact}"
