@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# Names that are imported at first use, so that commands start fast.
 _GIVEN = {
     **dict.fromkeys(
         ("Run", "compare", "evaluate", "publish", "report", "score", "sweep"), "ace_ray.api"
     ),
     **dict.fromkeys(("RunFailed", "UserError"), "ace_ray.errors"),
 }
-"""Names that are imported at first use, so that commands start fast."""
 
 
 def __getattr__(name: str) -> Any:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from ace_ray.util.sanitizing import printed
 
+# Exit codes of a run: all rows have a verdict; it would fail again; the same command continues.
 COMPLETE, FAILED, INCOMPLETE = 0, 1, 75
-"""Exit codes of a run: all rows have a verdict; it would fail again; the same command continues."""
 
 
+# Maximum characters of an error's line, which may quote text from outside.
 LONGEST = 4_000
-"""Maximum characters of an error's line, which may quote text from outside."""
 
 
 class UserError(Exception):

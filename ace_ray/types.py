@@ -11,14 +11,14 @@ from typing import Any, Literal
 Status = Literal["scored", "infra_error", "quarantined", "skipped"]
 STATUSES: tuple[Status, ...] = ("scored", "infra_error", "quarantined", "skipped")
 RULE_SETS = ("official", "strict")
+# A chat, in OpenAI's form.
 Messages = Sequence[Mapping[str, Any]]
-"""A chat, in OpenAI's form."""
+# Tools that are offered, in OpenAI's form. None means that the request cannot offer tools.
 Tools = Messages | None
-"""Tools that are offered, in OpenAI's form. None means that the request cannot offer tools."""
+# Maximum characters of a raw answer, stored beside the parsed one.
 RAW_CHARS = 262_144
-"""Maximum characters of a raw answer, stored beside the parsed one."""
+# The metric of a graded verdict: its share in 0..1.
 SCORE = "score"
-"""The metric of a graded verdict: its share in 0..1."""
 
 
 def canonical_json(value: Any) -> str:

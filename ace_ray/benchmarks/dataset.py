@@ -29,11 +29,11 @@ from ace_ray.util.local_files import path_of, without_bom
 DATA_LIMIT_BYTES = 64 << 20
 SOURCE_LIMIT_BYTES = 2 << 20
 
+# Contents by path relative to the version's folder.
 Files = Mapping[str, bytes]
-"""Contents by path relative to the version's folder."""
 Row = dict[str, Any]
+# By id: where the row stands (file:line) and the row without its id.
 Rows = dict[str, tuple[str, Row]]
-"""By id: where the row stands (file:line) and the row without its id."""
 _Model = TypeVar("_Model", bound=BaseModel)
 
 

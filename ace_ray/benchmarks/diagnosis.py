@@ -23,8 +23,8 @@ from ace_ray.benchmarks.results import ResultRow, SecondReading, Where
 from ace_ray.parsing.known import known_calls
 from ace_ray.types import Entry, Episode
 
+# For each answer in which no call was read, the texts that may hold one (`texts_of`).
 Answers = Sequence[Sequence[str]]
-"""For each answer in which no call was read, the texts that may hold one (`texts_of`)."""
 _END_OF_REASONING = "</think>"
 
 
@@ -76,8 +76,8 @@ def answer_texts(episode: Episode, *first: str) -> list[str]:
 
 MIN_ROWS = 5
 MIN_SHARE = 0.05
+# Larger, since there are many categories: one of them often has 5 %.
 MIN_CATEGORY_SHARE = 0.1
-"""Larger, since there are many categories: one of them often has 5 %."""
 _NAMED_CATEGORIES = 3
 
 Kind = Literal["unread_calls", "cut_by_length", "reasoning_never_ended"]

@@ -10,8 +10,8 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.checked import own_code
 from ace_ray.benchmarks.results import Score
 
+# Categories that a line names before it counts the rest.
 FEW = 2
-"""Categories that a line names before it counts the rest."""
 
 
 def scores_of(

@@ -43,10 +43,10 @@ class Unscored:
     sample: int = 0
 
 
+# The place of an output (``file:line``), and the output.
 Placed = tuple[str, Output]
-"""The place of an output (``file:line``), and the output."""
+# Makes an episode from an entry, a row that answers it and the row's place; raises `UserError`.
 ToEpisode = Callable[[Entry, Row, str], Episode]
-"""Makes an episode from an entry, a row that answers it and the row's place; raises `UserError`."""
 
 
 class Entries:
@@ -67,8 +67,8 @@ class Entries:
         self.languages, self.categories = languages, categories
         self._searched = categories if searched is None else searched
         self._load, self._load_others = load, load_others
+        # Remark about outputs, for people -> how many outputs it is about.
         self.remarks: Counter[str] = Counter()
-        """Remark about outputs, for people -> how many outputs it is about."""
         self._loaded: dict[tuple[str, str], dict[str, Entry]] = {}
 
     @classmethod

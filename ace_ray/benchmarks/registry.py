@@ -21,8 +21,9 @@ from ace_ray.config.suggestions import closest_of
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
+# The entry-point group; a point leads to a subclass of `Benchmark`.
 GROUP = "ace_ray.benchmarks"
-"""The entry-point group; a point leads to a subclass of `Benchmark`."""
+# A checkout shipped with `ray job submit --working-dir` has no installed metadata.
 BUILT_IN = {
     "acebench": "ace_ray.benchmarks.acebench.benchmark:ACEBench",
     "bfcl": "ace_ray.benchmarks.bfcl.benchmark:BFCL",
@@ -30,9 +31,8 @@ BUILT_IN = {
     "tau2": "ace_ray.benchmarks.tau2.benchmark:Tau2",
     "stabletoolbench_judge": "ace_ray.benchmarks.stabletoolbench.judge_check:JudgeCheck",
 }
-"""A checkout shipped with `ray job submit --working-dir` has no installed metadata."""
+# Prefix of the names under which local files are imported; the rest is a hash of the content.
 MODULE = "ace_ray_local_"
-"""Prefix of the names under which local files are imported; the rest is a hash of the content."""
 _LOCAL = re.compile(r"(?P<path>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _RULES = re.compile(r"[a-z][a-z0-9_]{0,39}")

@@ -143,8 +143,8 @@ def score_of(
     return Score(name, formula, estimate, tuple(missing))
 
 
+# A cell: text, a count, a share, or None for what the runs do not hold (printed as N/A).
 Value = str | int | Estimate | None
-"""A cell: text, a count, a share, or None for what the runs do not hold (printed as N/A)."""
 
 
 @dataclass(frozen=True, slots=True)

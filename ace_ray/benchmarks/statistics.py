@@ -26,10 +26,10 @@ from ace_ray.benchmarks.tally import Tally, accuracies, counts, lacks, totals
 from ace_ray.util.stats import wilson
 
 Groups = Mapping[str, Sequence[str]]
+# Name of the score of all rows, beside the scores of groups.
 ALL_ROWS = "Accuracy"
-"""Name of the score of all rows, beside the scores of groups."""
+# The formula in which every judged entry counts the same.
 POOLED = "pooled"
-"""The formula in which every judged entry counts the same."""
 
 
 def statistics(

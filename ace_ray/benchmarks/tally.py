@@ -15,9 +15,9 @@ from ace_ray.types import STATUSES, Verdict
 from ace_ray.util.stats import pass_at_k, pass_hat_k, wilson
 
 _COSTS = ("prompt_tokens", "completion_tokens", "generation_s")
+# Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
+# how many of them were valid where scores are right or wrong.
 Units = list[tuple[int, float]]
-"""Per judged entry or dialogue: how many samples were judged, and the sum of their scores, which is
-how many of them were valid where scores are right or wrong."""
 
 
 class Tally:
@@ -32,10 +32,10 @@ class Tally:
         self.multi_turn = multi_turn
         self.status: Counter[str] = Counter()
         self.errors: dict[str, Counter[str]] = {rule: Counter() for rule in rule_sets}
+        # Sum and count of the rows' process accuracies, of those that have one.
         self.process = {rule: [0.0, 0] for rule in rule_sets}
-        """Sum and count of the rows' process accuracies, of those that have one."""
+        # The rule sets under which a row's score is neither 0 nor 1.
         self.graded: set[str] = set()
-        """The rule sets under which a row's score is neither 0 nor 1."""
         self.prompt_tokens = self.completion_tokens = 0
         self.generation_s = 0.0
         # id -> [declared, scored, sum of scores per rule set ...]

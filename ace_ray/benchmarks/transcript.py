@@ -75,8 +75,8 @@ def _tool(value: Any) -> Tool:
 def of_messages(messages: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Read the steps of messages in OpenAI's form."""
     steps: list[Step] = []
+    # The calls of the last assistant's message without an answer: id -> place.
     waiting: dict[str, int] = {}
-    """The calls of the last assistant's message without an answer: id -> place."""
     for message in messages:
         role = text_of(message.get("role"))
         if role == "tool" and steps and steps[-1].role == "assistant":

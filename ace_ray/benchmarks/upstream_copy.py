@@ -23,8 +23,8 @@ from ace_ray.benchmarks.dataset import (
 )
 from ace_ray.errors import UserError
 
+# Version of a folder without metadata whose data differ from the known version's.
 UNKNOWN = "unknown"
-"""Version of a folder without metadata whose data differ from the known version's."""
 _METADATA_LIMIT_BYTES = 1 << 20
 
 

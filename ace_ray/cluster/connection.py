@@ -20,11 +20,11 @@ from typing import Any
 from ace_ray.errors import RunFailed, UserError, first_line
 from ace_ray.util import log
 
+# Environment variable that Ray sets for the driver of a job.
 _JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Environment variable that Ray sets for the driver of a job."""
 
+# Attempts to start a local Ray.
 LOCAL_STARTS = 3
-"""Attempts to start a local Ray."""
 
 
 def set_environment() -> None:
@@ -49,8 +49,8 @@ def is_own() -> bool:
     return _own
 
 
+# Result of the thread that connects; None outside of `connecting`.
 _connecting: Future[None] | None = None
-"""Result of the thread that connects; None outside of `connecting`."""
 
 
 @contextmanager

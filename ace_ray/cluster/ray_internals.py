@@ -110,8 +110,8 @@ def lean_data() -> Iterator[None]:
         yield
 
 
+# Operator attribute with the reference that an actor gets -> attribute with the value.
 _AS_VALUES = {"_map_transformer_ref": "_map_transformer", "_data_context_ref": "data_context"}
-"""Operator attribute with the reference that an actor gets -> attribute with the value."""
 
 
 @contextmanager

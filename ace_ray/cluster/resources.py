@@ -18,20 +18,20 @@ from ace_ray.errors import UserError
 CHECKER_CPUS = 0.25
 WRITER_CPUS = 0.25
 SANDBOX_CPUS = 0.1
+# CPUs of a worker whose candidate is behind an endpoint. All four are small, so that a cluster of
+# two CPUs has room beside one engine.
 CLIENT_CPUS = 0.25
-"""CPUs of a worker whose candidate is behind an endpoint. All four are small, so that a cluster of
-two CPUs has room beside one engine."""
+# Tolerance of sums of CPUs.
 _ROUNDING = 1e-9
-"""Tolerance of sums of CPUs."""
 
+# Timeout of new nodes: a machine has to start and to pull an image of many gigabytes.
 GROW_S = 900.0
-"""Timeout of new nodes: a machine has to start and to pull an image of many gigabytes."""
 GROW_POLL_S = 5.0
 
+# The resources of each node.
 Nodes = Sequence[Mapping[str, float]]
-"""The resources of each node."""
+# (CPUs, GPUs) that an actor or a server holds on one node.
 Part = tuple[float, int]
-"""(CPUs, GPUs) that an actor or a server holds on one node."""
 
 
 class TooSmall(UserError):

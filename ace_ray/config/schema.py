@@ -49,10 +49,10 @@ class Section(BaseModel):
     )
 
 
+# Backend of a run of outputs that were made elsewhere.
 EXTERNAL: Literal["external"] = "external"
-"""Backend of a run of outputs that were made elsewhere."""
+# Backend of a run with a candidate behind an endpoint.
 ENDPOINT: Literal["endpoint"] = "endpoint"
-"""Backend of a run with a candidate behind an endpoint."""
 
 CountOrAuto = Annotated[int, Field(ge=1)] | Literal["auto"]
 
@@ -306,8 +306,8 @@ class BenchmarkConfig(_WithOptions):
     )
 
 
+# Keys of every section of ``benchmarks``, beside the benchmark's own keys.
 SECTION_KEYS = tuple(BenchmarkConfig.model_fields)
-"""Keys of every section of ``benchmarks``, beside the benchmark's own keys."""
 
 
 class PublishConfig(_WithOptions):
@@ -493,8 +493,8 @@ def _sections(benchmarks: Any) -> Any:
     return [{"name": item} if isinstance(item, str) else item for item in benchmarks]
 
 
+# Place of a config without a file, in errors.
 COMMAND_LINE = "command line"
-"""Place of a config without a file, in errors."""
 SHIPPED = Path(__file__).parents[1] / "configs"
 
 

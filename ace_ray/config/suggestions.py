@@ -13,12 +13,12 @@ from pydantic import BaseModel, ValidationError
 from ace_ray.errors import UserError
 from ace_ray.util import vllm_source
 
+# Dotted path of a section -> its keys; "" is the top level.
 Sections = Mapping[str, Sequence[str]]
-"""Dotted path of a section -> its keys; "" is the top level."""
+# Maximum characters of a name that are compared.
 _LONGEST = 200
-"""Maximum characters of a name that are compared."""
+# Minimum similarity of a suggested name (difflib).
 _LIKE = 0.5
-"""Minimum similarity of a suggested name (difflib)."""
 
 
 def unknown_keys(fixes: Mapping[Any, str], *, where: str, what: str = "unknown key") -> UserError:

@@ -20,10 +20,10 @@ from ace_ray.config.schema import EarlyConfig
 from ace_ray.early_stopping.units import Order, order_of
 from ace_ray.types import Entry
 
+# Seed of the order in which units are drawn.
 SEED = 0
-"""Seed of the order in which units are drawn."""
+# Maximum windows in a run. At the end of each window the engine is not full.
 WINDOWS = 20
-"""Maximum windows in a run. At the end of each window the engine is not full."""
 
 
 @dataclass(frozen=True)

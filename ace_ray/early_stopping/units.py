@@ -26,9 +26,9 @@ from ace_ray.types import Entry, Verdict
 
 Bounds = tuple[float, float]
 _BITS = 53
+# Tolerance for headlines that round, as ACEBench's workbook does to three digits. The comparison
+# uses the mean without rounding.
 _CLOSE = 0.005
-"""Tolerance for headlines that round, as ACEBench's workbook does to three digits. The comparison
-uses the mean without rounding."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,15 +31,15 @@ from ace_ray.util.safe_loading import Unbounded, bounded_time, json_of_row
 from ace_ray.viewer.episode import EpisodeView
 from ace_ray.viewer.select import StoredRun
 
+# Maximum samples of one file. Viewers keep the list of samples in memory.
 MOST_SAMPLES = 2_000
-"""Maximum samples of one file. Viewers keep the list of samples in memory."""
+# Maximum characters of a sample's question and of listed texts. The messages are complete.
 _INPUT = 1_000
-"""Maximum characters of a sample's question and of listed texts. The messages are complete."""
+# Time of all files in a log, so that one run always gives the same bytes.
 _ZIP_TIME = (1980, 1, 1, 0, 0, 0)
-"""Time of all files in a log, so that one run always gives the same bytes."""
+# Backend -> the prefix of a model's name in Inspect. Models of answers have no prefix. Every Eval
+# Ever reads the developer of a model from the part behind the prefix.
 _ENGINES = {"vllm": "vllm", ENDPOINT: "openai-api"}
-"""Backend -> the prefix of a model's name in Inspect. Models of answers have no prefix. Every Eval
-Ever reads the developer of a model from the part behind the prefix."""
 _ROLES = ("system", "user", "assistant", "tool")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -26,8 +26,8 @@ from ace_ray.sweep.ledger import CostRecord
 from ace_ray.types import canonical_json, digest
 from ace_ray.util.safe_loading import bounded_time
 
+# Maximum characters of a config value. Prompts do not belong in trackers.
 _LONGEST = 500
-"""Maximum characters of a config value. Prompts do not belong in trackers."""
 
 
 class _StoredScore(Stored):

@@ -30,8 +30,8 @@ from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import masked
 from ace_ray.util.subprocesses import module_command, module_environment
 
+# Timeout of a tracker at the end of a run.
 MOST_S = 300.0
-"""Timeout of a tracker at the end of a run."""
 Say = Callable[[str], None]
 
 

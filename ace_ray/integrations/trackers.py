@@ -23,8 +23,8 @@ from ace_ray.util.local_files import path_of
 from ace_ray.util.secrets import secrets_in
 
 Scalar = str | int | float | bool
+# (step, metric) -> the value in the tracker.
 Held = Mapping[tuple[int, str], float]
-"""(step, metric) -> the value in the tracker."""
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class WandBOptions(Section):
     project: str = Field("ace_ray", min_length=1, description="name of the project")
 
 
+# The training step, as the metric of W&B's x axis. W&B's own steps only rise, so a late checkpoint
+# would be in the wrong place.
 _STEP = "train_step"
-"""The training step, as the metric of W&B's x axis. W&B's own steps only rise, so a late checkpoint
-would be in the wrong place."""
 
 
 def to_wandb(options: WandBOptions, publication: Publication) -> str:
@@ -215,10 +215,10 @@ class MLflowOptions(Section):
     )
 
 
+# The tag that identifies the run of a publication.
 _KEY = "ace_ray.key"
-"""The tag that identifies the run of a publication."""
+# Maximum parameters or tags of a request, which MLflow's server limits.
 _MOST = 100
-"""Maximum parameters or tags of a request, which MLflow's server limits."""
 _MOST_METRICS = 1_000
 
 
@@ -275,15 +275,15 @@ def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
     return (items[start : start + most] for start in range(0, len(items), most))
 
 
+# Name of a tracker -> its options, and the function that sends missing numbers and returns where a
+# reader finds them. The name is also the module and an extra of this package. The function may
+# raise any exception.
 TRACKERS: dict[str, tuple[type[Section], Callable[[Any, Publication], str]]] = {
     "mlflow": (MLflowOptions, to_mlflow),
     "tensorboard": (TensorBoardOptions, to_tensorboard),
     "trackio": (TrackioOptions, to_trackio),
     "wandb": (WandBOptions, to_wandb),
 }
-"""Name of a tracker -> its options, and the function that sends missing numbers and returns where a
-reader finds them. The name is also the module and an extra of this package. The function may raise
-any exception."""
 
 
 def make_publisher(

@@ -20,11 +20,11 @@ from ace_ray.models.sources import Adapter, ModelRef, resolve, tokenizer_folder
 from ace_ray.util.safe_loading import MOST_BYTES, json_tree
 
 WEIGHTS = "adapter_model.safetensors"
+# Values of vLLM's ``max_lora_rank``.
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""Values of vLLM's ``max_lora_rank``."""
 
+# Initializations that leave the base unchanged; PiSSA, OLoRA, LoftQ and CorDA change it.
 _PLAIN_INITS = ("gaussian", "eva", "orthogonal", "mica", "lora_ga", "true", "false")
-"""Initializations that leave the base unchanged; PiSSA, OLoRA, LoftQ and CorDA change it."""
 _NOT_LORA = {
     "use_dora": "is a DoRA adapter",
     "lora_bias": "has biases",

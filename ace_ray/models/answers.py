@@ -16,22 +16,22 @@ from ace_ray.errors import UserError
 from ace_ray.models.reasoning import split_think
 from ace_ray.types import ToolAnswer, ToolCall
 
+# Maximum characters for a reasoning parser: 400,000 characters took 2.5 s on a busy core. A longer
+# text is split at ``<think>`` marks.
 REASONING_CHARS = 524_288
-"""Maximum characters for a reasoning parser: 400,000 characters took 2.5 s on a busy core. A longer
-text is split at ``<think>`` marks."""
 
+# Maximum characters for a tool parser. Some parsers take quadratic time.
 MAX_CHARS = 65_536
-"""Maximum characters for a tool parser. Some parsers take quadratic time."""
+# Parser -> mark and maximum characters. Regular expressions of these parsers take cubic time once
+# the mark is in the text. With these limits they took at most half a second on a busy core.
 MARKED_CHARS = {
     "deepseek_v3": ("<｜tool▁call▁begin｜>", 12_288),
     "deepseek_v31": ("<｜tool▁call▁begin｜>", 12_288),
     "ling3": ("<arg_key>", 4_096),
 }
-"""Parser -> mark and maximum characters. Regular expressions of these parsers take cubic time once
-the mark is in the text. With these limits they took at most half a second on a busy core."""
 
+# Call ids that a model writes itself (Kimi) and its template shows again. Other ids are random.
 _NATIVE_ID = re.compile(r"functions\.[\w.-]{1,200}:\d{1,6}")
-"""Call ids that a model writes itself (Kimi) and its template shows again. Other ids are random."""
 
 
 class TooLong(Exception):

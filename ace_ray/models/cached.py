@@ -20,17 +20,17 @@ from filelock import FileLock
 
 from ace_ray.errors import UserError
 
+# Share of the disk that stays free for other programs.
 SPARE = 0.1
-"""Share of the disk that stays free for other programs."""
 
 _FETCHED = "etags-*"
 _GONE = ".gone"
 _PART = ".part"
+# Errors in a cache of another user or on a read-only mount.
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-"""Errors in a cache of another user or on a read-only mount."""
 
+# Folder -> descriptor of the file that holds its lock.
 _locks: dict[Path, int] = {}
-"""Folder -> descriptor of the file that holds its lock."""
 
 
 class NoRoom(UserError):

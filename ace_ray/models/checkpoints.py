@@ -26,26 +26,26 @@ INDEX = "model.safetensors.index.json"
 _PICKLE_INDEX = "pytorch_model.bin.index.json"
 ADAPTER_CONFIG = "adapter_config.json"
 
+# Maximum bytes of a header, enough for about 120,000 tensors. The format allows 100 MB.
 _HEADER_BYTES = 16 << 20
-"""Maximum bytes of a header, enough for about 120,000 tensors. The format allows 100 MB."""
 _INDEX_BYTES = 64 << 20
+# Maximum JSON values in a header or an index; each takes 70 bytes of memory.
 _MOST_VALUES = 1_000_000
-"""Maximum JSON values in a header or an index; each takes 70 bytes of memory."""
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
+# Maximum bytes of a pointer, by git-lfs's specification.
 _POINTER_BYTES = 1024
-"""Maximum bytes of a pointer, by git-lfs's specification."""
 
+# Maximum bytes of a zip archive's end record, with the longest comment.
 _ZIP_END_BYTES = 22 + (1 << 16)
-"""Maximum bytes of a zip archive's end record, with the longest comment."""
 
 _WEIGHTS = (".safetensors", ".bin", ".pt")
+# Extensions of a model's files besides its weights.
 _TEXTS = (".json", ".jinja", ".model", ".txt", ".tiktoken")
-"""Extensions of a model's files besides its weights."""
 _AGAIN = "save or copy the checkpoint again"
 
+# Prefixes of trainer files that share the extensions of weights.
 _BESIDES = ("optimizer", "scheduler", "scaler", "rng_state", "training_args")
-"""Prefixes of trainer files that share the extensions of weights."""
 
 _PART = re.compile(r"(.+-)(\d+)(-of-(\d+)\.(?:safetensors|bin))")
 
@@ -68,8 +68,8 @@ class _Files:
     def __init__(self, where: Path | S3Store) -> None:
         self.where = where
         self.sizes: dict[str, int] = {}
+        # File name -> why the file cannot be read.
         self.broken: dict[str, str] = {}
-        """File name -> why the file cannot be read."""
         if isinstance(where, S3Store):
             self.sizes = {item.path: item.size for item in where.list() if "/" not in item.path}
             return

@@ -27,14 +27,15 @@ from ace_ray.types import (
 )
 
 MAX_NAME_CHARS = 300
+# Maximum calls in one answer.
 MAX_CALLS = 1024
-"""Maximum calls in one answer."""
+# Maximum answers whose server-specific reasoning a client remembers.
 MAX_REPLAYED = 1024
-"""Maximum answers whose server-specific reasoning a client remembers."""
 MAX_TOKENS_COUNTED = 1 << 31
+# Keys of a request that limit the tokens of an answer. Servers accept one or the other.
 LIMITS = ("max_tokens", "max_completion_tokens")
-"""Keys of a request that limit the tokens of an answer. Servers accept one or the other."""
 CALLED = ("tool_calls", "function_call")
+# Finish reasons for an answer that reached its token limit.
 CUT = (
     "length",
     "max_length",
@@ -43,7 +44,7 @@ CUT = (
     "model_context_window_exceeded",
     "model_length",
 )
-"""Finish reasons for an answer that reached its token limit."""
+# Finish reasons for an answer that a filter withheld.
 FILTERED = (
     "blocklist",
     "content_filter",
@@ -53,16 +54,15 @@ FILTERED = (
     "safety",
     "spii",
 )
-"""Finish reasons for an answer that a filter withheld."""
+# Keys that servers reject in a request without tools.
 _WITH_TOOLS = ("tool_choice", "parallel_tool_calls")
-"""Keys that servers reject in a request without tools."""
+# Finish reasons for an answer that neither the model nor a limit ended.
 _INTERRUPTED = re.compile(r"abort|error|cancel|time_?out|fail|insufficient|interrupt|overload")
-"""Finish reasons for an answer that neither the model nor a limit ended."""
+# Keys of a message that every server accepts. Recorded messages have further keys of ours.
 _SENT = ("role", "content", "name", "tool_call_id")
-"""Keys of a message that every server accepts. Recorded messages have further keys of ours."""
 _DETAILS = "reasoning_details"
+# Keys of separated reasoning in messages of servers.
 _NAMES = ("reasoning_content", "reasoning", _DETAILS)
-"""Keys of separated reasoning in messages of servers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ from ace_ray.types import Completion, Messages, Sampling, Tools
 
 MAX_ANSWER_BYTES = 4 << 20
 MAX_MESSAGE_CHARS = 300
+# Texts of OpenAI and vLLM for a prompt that does not fit.
 _TOO_LONG = ("context_length_exceeded", "maximum context length", "max_model_len")
-"""Texts of OpenAI and vLLM for a prompt that does not fit."""
 _OF_SCHEMAS = re.compile(r"response[ _-]?format|schema|structured[ _-]?output")
 
 
@@ -91,13 +91,13 @@ class EndpointModel(Client):
         self._split_reasoning = split_reasoning
         self._template_kwargs = template_kwargs
         self._replay = Replay() if isinstance(config, CandidateEndpoint) else None
+        # Whether the last finished request was answered. A refusal is an answer.
         self.answering = True
-        """Whether the last finished request was answered. A refusal is an answer."""
         self._slots = asyncio.Semaphore(config.max_concurrency)
         self._pacer = Pacer(config.requests_per_minute)
         self._breaker = Breaker()
+        # Why schemas are not sent: the config, or the endpoint's refusal. "": they are sent.
         self._takes_no_schema = ""
-        """Why schemas are not sent: the config, or the endpoint's refusal. "": they are sent."""
         if isinstance(config, CandidateEndpoint) and "response_format" in config.extra_body:
             self._takes_no_schema = f"{where}.extra_body removes response_format"
 

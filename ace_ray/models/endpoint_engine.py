@@ -21,12 +21,12 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.types import Completion, Messages, Sampling, Tools
 
 WHERE = "model.endpoint"
+# Unknown properties of a model behind an endpoint.
 UNKNOWN = ("revision", "chat template", "tool parser", "context length", "engine and its arguments")
-"""Unknown properties of a model behind an endpoint."""
+# Keys of a request that ``extra_body`` must not set: answers would be read wrongly.
 _OURS = ("model", "messages", "tools", "stream", "n")
-"""Keys of a request that ``extra_body`` must not set: answers would be read wrongly."""
+# Keys for schemas, which belong to the benchmark.
 _OF_SCHEMAS = ("response_format", "schema")
-"""Keys for schemas, which belong to the benchmark."""
 _QUESTION = [{"role": "user", "content": "What is the capital of France? Answer in one word."}]
 _TOOL = {
     "type": "function",

@@ -25,8 +25,8 @@ RESERVED = {
 }
 _DRAWN = {name: name for name in SamplingConfig.model_fields} | {"max_new_tokens": "max_tokens"}
 _OUR_PARSERS = {"reasoning": ("auto", "none"), "tool": ("auto",)}
+# Maximum characters of a suggestion. A longer list does not help.
 _LONG = 200
-"""Maximum characters of a suggestion. A longer list does not help."""
 
 
 def check_engine_args(args: Mapping[str, Any]) -> None:

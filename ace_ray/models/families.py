@@ -19,8 +19,9 @@ from ace_ray.errors import UserError
 from ace_ray.models.parser_plugins import load_plugin, plugin_sha256
 from ace_ray.models.sources import ModelRef, tokenizer_folder
 
+# Template variables that tell vLLM's parsers whether an answer begins with reasoning.
 SWITCHES = ("enable_thinking", "thinking")
-"""Template variables that tell vLLM's parsers whether an answer begins with reasoning."""
+# Marks in a chat template -> the tool parser of their format.
 _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<arg_key>", "glm45"),
     ("<function=", "qwen3_coder"),
@@ -39,11 +40,11 @@ _TOOL_MARKS: tuple[tuple[str, str], ...] = (
     ("<|start_of_role|>", "granite"),
     ("<|channel|>", "openai"),
 )
-"""Marks in a chat template -> the tool parser of their format."""
 
 _HERMES = re.compile(r"<tool_call>")
+# Marks of Llama 3.2's templates, which lack ``<|python_tag|>`` though its tokenizer has it.
 _LLAMA = ("<|start_header_id|>", '"parameters": ')
-"""Marks of Llama 3.2's templates, which lack ``<|python_tag|>`` though its tokenizer has it."""
+# Tool parsers of model types without a template, or whose template lacks a mark.
 _TOOL_TYPES = {
     "gpt_oss": "openai",
     "deepseek_v32": "deepseek_v32",
@@ -56,7 +57,6 @@ _TOOL_TYPES = {
     "phi4": "phi4_mini_json",
     "xlam": "xlam",
 }
-"""Tool parsers of model types without a template, or whose template lacks a mark."""
 
 _GLM47 = ("glm4_moe_lite", "glm_moe_dsa", "glm5")
 _REASONING_TYPES = {
@@ -68,8 +68,8 @@ _REASONING_TYPES = {
     "seed_oss": "seed_oss",
     "minimax_m2": "minimax_m2",
 }
+# Model types whose chats vLLM renders by code.
 _ENCODED = ("gpt_oss", "deepseek_v32", "deepseek_v4", "kimi_k3")
-"""Model types whose chats vLLM renders by code."""
 _SWITCH = re.compile(r"\b(enable_thinking|thinking)\b")
 
 

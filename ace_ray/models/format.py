@@ -20,8 +20,8 @@ from ace_ray.models.reasoning import closes_thinking, may_think
 from ace_ray.types import Messages, ToolAnswer, Tools
 from ace_ray.util.sanitizing import well_formed
 
+# Timeout of a rendering. vLLM's default of 30 s includes the time in a worker's queue.
 RENDER_TIMEOUT_S = 300
-"""Timeout of a rendering. vLLM's default of 30 s includes the time in a worker's queue."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
+# Maximum wait before the first retry; doubles with each retry.
 BACKOFF_S = 1.0
-"""Maximum wait before the first retry; doubles with each retry."""
 MAX_BACKOFF_S = 60.0
+# Maximum pause that a server may request. A longer one fails the row.
 MAX_RETRY_AFTER_S = 120.0
-"""Maximum pause that a server may request. A longer one fails the row."""
+# Status codes that are retried, besides server errors (500 and above).
 RETRIED = frozenset({408, 409, 425, 429})
-"""Status codes that are retried, besides server errors (500 and above)."""
 
 
 class Pacer:

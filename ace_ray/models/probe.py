@@ -30,25 +30,25 @@ from ace_ray.util.subprocesses import module_command, module_environment
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
+# Probe texts: prose, a call and data.
 TEXTS = (
     "The train to the coast leaves at seven in the morning and takes about three hours.",
     'set_alarm(time="06:30", days=["Monday", "Friday"], label="swimming")',
     '{"city": "Lisbon", "guests": 2, "breakfast": true, "price": 118.5}',
 )
-"""Probe texts: prose, a call and data."""
 
+# Nats per token by which two correct implementations may differ (bfloat16 on other kernels).
 FLOOR = 0.05
-"""Nats per token by which two correct implementations may differ (bfloat16 on other kernels)."""
 
+# Maximum ratio of the distances after and before the swap.
 SLACK = 3.0
-"""Maximum ratio of the distances after and before the swap."""
 
+# Allowed share of the way from the old reference to the new one: 0 if no weights were taken, 1 if
+# all were. If rounding moves an engine out of this range, the engine is restarted, which is safe.
 WAY = (0.75, 1.25)
-"""Allowed share of the way from the old reference to the new one: 0 if no weights were taken, 1 if
-all were. If rounding moves an engine out of this range, the engine is restarted, which is safe."""
 
+# Per text, the logprob of each token but the first.
 Logprobs = Sequence[Sequence[float]]
-"""Per text, the logprob of each token but the first."""
 
 
 class ProbeFailed(Exception):
@@ -78,8 +78,8 @@ class Probe:
         self._held: Path | None = None
         self._said: Logprobs = ()
         self._proven = proven
+        # References by old and new folder, since the next checkpoint may change.
         self._references: dict[tuple[Path, Path], list[Logprobs] | ProbeFailed] = {}
-        """References by old and new folder, since the next checkpoint may change."""
 
     async def begin(self, folder: Path) -> None:
         """Start with a new engine that holds the weights in ``folder``. Raises `ProbeFailed`: its

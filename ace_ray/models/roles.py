@@ -56,8 +56,8 @@ RoleConfig = ServedRole | EndpointRole
 Role = Literal["same"] | RoleConfig
 
 
+# Keys of a model's section that only apply to the candidate.
 _OF_CANDIDATES = ("chat_template", "plugins", "replay_reasoning", "start_date")
-"""Keys of a model's section that only apply to the candidate."""
 
 
 def parse_role(value: Any, where: str) -> Role:

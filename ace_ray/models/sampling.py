@@ -20,6 +20,7 @@ from ace_ray.util.safe_loading import json_object
 
 FILE = "generation_config.json"
 MOST_BYTES = 1 << 20
+# Parameters with the same name in vLLM and its server. Their defaults have no effect.
 _OPTIONAL = (
     "min_p",
     "presence_penalty",
@@ -27,7 +28,6 @@ _OPTIONAL = (
     "repetition_penalty",
     "thinking_token_budget",
 )
-"""Parameters with the same name in vLLM and its server. Their defaults have no effect."""
 _DEFAULT = {field.name: field.default for field in fields(Sampling)}
 
 
@@ -111,6 +111,7 @@ def check_sampling(config: SamplingConfig | None, model: ModelConfig, *, where: 
         )
 
 
+# Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file.
 _OWN = (
     "repetition_penalty",
     "presence_penalty",
@@ -120,7 +121,6 @@ _OWN = (
     "top_p",
     "min_p",
 )
-"""Keys that vLLM's ``ModelConfig.get_diff_sampling_param`` reads from the file."""
 
 
 def completed(

@@ -24,15 +24,15 @@ from types import TracebackType
 
 from ace_ray.util.sanitizing import printed
 
+# Maximum bytes of output that are kept, from its end.
 MOST_BYTES = 1 << 20
-"""Maximum bytes of output that are kept, from its end."""
+# Maximum wait for remaining output after a start, since the log's pipe may be full.
 DRAIN_S = 5.0
-"""Maximum wait for remaining output after a start, since the log's pipe may be full."""
+# Maximum characters of a cause.
 LONGEST = 600
-"""Maximum characters of a cause."""
 
+# Maximum lines of an error message.
 _MESSAGE_LINES = 8
-"""Maximum lines of an error message."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]{0,20}m")
 # Prefix of a log line of vLLM, with level and location, or of Ray: (EngineCore pid=12) ERROR ...
 _PREFIX = re.compile(
@@ -44,6 +44,7 @@ _MILD = re.compile(r" (?:DEBUG|INFO|WARNING) ")
 _ERROR = re.compile(r"[A-Za-z_][\w.]{0,200}(?:Error|Exception|Interrupt|Exit)(?::|\Z)")
 _PYDANTIC = re.compile(r"(?:Value|Assertion) error, (.*?)(?: \[type=|\Z)")
 _CODE = re.compile(r"'(\w{1,80})': (-?\d{1,5})")
+# Texts in errors that only report an error of another process.
 _WRAPPERS = (
     "See root cause above",
     "See stack trace",
@@ -58,7 +59,6 @@ _WRAPPERS = (
     "ActorDiedError",
     "RayActorError",
 )
-"""Texts in errors that only report an error of another process."""
 
 
 def root_cause(text: str, error: BaseException) -> str:
@@ -144,8 +144,8 @@ class OutputCapture:
         self._open = True
         self._left = threading.Event()
         self._lock = threading.Lock()
+        # (descriptor, copy of the original, read end of the pipe), for stdout and stderr.
         self._pipes: list[tuple[int, int, int]] = []
-        """(descriptor, copy of the original, read end of the pipe), for stdout and stderr."""
 
     def __enter__(self) -> OutputCapture:
         _flush()

@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable
 
 FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP = "fetch", "process", "weights", "cache", "warm-up"
+# Phases in order: fetch the weights to the node; start processes and import; load weights; measure
+# memory and allocate the KV cache; warm up kernels and graphs.
 PHASES = (FETCH, PROCESS, WEIGHTS, CACHE, WARM_UP)
-"""Phases in order: fetch the weights to the node; start processes and import; load weights; measure
-memory and allocate the KV cache; warm up kernels and graphs."""
 
+# Log messages (INFO) of vLLM 0.32 at the begin of a phase, on CPUs and GPUs, from
+# ``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and
+# ``v1/core/kv_cache_utils.py``.
 MARKS = {
     WEIGHTS: (b"Starting to load model", b"Initializing model took"),
     CACHE: (b"Loading weights took", b"Model loading took"),
     WARM_UP: (b"KV cache size: ",),
 }
-"""Log messages (INFO) of vLLM 0.32 at the begin of a phase, on CPUs and GPUs, from
-``v1/worker/*model_runner.py``, ``model_executor/model_loader`` and
-``v1/core/kv_cache_utils.py``."""
 
 _LONGEST = max(len(mark) for marks in MARKS.values() for mark in marks)
 

@@ -27,14 +27,14 @@ from ace_ray.types import Completion, Messages, Sampling, Tools, bounded_raw
 from ace_ray.util.sanitizing import one_line
 from ace_ray.util.secrets import masked
 
+# Maximum attempts to empty the cache of an engine.
 RESETS = 20
-"""Maximum attempts to empty the cache of an engine."""
+# Reason for an answer without a schema: a grammar from the first token on forbids reasoning.
 UNSEEN = (
     "the model may think, and vLLM would apply the schema to its "
     "reasoning; set model.reasoning_parser to one of vLLM's own parsers, "
     "which finds the end of the reasoning"
 )
-"""Reason for an answer without a schema: a grammar from the first token on forbids reasoning."""
 EXTENSION = "ace_ray.models.vllm_engine.SwapExtension"
 
 
@@ -94,14 +94,14 @@ class VLLMEngine:
         parser = {**defaults, **engine_args}.get("reasoning_parser")
         self._core_sees_reasoning = bool(parser)
         self._adapters = adapters
+        # The active `LoRARequest`; None for the base.
         self._adapter: Any = None
-        """The active `LoRARequest`; None for the base."""
+        # Numbers of all adapters of this engine, by name.
         self._numbers: dict[str, int] = {}
-        """Numbers of all adapters of this engine, by name."""
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
+        # Name of the accelerator; "" on a CPU.
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
-        """Name of the accelerator; "" on a CPU."""
 
     async def alive(self) -> None:
         """Return when the engine core has answered, which it does between two steps."""

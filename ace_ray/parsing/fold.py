@@ -16,16 +16,16 @@ from typing import Any
 
 from ace_ray.parsing.syntax import MAX_DIGITS, NotCalls
 
+# Maximum bits of an integer that one operation makes; a float overflows at 1,024.
 MAX_BITS = 100_000
-"""Maximum bits of an integer that one operation makes; a float overflows at 1,024."""
+# Maximum size of a value that one operation makes: characters, elements and 32-bit words.
 MAX_SIZE = 100_000
-"""Maximum size of a value that one operation makes: characters, elements and 32-bit words."""
+# Maximum size of all values that the operations of one text make.
 MAX_WORK = 1_000_000
-"""Maximum size of all values that the operations of one text make."""
+# Deepest operation. Upstream's decoders write one back as text within Python's recursion limit.
 MAX_LEVELS = 329
-"""Deepest operation. Upstream's decoders write one back as text within Python's recursion limit."""
+# Number of characters that count as one when texts are joined.
 _CHARS = 50
-"""Number of characters that count as one when texts are joined."""
 
 _NONE = frozenset[str]()
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

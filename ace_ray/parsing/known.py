@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 from ace_ray.parsing.literals import Call, literal_calls, typed, types_of
 from ace_ray.parsing.syntax import MAX_CODE, NotCalls, check_json_depth, expression
 
+# Maximum calls of one answer.
 MAX_CALLS = 1_000
-"""Maximum calls of one answer."""
 _MAX_NAME = 256
+# Tools in OpenAI's form.
 Tools = Sequence[Mapping[str, Any]]
-"""Tools in OpenAI's form."""
 
 
 class KnownCalls(NamedTuple):
@@ -186,6 +186,7 @@ def _pythonic(text: str, tools: Tools) -> list[Call]:
     return _python_calls(text.removeprefix("<|python_tag|>"))
 
 
+# Readers in the order in which they are tried. Each raises `NotCalls`, or finds no calls.
 READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "hermes": _hermes,
     "functionary": _functionary,
@@ -196,7 +197,6 @@ READERS: dict[str, Callable[[str, Tools], list[Call]]] = {
     "llama3_json": _llama3_json,
     "pythonic": _pythonic,
 }
-"""Readers in the order in which they are tried. Each raises `NotCalls`, or finds no calls."""
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9_+-]*+")
 

@@ -187,8 +187,8 @@ def _source(node: ast.expr) -> str:
         raise NotCalls(f"{type(error).__name__} in writing a value back") from None
 
 
+# Parses JSON within bounds; raises `ValueError` for a text that is not one JSON value.
 Json = Callable[[str], Any]
-"""Parses JSON within bounds; raises `ValueError` for a text that is not one JSON value."""
 _JSON_TYPES: dict[type, str] = {
     type(None): "null", bool: "boolean", int: "integer", float: "number", str: "string",
     list: "array", dict: "object",

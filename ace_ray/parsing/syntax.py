@@ -11,14 +11,14 @@ import re
 import threading
 import warnings
 
+# Maximum characters outside of string literals; the worst text takes under half a second.
 MAX_CODE = 131_072
-"""Maximum characters outside of string literals; the worst text takes under half a second."""
+# Maximum characters of a text, string literals included.
 MAX_CHARS = 4 * 1024 * 1024
-"""Maximum characters of a text, string literals included."""
+# Maximum nesting of brackets, as in CPython's tokenizer.
 MAX_DEPTH = 200
-"""Maximum nesting of brackets, as in CPython's tokenizer."""
+# Maximum digits of a decimal integer, CPython's default.
 MAX_DIGITS = 4_300
-"""Maximum digits of a decimal integer, CPython's default."""
 
 _SPECIAL = re.compile(
     r"""'''|\"\"\"|['"#(){}\[\]]|(?<![\w.])[0-9][0-9_]{""" + str(MAX_DIGITS) + r""",}(?![\w.])"""

@@ -35,12 +35,12 @@ from ace_ray.storage.stored import (
 from ace_ray.types import Entry
 from ace_ray.util.safe_loading import json_tree
 
+# Seconds between two looks while rows come.
 LOOK_S = 5.0
-"""Seconds between two looks while rows come."""
+# Keys of ``early`` that can move a decision.
 _RULES = ("against", "alpha", "margin", "min_rows")
-"""Keys of ``early`` that can move a decision."""
+# Benchmark, language, category, id and sample.
 Key = tuple[str, str, str, str, int]
-"""Benchmark, language, category, id and sample."""
 
 
 def is_decided(store: Store) -> bool:
@@ -93,10 +93,10 @@ class Values:
         self._samples = samples
         self._seen: set[str] = set()
         self._place: dict[Key, tuple[Item, str]] = {}
+        # Item -> its rows; None for a settled row without a verdict.
         self._rows: dict[int, dict[tuple[str, int], ResultRow | None]] = {}
-        """Item -> its rows; None for a settled row without a verdict."""
+        # Item whose rows are all settled -> its value by rule set.
         self._known: dict[int, dict[str, Bounds]] = {}
-        """Item whose rows are all settled -> its value by rule set."""
         self._worth: dict[tuple[Any, ...], dict[str, Bounds]] = {}
         for name, order in drawn.orders.items():
             for unit in order.units:
@@ -289,8 +289,8 @@ class EarlyLooks:
         self._own = self._values(store, tuple(dict.fromkeys(every)), final=False)
         self._reference: Values | None = None
         self._reference_has_ended: Callable[[], bool] = lambda: False
+        # Whether the reference had ended when it was opened.
         self._is_final = False
-        """Whether the reference had ended when it was opened."""
         self._looked_at = float("-inf")
         self._is_noted = False
 
@@ -429,8 +429,8 @@ def check_same(plan: Plan, manifest: Manifest, store: Store) -> None:
         )
 
 
+# Keys of the candidate in a role that it plays itself.
 _OF_THE_CANDIDATE = ("model", "revision", "adapter")
-"""Keys of the candidate in a role that it plays itself."""
 
 
 def _asked(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,18 +29,18 @@ from ace_ray.pipeline.actors.job import why_gone_there
 from ace_ray.pipeline.health.causes import NODE_GONE
 from ace_ray.util import log
 
+# Seconds between two looks at the cluster.
 LOOK_S = 1.0
-"""Seconds between two looks at the cluster."""
 
+# Timeout for an actor to get a node and a process. After it, a restarting actor's rows go to
+# others.
 PLACE_S = 60.0
-"""Timeout for an actor to get a node and a process. After it, a restarting actor's rows go to
-others."""
 
+# Time before a node's deadline for rows to reach the checkers.
 MARGIN_S = 5.0
-"""Time before a node's deadline for rows to reach the checkers."""
 
+# Timeout of calls to the coordinator.
 ASK_S = 60.0
-"""Timeout of calls to the coordinator."""
 
 
 class ElasticWorkers:
@@ -66,14 +66,14 @@ class ElasticWorkers:
     ) -> None:
         self._coordinator, self._need, self._room = coordinator, need, room
         self._grace_s, self._stopping, self._say = grace_s, stopping, say
+        # A `TrackedPool`.
         self._pool: Any = None
-        """A `TrackedPool`."""
+        # Actor without a node -> since when (`time.monotonic`).
         self._unplaced: dict[Any, float] = {}
-        """Actor without a node -> since when (`time.monotonic`)."""
+        # Actors on draining nodes.
         self._leaving: set[Any] = set()
-        """Actors on draining nodes."""
+        # Actors that the coordinator knows to be lost.
         self._lost: set[Any] = set()
-        """Actors that the coordinator knows to be lost."""
         self._looked_at = 0.0
 
     def attach(self, executor: Any) -> None:

@@ -25,11 +25,11 @@ SCHEMA = pa.schema(
     [(name, pa.string()) for name in _NAMES]
     + [(name, pa.large_string()) for name in (*_JSON, "opening")]
 )
+# Parsed entries that a process keeps. Samples of an entry come one after another.
 PARSED = 256
-"""Parsed entries that a process keeps. Samples of an entry come one after another."""
 
+# Messages and tools that open an episode.
 Opening = tuple[list[dict[str, Any]], list[dict[str, Any]] | None]
-"""Messages and tools that open an episode."""
 
 
 def ordered_json(value: Any) -> str:
@@ -70,8 +70,8 @@ class Entries:
         return self._table.column(name)[index].as_py()
 
 
+# Maximum ids that a message names; it counts the rest.
 _SHOWN = 3
-"""Maximum ids that a message names; it counts the rest."""
 
 
 def select(

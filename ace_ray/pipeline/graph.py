@@ -34,27 +34,27 @@ from ace_ray.pipeline.planning.plan import PlannedRows
 from ace_ray.storage.object_store import LocalStore, Store
 from ace_ray.storage.rows import PLAN
 
+# Maximum blocks in the queue of a checker.
 CHECKER_TASKS = 16
-"""Maximum blocks in the queue of a checker."""
 
+# Maximum blocks that wait at the writer for their part.
 WAITING_BLOCKS = 256
-"""Maximum blocks that wait at the writer for their part."""
 
+# Minimum blocks of a worker, if the run has as many: with few blocks, all may wait for their
+# slowest row.
 FEWEST_BLOCKS = 4
-"""Minimum blocks of a worker, if the run has as many: with few blocks, all may wait for their
-slowest row."""
 
+# Maximum pause of Ray Data's executor between two looks.
 PAUSE_S = 0.3
-"""Maximum pause of Ray Data's executor between two looks."""
 
+# Maximum wait of the executor for a task with output.
 NOTHING_S = 0.5
-"""Maximum wait of the executor for a task with output."""
 
+# Tasks in flight from which the executor does not wait for one.
 MANY_TASKS = 256
-"""Tasks in flight from which the executor does not wait for one."""
 
+# vLLM's default of ``max_num_seqs``.
 DEFAULT_MAX_NUM_SEQS = 256
-"""vLLM's default of ``max_num_seqs``."""
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from ace_ray.storage.stored import MANIFEST, Manifest, earlier_summary, read_man
 from ace_ray.types import Entry
 
 Say = Callable[[str], None]
+# Opens a URI with the endpoint of the command or the environment, never the one in a run.
 Opens = Callable[[str], Store]
-"""Opens a URI with the endpoint of the command or the environment, never the one in a run."""
 
 
 def rescore(

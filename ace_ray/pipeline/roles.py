@@ -44,8 +44,8 @@ class Served:
     key: str
 
 
+# benchmark -> role -> binding
 RoleBindings = Mapping[str, Mapping[str, RoleBinding]]
-"""benchmark -> role -> binding"""
 
 
 def bind_roles(

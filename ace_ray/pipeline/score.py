@@ -46,12 +46,12 @@ from ace_ray.types import Entry, Episode, Status, Verdict, canonical_json, diges
 from ace_ray.util.sanitizing import well_formed
 
 VERDICTS = "verdicts.jsonl"
+# Maximum outputs without a verdict that the summary names.
 _REASONS = 5
-"""Maximum outputs without a verdict that the summary names."""
 Say = Callable[[str], None]
+# First number of absent turns. Samples with a name or a larger number get numbers from twice as
+# much downwards, in input order.
 _MOST_SAMPLE = 1 << 30
-"""First number of absent turns. Samples with a name or a larger number get numbers from twice as
-much downwards, in input order."""
 
 
 def score_outputs(
@@ -151,18 +151,18 @@ class _Rows:
     ) -> None:
         self.entries = entries
         self.lines = self.declared = self.unscored = self.absent_turns = 0
+        # Hash of all row ids and outputs, in order.
         self.content = hashlib.sha256()
-        """Hash of all row ids and outputs, in order."""
         self._benchmark, self._scratch = benchmark, scratch
         self._run_id, self._model = run_id, model
         self._schema = rows_schema(benchmark.rule_sets)
         self._session = new_session([], os.urandom(3).hex())
         self._waiting: list[dict[str, Any]] = []
+        # Language and category -> number of outputs of each answered entry.
         self.came: dict[tuple[str, str], Counter[str]] = {}
-        """Language and category -> number of outputs of each answered entry."""
         self.declared_entries: dict[tuple[str, str, str], Entry] = {}
+        # Why the first outputs got no verdict.
         self._reasons: list[str] = []
-        """Why the first outputs got no verdict."""
         self._samples: dict[str, int] = {}
 
     def add(self, output: Output | Unscored) -> dict[str, Any]:

@@ -27,18 +27,18 @@ from ace_ray.pipeline.server_auth import KEY_ENV, RequireKey
 from ace_ray.util import log
 from ace_ray.util.subprocesses import end_with_this_process, module_command, module_environment
 
+# Logical CPUs of one server.
 SERVER_CPUS = 1.0
-"""Logical CPUs of one server."""
+# Timeout of a start: fetching and loading the weights of a large model takes minutes.
 LOAD_S = 1800.0
-"""Timeout of a start: fetching and loading the weights of a large model takes minutes."""
+# Timeout of one request, with its time in the queue.
 REQUEST_S = 300.0
-"""Timeout of one request, with its time in the queue."""
+# Time for a server to end after SIGTERM.
 GRACE_S = 15.0
-"""Time for a server to end after SIGTERM."""
+# Seconds between two health checks of a server that starts.
 POLL_S = 0.25
-"""Seconds between two health checks of a server that starts."""
+# Lines of a server's log that a message quotes.
 TAIL_LINES = 6
-"""Lines of a server's log that a message quotes."""
 
 
 class ServerFailed(Exception):
@@ -180,8 +180,8 @@ class Server:
         self._host, self._port = host, port
         handle, name = tempfile.mkstemp(prefix="ace_ray-server-", suffix=".log")
         os.close(handle)
+        # Output of the server; removed by `stop`, kept after a failure.
         self.log = Path(name)
-        """Output of the server; removed by `stop`, kept after a failure."""
         self._stopping = False
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -40,8 +40,8 @@ from ace_ray.storage.parts import new_session, part_names
 from ace_ray.storage.stored import earlier_timing
 from ace_ray.util import log
 
+# Run -> its pending rows.
 Pending = dict[int, PlannedRows]
-"""Run -> its pending rows."""
 
 
 def prepare() -> None:
@@ -73,8 +73,8 @@ class Session:
         self._examine, self._concluded = examine, concluded
         self._config = runs[0].plan.config
         self._tallies: list[Tally] = []
+        # Times at which the first pass had Ray, and its actors; wall clock.
         self._reached: dict[str, float] = {}
-        """Times at which the first pass had Ray, and its actors; wall clock."""
         self._resources: Resources | None = None
         # With --fresh the folder still holds the previous run.
         self._earlier = [earlier_timing(run.store) if run.declared else {} for run in runs]

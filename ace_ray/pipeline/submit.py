@@ -35,27 +35,27 @@ from ace_ray.util.secrets import masked
 
 CHECKOUT = Path(ace_ray.__file__).resolve().parents[1]
 
+# An entrypoint is one argument of a shell, which takes 128 KiB.
 TEXT_BYTES = 100_000
-"""An entrypoint is one argument of a shell, which takes 128 KiB."""
 
+# Patterns, as in a .gitignore, of files that a job does not need and of files that hold keys by
+# their names. Ray leaves out what the checkout's ``.gitignore`` names.
 LEFT_OUT = (
     "/.git", "/.venv", "/runs", "__pycache__", ".aws", ".docker", ".env*", "*.env", ".kube",
     ".netrc", ".npmrc", ".pypirc", ".ssh", "*.key", "*.p12", "*.pem", "credentials",
     "credentials.json", "id_ed25519*", "id_rsa*", "secrets", "service-account*.json",
 )  # fmt: skip
-"""Patterns, as in a .gitignore, of files that a job does not need and of files that hold keys by
-their names. Ray leaves out what the checkout's ``.gitignore`` names."""
 
+# Exit code of a follower that was stopped with Ctrl-C, as in a shell.
 INTERRUPTED = 130
-"""Exit code of a follower that was stopped with Ctrl-C, as in a shell."""
 
+# Times in a row that a log may break off, or the cluster not answer, before the follower ends.
 RECONNECTS = 20
-"""Times in a row that a log may break off, or the cluster not answer, before the follower ends."""
 
 RECONNECT_S = 3.0
 
+# Ray's name for a job whose node went away: its run can be continued.
 DIED = "JOB_SUPERVISOR_ACTOR_DIED"
-"""Ray's name for a job whose node went away: its run can be continued."""
 
 _ADDRESS = "RAY_API_SERVER_ADDRESS"
 

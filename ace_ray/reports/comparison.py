@@ -23,8 +23,8 @@ from ace_ray.reports.hypotheses import TestResult, overall_noise, repeats_of, re
 from ace_ray.reports.paired import PairedData, cells_of, groups_of, pairs_of
 from ace_ray.reports.runs import BenchmarkRuns, Run, class_of, facts
 
+# Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair.
 MOST_FLIPPED = 3
-"""Maximum pairs of runs whose flips a report shows; with more pairs it shows the last pair."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -27,8 +27,8 @@ from ace_ray.reports.text import shown
 
 _MOVES_SCORES = ("identity", "model", "entries", "chat_template_sha256", "engine_args", "versions")
 _LINES = 400
+# Maximum characters of one value. The script of a fake engine can be very long.
 _CHARACTERS = 300
-"""Maximum characters of one value. The script of a fake engine can be very long."""
 
 
 def files_of(content: Content, *, wrong: int, made_at: str) -> dict[str, bytes]:

@@ -19,11 +19,11 @@ from ace_ray.util.sanitizing import cleaned, one_line
 
 Change = Literal["lost", "gained"]
 Kind = Literal["category", "error_type"]
+# Maximum characters of an output.
 LONGEST = 2_000
-"""Maximum characters of an output."""
 _LONGEST_ERROR = 500
+# Maximum flips of each direction in a terminal.
 MOST_PRINTED = 5
-"""Maximum flips of each direction in a terminal."""
 WORDS: dict[Change, str] = {"lost": "right to wrong", "gained": "wrong to right"}
 
 _Key = tuple[str, str, str, int]

@@ -35,8 +35,8 @@ from ace_ray.reports.significance import (
 )
 from ace_ray.util.stats import Z95, Interval
 
+# Weight of the repeated cells of all groups against the cells of a group, which are few.
 WEIGHT = 30
-"""Weight of the repeated cells of all groups against the cells of a group, which are few."""
 
 
 @dataclass(frozen=True, slots=True)

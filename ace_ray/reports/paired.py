@@ -20,16 +20,16 @@ import numpy as np
 
 from ace_ray.benchmarks.results import ResultRow, own_task
 
+# (language, category, group)
 Unit = tuple[str, str, str]
-"""(language, category, group)"""
+# (language, category)
 Stratum = tuple[str, str]
-"""(language, category)"""
 Metric = Literal["accuracy", "process"]
 METRICS: tuple[Metric, ...] = ("accuracy", "process")
+# Metric of a verdict with the process accuracy of a row (docs/results.md).
 _PROCESS = "process_accuracy"
-"""Metric of a verdict with the process accuracy of a row (docs/results.md)."""
+# Name of the group of all categories.
 ALL = "All"
-"""Name of the group of all categories."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from ace_ray.types import STATUSES
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line
 
+# Maximum columns of the summary, for narrow terminals.
 WIDTH = 72
-"""Maximum columns of the summary, for narrow terminals."""
 
 
 _NUMBERS = (

@@ -22,8 +22,8 @@ from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.stored import read_summary
 from ace_ray.sweep.config import SWEEP
 
+# Default number of wrong answers on the page, per run, language and category.
 WRONG = 5
-"""Default number of wrong answers on the page, per run, language and category."""
 
 
 def make_report(

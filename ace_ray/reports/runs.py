@@ -46,8 +46,8 @@ _OF_THE_CANDIDATE = (
 _STEP = re.compile(
     r"(?:^|[^A-Za-z])(?:global_step|step|checkpoint|ckpt|iter)[-_=]?(\d{1,12})$", re.IGNORECASE
 )
+# Kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`).
 _SAME = "same"
-"""Kind of a role that the candidate plays itself (`ace_ray.models.roles.role_identity`)."""
 
 
 @dataclass(repr=False)

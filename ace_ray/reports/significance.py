@@ -18,8 +18,8 @@ from ace_ray.util.stats import Interval, wilson
 
 ALPHA = 0.05
 POWER = 0.8
+# Maximum moves for which every pattern of signs is tried.
 MOST_ENUMERATED = 12
-"""Maximum moves for which every pattern of signs is tried."""
 
 MCNEMAR = "exact McNemar"
 SIGN_FLIP = "exact sign flip"

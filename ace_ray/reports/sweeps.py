@@ -22,6 +22,7 @@ from ace_ray.sweep.ledger import CostRecord, ledger_lines
 from ace_ray.util.safe_loading import json_object
 from ace_ray.util.sanitizing import one_line
 
+# Parts of device time, with their column titles.
 PARTS = {
     "load": "Load",
     "warm_up": "Warm-up",
@@ -29,7 +30,6 @@ PARTS = {
     "tool": "Tools",
     "idle": "Idle",
 }
-"""Parts of device time, with their column titles."""
 _WHY = {"pending": "not evaluated yet", "incomplete": "rows are pending; run sweep again"}
 
 

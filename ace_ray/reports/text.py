@@ -17,8 +17,8 @@ _BLANK = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F
 _BLANK |= {0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
 """Invisible characters that Unicode lists as letters, marks and symbols."""
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
+# Blanks that are shown as they are. U+3000 is the space of Chinese texts.
 _PLAIN = frozenset("\n\t \u3000")
-"""Blanks that are shown as they are. U+3000 is the space of Chinese texts."""
 
 
 @dataclass(frozen=True, slots=True)

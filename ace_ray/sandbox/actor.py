@@ -21,15 +21,15 @@ from ray.exceptions import RayActorError
 from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.protocol import Observation, Recalling, Scenario
 
+# Maximum scenarios of an actor. The least recently used is dropped: scenarios of a crashed worker
+# are never closed, and a live session replays its log.
 MAX_EPISODES = 1024
-"""Maximum scenarios of an actor. The least recently used is dropped: scenarios of a crashed worker
-are never closed, and a live session replays its log."""
 
 CALL_TIMEOUT_S = 90.0
+# Timeout to open an episode, including the start of a new actor and the replay.
 OPEN_TIMEOUT_S = 120.0
-"""Timeout to open an episode, including the start of a new actor and the replay."""
+# Maximum consecutive actors that one call may lose before its row fails.
 MAX_MOVES = 6
-"""Maximum consecutive actors that one call may lose before its row fails."""
 
 Call = tuple[str, Mapping[str, Any]]
 

@@ -19,11 +19,11 @@ from typing import Any
 from ace_ray.errors import SandboxLost
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 
+# Maximum processes that a request may lose before its row fails.
 TRIES = 3
-"""Maximum processes that a request may lose before its row fails."""
 
+# Name and arguments of an operation of the process's handler.
 Op = tuple[Any, ...]
-"""Name and arguments of an operation of the process's handler."""
 
 
 class Host:

@@ -30,12 +30,12 @@ from ace_ray.sandbox.limited_child import (
     send,
 )
 
+# Timeout for an answer, including the start of the process. It is far above the limits of a call.
+# A process that exceeds it was stopped, or did not get CPU time.
 ANSWER_S = 60.0
-"""Timeout for an answer, including the start of the process. It is far above the limits of a call.
-A process that exceeds it was stopped, or did not get CPU time."""
 _END_S = 10.0
+# Signals of the kernel for errors and exceeded limits of a process.
 _BROKEN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGFPE)
-"""Signals of the kernel for errors and exceeded limits of a process."""
 _PACKAGES = str(Path(ace_ray.__file__).parents[1])
 _KEPT = ("LD_LIBRARY_PATH", "TZ")
 _START = (

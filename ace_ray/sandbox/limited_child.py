@@ -25,17 +25,17 @@ from ace_ray.errors import UserError
 from ace_ray.util.subprocesses import confine, set_limit
 
 CALL_CPU_S = 1
+# Limits of one call: seconds of CPU time, and growth of the address space. The kernel counts whole
+# seconds, so a call gets up to one second more.
 CALL_MEMORY_BYTES = 256 << 20
-"""Limits of one call: seconds of CPU time, and growth of the address space. The kernel counts whole
-seconds, so a call gets up to one second more."""
+# Limit on the address space of the process.
 PROCESS_MEMORY_BYTES = 1536 << 20
-"""Limit on the address space of the process."""
+# Exit code after a call that exceeded the memory limit.
 OUT_OF_MEMORY = 77
-"""Exit code after a call that exceeded the memory limit."""
 MAX_FRAME_BYTES = 64 << 20
 
+# Kinds of answers, as (kind, value), (kind, what, where, fix) and (kind, traceback).
 ANSWERED, MISTAKE, DEFECT = "answered", "mistake", "defect"
-"""Kinds of answers, as (kind, value), (kind, what, where, fix) and (kind, traceback)."""
 
 Handler = Callable[[Any], Any]
 

@@ -19,17 +19,18 @@ from typing import Any
 
 from ace_ray.errors import UserError
 
+# Module -> names that may be imported from it. A whole module would give access to others
+# (``random._os``), and through them to files.
 Names = Mapping[str, Sequence[str]]
-"""Module -> names that may be imported from it. A whole module would give access to others
-(``random._os``), and through them to files."""
+# Module -> function that makes a smaller module in its place.
 StandIns = Mapping[str, Callable[[], ModuleType]]
-"""Module -> function that makes a smaller module in its place."""
 
 
 def _is_error(item: Any) -> bool:
     return isinstance(item, type) and issubclass(item, BaseException)
 
 
+# Builtins that do not open files, import, or run text.
 BUILTINS = frozenset(
     (
         *("__build_class__", "abs", "all", "any", "bool", "bytes", "callable", "chr"),
@@ -43,7 +44,6 @@ BUILTINS = frozenset(
         *(name for name, item in vars(builtins).items() if _is_error(item)),
     )
 )
-"""Builtins that do not open files, import, or run text."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from ace_ray.sandbox.protocol import Observation
 MAX_DEPTH = 50
 MAX_VALUES = 10_000
 MAX_CHARS = 1_000_000
+# Limits on the arguments of one call: nesting, total values, total characters, and digits of an
+# integer. A number of 100 digits times any price still fits a float.
 MAX_DIGITS = 100
-"""Limits on the arguments of one call: nesting, total values, total characters, and digits of an
-integer. A number of 100 digits times any price still fits a float."""
 
 _TOO_LARGE = 10**MAX_DIGITS
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}

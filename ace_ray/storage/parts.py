@@ -35,26 +35,26 @@ from ace_ray.storage.stored import MANIFEST, Manifest
 from ace_ray.util import log
 
 FOLDER = "rows/"
+# Maximum uncompressed bytes of rows in one part. A single row may be larger.
 PART_BYTES = 64 << 20
-"""Maximum uncompressed bytes of rows in one part. A single row may be larger."""
 
 GROUP_ROWS = 256
+# Maximum row groups of a part. Groups hold `GROUP_ROWS` rows, or more in a large part.
 MOST_GROUPS = 16
-"""Maximum row groups of a part. Groups hold `GROUP_ROWS` rows, or more in a large part."""
 
+# Maximum bytes of a part: of its file, and of its columns in memory.
 MOST_BYTES = 4 * PART_BYTES
-"""Maximum bytes of a part: of its file, and of its columns in memory."""
+# Maximum rows of a part that is read.
 MOST_ROWS = 1 << 20
-"""Maximum rows of a part that is read."""
+# Rows that are unpacked before their size is checked.
 _BATCH_ROWS = 4096
-"""Rows that are unpacked before their size is checked."""
 
+# The reason for a part that was deleted after the folder was listed.
 GONE = "it is gone"
-"""The reason for a part that was deleted after the folder was listed."""
+# Maximum ignored files that are named on screen.
 MOST_NAMED = 5
-"""Maximum ignored files that are named on screen."""
+# Maximum listings of the parts while a merge replaces them.
 _LISTINGS = 5
-"""Maximum listings of the parts while a merge replaces them."""
 
 _PART = re.compile(r"rows/part-[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.parquet")
 _READ_ERRORS = (pa.ArrowException, OSError, ValueError, KeyError)
@@ -227,8 +227,8 @@ def _full_size(column: pa.Array) -> int:
     return int(pc.sum(pc.take(lengths, column.indices)).as_py() or 0) + 8 * len(column)
 
 
+# Error classes of rows that another attempt of the same command cannot help.
 NOT_RETRYABLE = (CHECK_FAILED, KILLED_FROM_OUTSIDE)
-"""Error classes of rows that another attempt of the same command cannot help."""
 
 
 @dataclass(frozen=True)

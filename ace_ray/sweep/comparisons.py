@@ -25,8 +25,8 @@ from ace_ray.util import log
 from ace_ray.util.safe_loading import Unbounded, json_tree
 
 EARLY = "early.json"
+# Share of the alpha for all comparisons of the first call.
 FIRST_BATCH = 0.9
-"""Share of the alpha for all comparisons of the first call."""
 
 
 class Share(BaseModel):
@@ -119,8 +119,8 @@ class Comparisons:
         """Read the stored shares. Raises `UserError`: they are damaged."""
         self._early, self._store_options = any_run.early, any_run.store
         self._store, self._say = store, say
+        # Ids of the runs that go on after their decision.
         self._completing: set[str] = set()
-        """Ids of the runs that go on after their decision."""
         self._shares = Shares()
         self.read()
 

@@ -116,15 +116,15 @@ class SweepOptions(Section):
 SWEEP = "sweep.json"
 
 _WHICH = ("every", "from", "to", "watch", "stop_file")
+# Options that may change between two calls of one sweep: its models, and how they run.
 _HOW = ("settle_s", "price_per_hour", "swap")
-"""Options that may change between two calls of one sweep: its models, and how they run."""
 
+# Keys of its runs that may change, too.
 _RUN_HOW = (
     "workers", "worker_cpus", "concurrency", "rows_per_block",
     "rows_per_part", "max_attempts", "stall_s", "start_timeout_s", "store_patience_s", "grace_s",
     "store", "output", "publish",
 )  # fmt: skip
-"""Keys of its runs that may change, too."""
 
 
 _OF_CHECKPOINTS = (

@@ -141,8 +141,8 @@ class LaneProcess:
     ) -> None:
         """Start the lane. ``say`` receives its lines; None: they go to the terminal."""
         self.lane, self.devices = lane, devices
+        # The lane has received a signal.
         self.stopping = False
-        """The lane has received a signal."""
         self._folder = tempfile.TemporaryDirectory(prefix="ace_ray-lane-")
         self._events = Path(self._folder.name, "events.jsonl")
         spec = Path(self._folder.name, "spec.json")

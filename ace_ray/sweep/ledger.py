@@ -21,8 +21,8 @@ from ace_ray.util.safe_loading import json_object
 LEDGER = "ledger.json"
 
 State = Literal["complete", "decided", "incomplete", "failed", "refused", "pending"]
+# Name of a folder in the sweep's folder; "" for none. Ledgers may come from anywhere.
 RunId = Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$")]
-"""Name of a folder in the sweep's folder; "" for none. Ledgers may come from anywhere."""
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 

@@ -16,12 +16,12 @@ from ace_ray.sweep.runs import SweepRun
 
 START_S = 90.0
 SWAP_S = 5.0
+# FLOPS of one GPU and of the cores of one CPU engine in batched generation, for estimates.
 GPU_FLOPS, CPU_FLOPS = 1e14, 2e11
-"""FLOPS of one GPU and of the cores of one CPU engine in batched generation, for estimates."""
 
 
+# Assumed parameters of a model of unknown size; `--plan` names these models.
 GUESS = 1_000_000_000
-"""Assumed parameters of a model of unknown size; `--plan` names these models."""
 
 
 @dataclass(frozen=True)

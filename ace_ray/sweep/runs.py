@@ -45,8 +45,8 @@ _TOKENIZER = (
     "params.json",
     "generation_config.json",
 )
+# Keys of config.json that do not describe the architecture.
 _UNIMPORTANT = ("_name_or_path", "transformers_version", "use_cache")
-"""Keys of config.json that do not describe the architecture."""
 
 
 @dataclass(frozen=True)

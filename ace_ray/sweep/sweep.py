@@ -36,14 +36,14 @@ from ace_ray.sweep.runs import (
 from ace_ray.util import log
 
 LOOK_S = 1.0
+# Time after the grace period in which stopped lanes may end by themselves.
 END_S = 60.0
-"""Time after the grace period in which stopped lanes may end by themselves."""
+# Backoff after a failed access to the store.
 AGAIN_S = 10.0
-"""Backoff after a failed access to the store."""
+# Backoff of a lane whose cluster was too small, or whose store was away.
 LATER_S = 60.0
-"""Backoff of a lane whose cluster was too small, or whose store was away."""
+# Attempts at a run whose process ends before the run is whole.
 LANE_ATTEMPTS = 3
-"""Attempts at a run whose process ends before the run is whole."""
 
 T = TypeVar("T")
 
@@ -69,8 +69,8 @@ class Sweep:
         watched folder's checkpoints without waiting until they settle."""
         check_lasting(config.output)
         self._config, self._options, self._say = config, config.options, say
+        # The config of one run, for the keys that all runs share.
         self.any_run = any_run = config.any_run
-        """The config of one run, for the keys that all runs share."""
         check_publishers(any_run.publish)
         self.sweep_id = sweep_id_of(config)
         self.uri = f"{config.output.rstrip('/')}/{self.sweep_id}"
@@ -90,18 +90,18 @@ class Sweep:
         self._failed: dict[str, str] = {}
         self._alone: set[str] = set()
         self._attempts: Counter[str] = Counter()
+        # Run id -> why each attempt has to be repeated later.
         self._later: dict[str, list[str]] = {}
-        """Run id -> why each attempt has to be repeated later."""
+        # Time of the next attempt at these runs.
         self._not_before = 0.0
-        """Time of the next attempt at these runs."""
         self._running: list[LaneProcess] = []
+        # Time of the last look for checkpoints.
         self._looked_at = 0.0
-        """Time of the last look for checkpoints."""
         self._stop = False
+        # Time at which stopped lanes are killed.
         self._stop_by = 0.0
-        """Time at which stopped lanes are killed."""
+        # Lines of the ledger, as it was last written.
         self.cost_records: list[CostRecord] = []
-        """Lines of the ledger, as it was last written."""
         self._noted: Callable[[], None] = lambda: None
         if self._options.checkpoints is not None:
             check_config(any_run)

@@ -25,14 +25,14 @@ from ace_ray.util.sanitizing import print_line, printed
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 _LEVEL, _FORMAT = "ACE_RAY_LOG_LEVEL", "ACE_RAY_LOG_FORMAT"
+# Maximum characters of a message, and of a traceback.
 LONGEST = 8_000
-"""Maximum characters of a message, and of a traceback."""
 
 Say = Callable[[str], None]
 
 _log = logging.getLogger("ace_ray")
+# Fields of every line of this process, such as the run id.
 _known: dict[str, Any] = {}
-"""Fields of every line of this process, such as the run id."""
 
 
 class Line(str):

@@ -17,18 +17,18 @@ import yaml
 from ace_ray.errors import UserError
 from ace_ray.util.sanitizing import well_formed
 
+# Maximum bytes of a JSON file. A value takes up to about 70 bytes of memory.
 MOST_BYTES = 8 << 20
-"""Maximum bytes of a JSON file. A value takes up to about 70 bytes of memory."""
 MOST_VALUES = 1_000_000
 MOST_DEPTH = 64
 MOST_ROW_BYTES = 256 << 20
 MOST_ROW_VALUES = 2_000_000
+# Maximum depth of JSON in a row. Pages are laid out by recursive functions.
 MOST_ROW_DEPTH = 200
-"""Maximum depth of JSON in a row. Pages are laid out by recursive functions."""
+# Maximum characters shown of one text, and of all texts of one JSON value.
 SHOWN_CHARS = 1 << 20
-"""Maximum characters shown of one text, and of all texts of one JSON value."""
+# Maximum values shown of one JSON value. Each is a line or a card of a page.
 SHOWN_VALUES = 20_000
-"""Maximum values shown of one JSON value. Each is a line or a card of a page."""
 _MOST_INTEGER = 1 << 64
 
 
@@ -233,10 +233,10 @@ def _size(count: int) -> str:
 _DEEP = f"is nested deeper than {MOST_DEPTH} levels"
 
 
+# Placeholder for an unknown time in formats that require one.
 UNKNOWN_TIME = datetime(1980, 1, 1, tzinfo=UTC)
-"""Placeholder for an unknown time in formats that require one."""
+# The earliest and the latest exported time. Readers of other tools overflow beyond them.
 _TIMES = (datetime(1970, 1, 1, tzinfo=UTC), datetime(2999, 12, 31, tzinfo=UTC))
-"""The earliest and the latest exported time. Readers of other tools overflow beyond them."""
 
 
 def bounded_time(value: object, after_s: float = 0.0) -> datetime:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
 # Format characters reorder or hide text around them. Separators break lines.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+# Maximum characters of a spreadsheet's cell.
 _LONGEST_CELL = 32_000
-"""Maximum characters of a spreadsheet's cell."""
 _FORMULA = ("=", "+", "-", "@", "\t")
 
 

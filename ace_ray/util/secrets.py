@@ -20,13 +20,13 @@ _SECRET = re.compile(
     r"|(access|api|auth|bot|deploy|github|gitlab|hf|hub|refresh|security|session|slack|user)_?token\Z"
     r"|\A(token|key)\Z|_key\Z"
 )
+# Names of places where a secret is, and keys that are not secrets.
 _NO_SECRET = re.compile(
     r"_(env|file|name|path|variable)\Z"
     r"|(answer|cache|first|foreign|group|index|partition|primary|public|row|sort)_?key\Z"
 )
-"""Names of places where a secret is, and keys that are not secrets."""
+# Maximum words of a name. A longer name is a text, such as a prompt.
 MOST_WORDS = 8
-"""Maximum words of a name. A longer name is a text, such as a prompt."""
 
 # Matched only at the beginning of a word.
 _SHAPES = re.compile(

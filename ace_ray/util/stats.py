@@ -7,8 +7,8 @@ from math import comb, sqrt
 
 Interval = tuple[float, float]
 
+# The 97.5 % quantile of the standard normal distribution.
 Z95 = 1.959963984540054
-"""The 97.5 % quantile of the standard normal distribution."""
 
 
 def wilson(successes: float, n: int) -> Interval | None:

@@ -13,6 +13,9 @@ from typing import Any
 
 import ace_ray
 
+# Audit events that are allowed in a confined process. No event that opens, connects, starts or
+# imports something is among them. The hook and the kernel's limits are the only bound: untrusted
+# code may reach any object of the process.
 _EVENTS = frozenset(
     (
         *("builtins.id", "code.__new__", "compile", "exec", "marshal.loads"),
@@ -20,17 +23,14 @@ _EVENTS = frozenset(
         *("sys._getframe", "sys.excepthook", "sys.unraisablehook"),
     )
 )
-"""Audit events that are allowed in a confined process. No event that opens, connects, starts or
-imports something is among them. The hook and the kernel's limits are the only bound: untrusted code
-may reach any object of the process."""
 
+# A script that runs without site packages, so it is never imported.
 _WATCHDOG = str(Path(__file__).with_name("watchdog.py"))
-"""A script that runs without site packages, so it is never imported."""
+# The watchdog of this process. Nothing waits for it.
 _watchdogs: list[subprocess.Popen[bytes]] = []
-"""The watchdog of this process. Nothing waits for it."""
 
+# True while `set_limit` runs, which alone may set limits in a confined process.
 _limiting = False
-"""True while `set_limit` runs, which alone may set limits in a confined process."""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:

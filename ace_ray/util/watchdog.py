@@ -21,8 +21,8 @@ import os
 import signal
 import time
 
+# Time for multiprocessing's resource trackers to remove shared memory of ended processes.
 TRACKERS_S = 10.0
-"""Time for multiprocessing's resource trackers to remove shared memory of ended processes."""
 _TRACKER = b"multiprocessing.resource_tracker"
 _POLL_S = 0.02
 

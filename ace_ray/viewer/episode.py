@@ -19,19 +19,19 @@ FACTS = (
     *("reasoning_truncated", "prompt_tokens", "completion_tokens", "model_calls"),
     *("generation_s", "duration_s", "started_at", "worker"),
 )
+# Columns that `episode_view` reads, besides the columns of verdicts.
 COLUMNS = [
     *("row_id", *KEYS, "group", "status", "error_class", "error", "messages", "state"),
     *("endpoint", "tools", "gold", "second_reading", *FACTS),
 ]
-"""Columns that `episode_view` reads, besides the columns of verdicts."""
+# Maximum characters of all messages, and of each part of a state.
 _EPISODE_CHARS = 8 * SHOWN_CHARS
-"""Maximum characters of all messages, and of each part of a state."""
+# Maximum parts of a state that are shortened one by one; benchmarks have about ten.
 _MOST_PARTS = 100
-"""Maximum parts of a state that are shortened one by one; benchmarks have about ten."""
 
 
+# Maximum differences listed for a pair of states.
 MOST_CHANGES = 1_000
-"""Maximum differences listed for a pair of states."""
 
 _ABSENT = object()
 

@@ -19,10 +19,10 @@ from ace_ray.storage.stored import Manifest, read_manifest
 from ace_ray.types import STATUSES
 from ace_ray.viewer.episode import COLUMNS, KEYS, EpisodeView, episode_view
 
+# Minimum characters of a row id that identify a row.
 SHORTEST_ID = 6
-"""Minimum characters of a row id that identify a row."""
+# Maximum characters of rows in memory; a single row may have more.
 MOST_HELD = 32 << 20
-"""Maximum characters of rows in memory; a single row may have more."""
 
 
 def class_of(manifest: Manifest, benchmark: str) -> type[Benchmark]:

@@ -39,14 +39,14 @@ from ace_ray.viewer.select import key_of, outcome
 from ace_ray.viewer.table import NOT_SCORED, RIGHT, WRONG, Query, RunTable
 
 PAGE_ROWS = 100
+# Maximum values that the filter of a column offers, the most frequent ones.
 MOST_CHOICES = 1_000
-"""Maximum values that the filter of a column offers, the most frequent ones."""
+# Texts with more characters are folded.
 FOLDED = 1_500
-"""Texts with more characters are folded."""
 _START = 160
 _PORTS = 20
+# The URL parameter with the token.
 TOKEN = "token"
-"""The URL parameter with the token."""
 _NO_TOKEN = (
     "only the person who started ace-ray view can open these pages: open "
     "the URL that it printed, with the token at its end; after that, links "

@@ -17,8 +17,8 @@ from ace_ray.viewer.select import Filter, StoredRun, outcome, select
 
 Say = Callable[[str], None]
 WIDTH = 72
+# Shown characters of a row id, which are unique among millions of rows.
 _ID = 12
-"""Shown characters of a row id, which are unique among millions of rows."""
 
 
 def show(

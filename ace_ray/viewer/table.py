@@ -28,8 +28,8 @@ from ace_ray.util import log
 from ace_ray.viewer.episode import COLUMNS, EpisodeView, episode_view
 from ace_ray.viewer.select import Filter, class_of, entry_order, is_changed, key_of
 
+# Columns for full-text search, besides the errors of verdicts.
 SEARCHED = ("id", "messages", "output", "reasoning", "state", "error", "gold")
-"""Columns for full-text search, besides the errors of verdicts."""
 NOT_SCORED = "not scored"
 RIGHT, WRONG = "right", "wrong"
 
@@ -92,18 +92,18 @@ class RunTable:
         self._narrow = list(dict.fromkeys([*result_columns(self.rule_sets), "attempts"]))
         self._parts: dict[str, pa.Table] = {}
         self._names: list[str] | None = None
+        # Text of the last search, and a mask of the matching rows of each part.
         self._searched: tuple[str, dict[str, np.ndarray]] = ("", {})
-        """Text of the last search, and a mask of the matching rows of each part."""
         self._say_once = cache(log.caution)
         self._ignored: list[str] = []
+        # Row id -> name of its part, and its index there.
         self._places: dict[str, tuple[str, int]] = {}
-        """Row id -> name of its part, and its index there."""
         self.finished = False
+        # Rows that count, in the order of their entries.
         self.rows: list[ResultRow] = []
-        """Rows that count, in the order of their entries."""
         self.by_id: dict[str, ResultRow] = {}
+        # Rows by the key that they share between runs.
         self.by_key: dict[tuple[object, ...], ResultRow] = {}
-        """Rows by the key that they share between runs."""
         self.refresh()
 
     @property

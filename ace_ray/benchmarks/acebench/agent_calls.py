@@ -36,8 +36,8 @@ _KNOWN_ENDINGS = ("_EN", "_ZH", "_instance")
 _TOOL = re.compile(r"\b[a-zA-Z_]\w*$")
 
 
+# Placeholder for the value of an operation that upstream evaluates and ace_ray does not.
 _NOT_EVALUATED = object()
-"""Placeholder for the value of an operation that upstream evaluates and ace_ray does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,8 @@ _OPENING = re.compile(r"\[\s*+[^\W\d][\w.]*+\s*+\(")
 _TOKEN = re.compile(
     r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+('?)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)|[\[\]]"""
 )
+# Maximum openings tried in one message. All their lists together may have `MAX_CODE` characters.
 _MAX_LISTS = 20
-"""Maximum openings tried in one message. All their lists together may have `MAX_CODE` characters.
-"""
 
 
 def agent_calls(

@@ -57,17 +57,17 @@ from ace_ray.benchmarks.transcript import Step
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 
+# `data_hash` of all categories of the official data, by languages.
 OFFICIAL_DATA_SHA256 = {
     ("en",): "176f275d787158744b5eee3831ff16e0f8bf1f3bae0b3cb440f56414af53737e",
     ("zh",): "6c9b56c20f0eb28fe4276e1998664243e451bddadf0acd65234a4955fc669049",
     ("en", "zh"): "3a8a3d5568017208067e69e2b9ea2f7b295306b83a72435499d17f9b9d32e154",
 }
-"""`data_hash` of all categories of the official data, by languages."""
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
 
 
+# Greedy, like upstream's temperature of 0.001.
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
-"""Greedy, like upstream's temperature of 0.001."""
 
 
 class ACEBench(Benchmark):

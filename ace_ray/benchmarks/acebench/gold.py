@@ -19,8 +19,8 @@ from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import single_answer
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 
+# One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ...
 Calls = dict[str, dict[str, Any]]
-"""One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ..."""
 
 _NUMBER = re.compile(r"_\d+$")
 LIMITS = "Due to the limitations of the function, I cannot solve this problem."
@@ -140,8 +140,8 @@ def altered(value: Any) -> Any:
             return "altered"
 
 
+# ``[{class: {attribute: value}}, ...]``.
 State = list[dict[str, dict[str, Any]]]
-"""``[{class: {attribute: value}}, ...]``."""
 
 
 def gold_state(entry: Entry) -> State:

@@ -24,8 +24,8 @@ from ace_ray.parsing.literals import render
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, check_json_depth
 from ace_ray.types import ToolCall
 
+# Text of calls that cannot be written in the official syntax; no checker finds a call in it.
 UNREADABLE = "a tool call that cannot be read"
-"""Text of calls that cannot be written in the official syntax; no checker finds a call in it."""
 
 
 def prompts() -> Prompts:
@@ -91,6 +91,7 @@ _TYPES = {
 }
 _ITEMS = {"list(string)": {"type": "string"}, "objectArray": {"type": "object"}}
 _NUMBER = (int, float)
+# Keywords that are passed on if their value has this type. A model can use no others.
 _KEPT: dict[str, type | tuple[type, ...]] = {
     "description": str,
     "enum": list,
@@ -109,7 +110,6 @@ _KEPT: dict[str, type | tuple[type, ...]] = {
     "contentMediaType": str,
     "unit": str,
 }
-"""Keywords that are passed on if their value has this type. A model can use no others."""
 
 
 def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -29,11 +29,13 @@ MULTI_TURN = ("normal_multi_turn_user_switch", "normal_multi_turn_user_adjust")
 NORMAL = (*ATOM, *SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference")
 SPECIAL = ("special_incomplete", "special_error_param", "special_irrelevant")
 AGENT = ("agent_multi_turn", "agent_multi_step")
+# Categories answered with one model call per row.
 GENERATION = (*NORMAL, *SPECIAL)
-"""Categories answered with one model call per row."""
 CATEGORIES = (*GENERATION, *AGENT)
 
 
+# Numbers of agent entries with the same question and different functions. They are equal in
+# English and Chinese, which translate each other.
 _AGENT_TASKS = {
     "agent_multi_turn": (range(0, 4), range(5, 8), range(8, 12), range(12, 16), range(16, 20)),
     "agent_multi_step": (
@@ -41,8 +43,6 @@ _AGENT_TASKS = {
         *(range(10, 14), range(14, 18), range(18, 20)),
     ),
 }
-"""Numbers of agent entries with the same question and different functions. They are equal in
-English and Chinese, which translate each other."""
 
 
 def agent_task(category: str, entry_id: str) -> str:

@@ -25,8 +25,8 @@ from ace_ray.benchmarks.outputs import (
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
 
+# State of a single answer that is null.
 NO_OUTPUT = {"output": None}
-"""State of a single answer that is null."""
 _RESULT_FILE = re.compile(r"data_(.+)_result\.json")
 _LANGUAGE_FOLDER = re.compile(r"result_(\w+)")
 

@@ -42,9 +42,9 @@ from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
 from ace_ray.types import RULE_SETS
 
+# Categories of Table 5. The paper does not name them, but only so its rows agree with Table 3:
+# Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant.
 _DETECTED_IN = ("special_incomplete", "special_error_param")
-"""Categories of Table 5. The paper does not name them, but only so its rows agree with Table 3:
-Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant."""
 _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
     "Error Correction": {"error_correction", "correction_failed"},
@@ -161,11 +161,11 @@ def categories(run: ReportedRun) -> Sequence[CategoryResult]:
     ]
 
 
+# Groups of the paper's Table 2, with the name Normal in place of Summary.
 PAPER_GROUPS = {
     {**PAPER_COLUMNS, "normal": _HEADLINE["normal"]}[group]: members
     for group, members in GROUPS.items()
 }
-"""Groups of the paper's Table 2, with the name Normal in place of Summary."""
 
 
 def task(row: ResultRow) -> str:

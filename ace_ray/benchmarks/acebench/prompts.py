@@ -138,8 +138,8 @@ def _fields(name: str) -> set[str]:
 _TURN, _STEP = "multi_turn/common_agent:", "multi_step/common_agent_step:"
 _PERSON = "multi_turn/APIModel_user:"
 _FAILED = "multi_turn/multi_turn_utils:execute_agent_func_call#0"
+# Error text of CPython 3.11 to 3.13 for the variable that upstream reads before it is set.
 _UNSET = "cannot access local variable 'func_call_result' where it is not associated with a value"
-"""Error text of CPython 3.11 to 3.13 for the variable that upstream reads before it is set."""
 _AGENT_FIELDS = {
     "turn_user": {"functions", "history"},
     "step_user": {"functions", "history"},

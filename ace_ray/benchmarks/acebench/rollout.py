@@ -19,8 +19,8 @@ from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 Protocol = Literal["official", "fixed"]
 Loop = Literal["multi_turn", "multi_step"]
 FINISH = "finish conversation"
+# Arguments that every tool rejects, so that none runs.
 _NEVER_TAKEN: dict[str, Any] = {"": None}
-"""Arguments that every tool rejects, so that none runs."""
 
 
 @dataclass

@@ -18,8 +18,8 @@ from ace_ray.types import canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
 _TOP = ("normal", "special", "agent")
+# Aggregates with a line of their own; the other two are single categories.
 _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
-"""Aggregates with a line of their own; the other two are single categories."""
 
 
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
@@ -56,8 +56,8 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     return lines
 
 
+# A BLOCK of the summary (`ace_ray.benchmarks.acebench.summary`).
 Block = Mapping[str, Any]
-"""A BLOCK of the summary (`ace_ray.benchmarks.acebench.summary`)."""
 
 STANDARD = "standard"
 
@@ -214,9 +214,9 @@ def _table(
     )
 
 
+# Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the
+# prompts changes too.
 _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
-"""Conditions that a variant changes. Shorter texts are always ace_ray's own, so the source of the
-prompts changes too."""
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:

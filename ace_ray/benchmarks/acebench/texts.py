@@ -197,6 +197,7 @@ _SPECIAL_ZH = """\
 可用API：
 {function}"""
 
+# The standard texts, under upstream's names.
 OWN = {
     "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN": _NORMAL_EN,
     "SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": _PREFERENCE_EN,
@@ -207,8 +208,8 @@ OWN = {
     "SYSTEM_PROMPT_FOR_SPECIAL_DATA_ZH": _SPECIAL_ZH,
     "USER_PROMPT_ZH": "至今的对话：\n{question}",
 }
-"""The standard texts, under upstream's names."""
 
+# Shorter prompts of the normal categories, after the paper's appendix D.4.
 NORMAL_VARIANTS = {
     "condensed": {
         "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN": _CONDENSED_EN,
@@ -219,7 +220,6 @@ NORMAL_VARIANTS = {
         "SYSTEM_PROMPT_FOR_NORMAL_DATA_ZH": _MINIMAL_ZH,
     },
 }
-"""Shorter prompts of the normal categories, after the paper's appendix D.4."""
 
 
 _NATIVE_NORMAL_EN = """\
@@ -325,6 +325,7 @@ Due to the limitations of the function, I cannot solve this problem.
 
 {time}"""
 
+# Under upstream's names, as `texts.OWN`.
 NATIVE = {
     "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN": _NATIVE_NORMAL_EN,
     "SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": _NATIVE_PREFERENCE_EN,
@@ -335,4 +336,3 @@ NATIVE = {
     "SYSTEM_PROMPT_FOR_SPECIAL_DATA_ZH": _NATIVE_SPECIAL_ZH,
     "USER_PROMPT_ZH": "至今的对话：\n{question}",
 }
-"""Under upstream's names, as `texts.OWN`."""

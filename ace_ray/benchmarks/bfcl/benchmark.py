@@ -53,13 +53,13 @@ from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.util.local_files import path_of
 
+# `Prompts.sha256` of the published package.
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
-"""`Prompts.sha256` of the published package."""
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
+# Keys of the sandbox states in `Episode.state`: of multi-turn and of memory entries.
 _STATES = (("before", "end"), ("memory", "memory_end"))
-"""Keys of the sandbox states in `Episode.state`: of multi-turn and of memory entries."""
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 

@@ -41,8 +41,8 @@ AGENTIC = WEB_SEARCH + MEMORY
 FORMAT_SENSITIVITY = "format_sensitivity"
 SCORING = SINGLE_TURN + MULTI_TURN + AGENTIC
 CATEGORIES = (*SCORING, FORMAT_SENSITIVITY)
+# Categories without gold answers, judged by whether the answer holds a call.
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
-"""Categories without gold answers, judged by whether the answer holds a call."""
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "non_live": NON_LIVE,
@@ -88,6 +88,7 @@ class Form:
 
 
 DEFAULT = Form()
+# The 26 forms of the format sensitivity categories, in upstream's order.
 FORMS = (
     *(
         Form(returned, tagged, documented)
@@ -98,7 +99,6 @@ FORMS = (
     Form(layout="markdown"),
     Form(style="experimental"),
 )
-"""The 26 forms of the format sensitivity categories, in upstream's order."""
 
 _BY_NAME = {str(form): form for form in FORMS}
 _IN_ID = re.compile(r"format_sensitivity_\d+:([^:]*):([^:]*)")

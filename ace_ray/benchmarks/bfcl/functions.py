@@ -169,6 +169,7 @@ def _described(schema: Mapping[str, Any]) -> str:
     return f"{text} Enum values: {schema['enum']}." if "enum" in schema else text
 
 
+# All others become "string".
 _TYPES = {
     "integer": "integer",
     "number": "number",
@@ -197,7 +198,6 @@ _TYPES = {
     "String": "string",
     "Bigint": "integer",
 }
-"""All others become "string"."""
 
 
 def tool_name(name: str) -> str:

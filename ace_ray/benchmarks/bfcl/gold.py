@@ -65,6 +65,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
+# Entries with published answers that contradict themselves, or each other in greedy matching.
 UNANSWERABLE = frozenset(
     {
         "parallel_multiple_26",
@@ -75,7 +76,6 @@ UNANSWERABLE = frozenset(
         "live_multiple_1038-265-0",
     }
 )
-"""Entries with published answers that contradict themselves, or each other in greedy matching."""
 
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:

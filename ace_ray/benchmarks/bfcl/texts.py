@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ace_ray.benchmarks.bfcl.categories import Language
 
+# The parts of a style with the fields of their templates, under upstream's names.
 STYLE_FIELDS: Mapping[str, frozenset[str]] = {
     "persona": frozenset(),
     "task": frozenset(),
@@ -20,7 +21,6 @@ STYLE_FIELDS: Mapping[str, frozenset[str]] = {
     "multiturn_behavior": frozenset(),
     "available_tools": frozenset({"format", "functions"}),
 }
-"""The parts of a style with the fields of their templates, under upstream's names."""
 LAYOUT_FIELDS = frozenset(
     {"persona", "task", "tool_call_format", "multiturn_behavior", "available_tools"}
 )

@@ -54,9 +54,9 @@ from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
 _T = TypeVar("_T")
+# Timeout of judging an answer, counted from the episode's deadline; less than its grace
+# (``DEADLINE_GRACE_S``).
 JUDGE_S = 240.0
-"""Timeout of judging an answer, counted from the episode's deadline; less than its grace
-(``DEADLINE_GRACE_S``)."""
 
 
 class StableToolBench(Benchmark):
@@ -113,8 +113,8 @@ class StableToolBench(Benchmark):
             self._reference = read_reference(_converted(options.reference), options.groups)
         self._warnings: list[str] = []
         self._lacking: list[str] = []
+        # The APIs of all groups; None where each query offers its own.
         self._pool: list[Doc] | None = None
-        """The APIs of all groups; None where each query offers its own."""
 
     def entries(self) -> Sequence[Entry]:
         options = self._options

@@ -23,16 +23,16 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
 )
 from ace_ray.types import Entry, Verdict
 
+# First makers of cached answers.
 ORIGINS = ("recorded", "simulator", "real")
-"""First makers of cached answers."""
 SOURCES = ("cache", "simulator", "real", "none")
+# Upstream's status code of a call whose name no function has.
 HALLUCINATED = 1
-"""Upstream's status code of a call whose name no function has."""
 CALLS = "calls_"
 FROM = "from_"
 CACHED = "cached_"
+# Prefixes of metrics that carry a count, or a share of the calls, by its name.
 FAILED = "failed_"
-"""Prefixes of metrics that carry a count, or a share of the calls, by its name."""
 
 Pairs = Sequence[Sequence[str]]
 
@@ -94,8 +94,8 @@ def _source(call: Mapping[str, Any]) -> str:
     return call["source"] if call["source"] in SOURCES else "none"
 
 
+# Prefix of the metrics with the points of one vote.
 VOTE = "vote_"
-"""Prefix of the metrics with the points of one vote."""
 _WHY = {
     **UNANSWERED,
     "unsolved": "the judge says Unsolved",

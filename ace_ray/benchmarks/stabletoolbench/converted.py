@@ -22,8 +22,8 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH
 
 GIVE_UP = "give_up_and_restart"
 MAX_NODES = 5_000
+# Maximum nodes of a chain in a row: each one is nested two JSON levels deeper.
 MAX_STORED_NODES = (MOST_ROW_DEPTH - 20) // 2
-"""Maximum nodes of a chain in a row: each one is nested two JSON levels deeper."""
 _ANSWER_MARK = '"final_answer": "'
 
 
@@ -194,8 +194,8 @@ def _walk(steps: Sequence[Step], chance: random.Random) -> Iterator[Step]:
 
 
 REFERENCE_LIMIT_BYTES = 256 << 20
+# Maximum JSON levels of an answer, two for each node. Python reads few more, fewer in a worker.
 MAX_NESTING = 900
-"""Maximum JSON levels of an answer, two for each node. Python reads few more, fewer in a worker."""
 FIX = "give a folder of converted answers, <group>.json each: {query_id: {query, answer, ...}}"
 
 

@@ -9,6 +9,11 @@ from __future__ import annotations
 import re
 
 BENCHMARK = "stabletoolbench"
+# Groups in the order of upstream's tables.
+#
+# ``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
+# collection. The second part is new compared with ToolBench's training set: the queries
+# (``instruction``), the tools (``tool``), or whole categories (``category``).
 GROUPS = (
     "G1_instruction",
     "G1_category",
@@ -17,17 +22,11 @@ GROUPS = (
     "G2_category",
     "G3_instruction",
 )
-"""Groups in the order of upstream's tables.
-
-``G1`` queries need one tool, ``G2`` several tools of one category, ``G3`` several tools of one
-collection. The second part is new compared with ToolBench's training set: the queries
-(``instruction``), the tools (``tool``), or whole categories (``category``).
-"""
 LEVELS = {f"I{n}": tuple(name for name in GROUPS if name.startswith(f"G{n}")) for n in (1, 2, 3)}
 MAX_NAME = 64
 FINISH = "Finish"
+# Name in the history in place of a function that does not exist.
 HALLUCINATED = "invalid_hallucination_function_name"
-"""Name in the history in place of a function that does not exist."""
 
 # The circumflex is kept by a slip in upstream's pattern.
 _OTHER = re.compile("[^\u4e00-\u9fa5a-zA-Z0-9_^]")

@@ -15,11 +15,11 @@ from ace_ray.config.schema import Section
 
 Form = Literal["native", "react"]
 
+# Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
+# 12 steps.
 MAX_STEPS, MAX_QUERIES, MAX_OBSERVATION = 50, 200, 1024
-"""Upstream's defaults (``qa_pipeline_multithread.py``); ToolBench and the published examples have
-12 steps."""
+# Maximum calls of one reply; further ones are counted and dropped.
 MAX_CALLS = 64
-"""Maximum calls of one reply; further ones are counted and dropped."""
 
 _METHOD = re.compile(r"CoT@([1-9][0-9]?)|DFS_woFilter_w([1-9])")
 
@@ -68,8 +68,8 @@ _ROLE = (
     "cluster, or {endpoint: {url: ..., model: ...}}"
 )
 
+# Keys that may name a folder of this machine.
 FOLDERS = ("data", "upstream", "tool_folder", "reference", "cache_folder")
-"""Keys that may name a folder of this machine."""
 
 
 class Options(Section):

@@ -61,6 +61,7 @@ class Texts:
         return digest(asdict(self))
 
 
+# The texts that ship with ace_ray.
 OWN = Texts(
     source="own",
     system="""\
@@ -110,7 +111,6 @@ Observation: what the function returned; it is given to you
     gave_up='{"response": "the attempt was given up"}',
     answered='{"response": "the answer was handed over"}',
 )
-"""The texts that ship with ace_ray."""
 
 
 _INFERENCE = "toolbench/inference"
@@ -119,8 +119,8 @@ TREE_PROMPTS = f"{_INFERENCE}/Prompts/Tree_search_prompts.py"
 ENVIRONMENT = f"{_INFERENCE}/Downstream_tasks/rapidapi_multithread.py"
 SEARCH = f"{_INFERENCE}/Algorithms/DFS.py"
 UTILS = "toolbench/utils.py"
+# Files with the texts, relative to a checkout.
 SOURCES = (REACT_PROMPTS, TREE_PROMPTS, ENVIRONMENT, SEARCH, UTILS)
-"""Files with the texts, relative to a checkout."""
 
 _FIX = "name an unmodified checkout of StableToolBench"
 

@@ -38,9 +38,10 @@ QUERIES = "solvable_queries"
 GET_DATA = "run `ace-ray data import stabletoolbench PATH` with a checkout of StableToolBench"
 
 OFFICIAL_COMMIT = "aa4ed9f4737ad98bd706663f01d63623c3427812"
+# `files_hash` of the queries and ids of that commit.
 OFFICIAL_QUERIES_SHA256 = "1e32a40b0df67aec9a74f2173f77775b9d0b3959eaa2a396716e420797dee1d6"
-"""`files_hash` of the queries and ids of that commit."""
 LICENSE = "LICENSE"
+# Prompts of API simulators and judges, copied if a checkout has them.
 OTHER_SOURCES = (
     "server/main.py",
     "server/main_mirrorapi.py",
@@ -50,7 +51,6 @@ OTHER_SOURCES = (
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/config.yaml",
     "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt",
 )
-"""Prompts of API simulators and judges, copied if a checkout has them."""
 
 _log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from ace_ray.benchmarks.stabletoolbench.names import api_name, standardize, stan
 from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
+# One API as an entry holds it: ``category, tool, api, description, tool_description, method,
+# required, optional, template``; names as published, parameters ``{name, type, description,
+# default}``, ``template`` the published shape of a response or None.
 Doc = dict[str, Any]
-"""One API as an entry holds it: ``category, tool, api, description, tool_description, method,
-required, optional, template``; names as published, parameters ``{name, type, description,
-default}``, ``template`` the published shape of a response or None."""
 
 
 # Some tool files say null.

@@ -30,6 +30,7 @@ from ace_ray.benchmarks.statistics import statistics
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import mean_of_present, weighted_interval, wilson
 
+# Judge-free metrics of rows, averaged over the rows that have them.
 SHARES = (
     "api_recall",
     "api_precision",
@@ -40,14 +41,13 @@ SHARES = (
     "errors",
     "cache_hit",
 )
-"""Judge-free metrics of rows, averaged over the rows that have them."""
 RATES = ("win", "lose", "tie")
+# Metrics that need a judge, and the value of a skipped query, which has no answer.
 OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
-"""Metrics that need a judge, and the value of a skipped query, which has no answer."""
 JUDGE_ERROR = "JudgeError"
 
+# ``{"value", "interval", "n"}``: a share in 0..1, its 95 % interval, over n queries.
 Cell = dict[str, Any]
-"""``{"value", "interval", "n"}``: a share in 0..1, its 95 % interval, over n queries."""
 
 
 def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
@@ -90,10 +90,10 @@ class Group:
 
     def __init__(self) -> None:
         self.scored = self.skipped = self.judge_errors = self.calls = 0
+        # Calls by the metrics that hold a share of a row's calls.
         self.counts: Counter[str] = Counter()
-        """Calls by the metrics that hold a share of a row's calls."""
+        # Of `OF_SKIPPED` what the run's judge was asked for; set when all rows are in.
         self.asked: Collection[str] = ()
-        """Of `OF_SKIPPED` what the run's judge was asked for; set when all rows are in."""
         self._sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0])
         self._queries: dict[str, set[str]] = defaultdict(set)
         self._skipped: set[str] = set()

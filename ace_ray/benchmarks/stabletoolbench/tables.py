@@ -215,8 +215,8 @@ def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
     return Paper(tables, [sizes] if sizes else [], missing)
 
 
+# Picks a cell of a group's statistics.
 Pick = Callable[[Stats], Stats]
-"""Picks a cell of a group's statistics."""
 _FAC: Pick = lambda stats: stats["fac"]  # noqa: E731
 _WINS: Pick = lambda stats: stats["sowr"]["win"]  # noqa: E731
 

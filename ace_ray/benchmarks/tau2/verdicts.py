@@ -29,13 +29,13 @@ from ace_ray.types import Entry, Verdict
 
 STOPS = ("user_stop", "agent_stop")
 _DEFAULT_BASIS = ("DB", "COMMUNICATE")
+# By part of the reward, in the order in which an error is named.
 _ERRORS = {
     "ENV_ASSERTION": ("assertion_failed", "an assertion on the end state failed"),
     "DB": ("db_mismatch", "the databases differ from those after the gold calls"),
     "ACTION": ("action_missing", "a gold call was not made"),
     "COMMUNICATE": ("not_communicated", "the agent did not say the required information"),
 }
-"""By part of the reward, in the order in which an error is named."""
 METRICS = {name: name.lower() for name in _ERRORS}
 _OURS, _GOLD = "ours", "gold"
 Message = Mapping[str, Any]

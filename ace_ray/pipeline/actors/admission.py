@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from ace_ray.pipeline.health.isolation import OPEN
 
+# Starts without progress from which rows that are not isolated go before isolated rows.
 ISOLATED_LAST = 4
-"""Starts without progress from which rows that are not isolated go before isolated rows."""
+# Starts without progress from which the isolated row with the most failed trials goes first.
 MOST_TRIED_FIRST = 7
-"""Starts without progress from which the isolated row with the most failed trials goes first."""
 
+# Run and isolation group. All rows of a run that are not isolated are one group, `OPEN`.
 Partition = tuple[int, int]
-"""Run and isolation group. All rows of a run that are not isolated are one group, `OPEN`."""
 
 
 class AdmissionControl:
@@ -48,13 +48,13 @@ class AdmissionControl:
         self._isolated_last = ISOLATED_LAST <= starts_since_progress < MOST_TRIED_FIRST
         self._most_tried_first = starts_since_progress >= MOST_TRIED_FIRST
         self._arriving = arriving
+        # Whether a row has ended in this engine.
         self.passed = False
-        """Whether a row has ended in this engine."""
         self._inside = 0
         self._closed = False
         self._partition: Partition | None = None
+        # Isolated rows on which engines died alone -> number of deaths.
         self._tried: dict[Partition, int] = {}
-        """Isolated rows on which engines died alone -> number of deaths."""
         self._waiting: OrderedDict[Partition, deque[Group]] = OrderedDict()
 
     @asynccontextmanager

@@ -37,17 +37,17 @@ from ace_ray.util.subprocesses import end_with_this_process
 
 _PASSING = (NoRoom, Unreachable)
 
+# Timeout for ended rows to reach a checker before the process ends.
 PASS_ON_S = 60.0
-"""Timeout for ended rows to reach a checker before the process ends."""
 
 PASS_ON_POLL_S = 0.1
 
+# Time for a task to end after a checker has its rows. If it takes longer, Ray repeats the task,
+# which costs an engine start.
 TASK_ENDS_S = 1.0
-"""Time for a task to end after a checker has its rows. If it takes longer, Ray repeats the task,
-which costs an engine start."""
 
+# Timeout of a health check: an engine answers between two steps.
 ALIVE_S = 30.0
-"""Timeout of a health check: an engine answers between two steps."""
 
 
 _NO_EFFECT = (
@@ -73,12 +73,12 @@ class Candidate:
         self._process, self._clock = process, clock
         self._adapters = job.runs[0].model.adapter is not None
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="weights")
+        # The next run, and the folder of its weights.
         self._ahead: tuple[int, Future[Path]] | None = None
-        """The next run, and the folder of its weights."""
         self._lock = asyncio.Lock()
         self._broken: set[int] = set()
+        # Runs whose adapter may name modules that the base does not have.
         self._unsure: set[int] = set()
-        """Runs whose adapter may name modules that the base does not have."""
         self._of_base: Logprobs = ()
         self.run = run
         phases = StartPhases(self._tell)
@@ -102,8 +102,8 @@ class Candidate:
         self._loaded = start_engine(job, self._base, phases)
         self.engine = MonitoredEngine(self._loaded, job.config.stall_s / 4, clock)
         phases.end()
+        # Seconds by phase of the engine's start.
         self.start_s = phases.seconds()
-        """Seconds by phase of the engine's start."""
         self._held = folder
         self._probe = Probe(self._loaded, proven=self._adapters)
         self._facts: dict[str, Any] = {

@@ -18,8 +18,8 @@ from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.rows import PLAN, entry_columns, metrics_of, rows_schema
 from ace_ray.types import SCORE, Entry, Episode
 
+# Timeout for the checks of one block, or of one isolated row.
 CHECK_S = 300.0
-"""Timeout for the checks of one block, or of one isolated row."""
 
 
 class Checker:
@@ -35,8 +35,8 @@ class Checker:
         self._sampling = job.config.sampling.sampling()
         self._labels = [run.model.label for run in job.runs]
         self._since: float | None = None
+        # Whether this process has judged a row.
         self._passed = False
-        """Whether this process has judged a row."""
         ray.get(self._coordinator.ready.remote(self._process, {}))
         Heartbeat(self._coordinator, self._process, stall_s=CHECK_S, busy_since=lambda: self._since)
 

@@ -19,15 +19,15 @@ from ace_ray.pipeline.health.processes import KINDS, NAMES, EngineLoad, Kind, Pr
 from ace_ray.pipeline.monitoring.counts import Bug, Tally
 from ace_ray.pipeline.monitoring.metrics import Metrics
 
+# Failed starts of one actor in a row after which the run fails.
 MAX_STARTS = 3
-"""Failed starts of one actor in a row after which the run fails."""
 
+# Maximum places in benchmarks' code whose exceptions are counted.
 MOST_BUGS = 100
-"""Maximum places in benchmarks' code whose exceptions are counted."""
 
+# Starts of one engine worker or checker in a row without progress of any row after which the run
+# stops: the cause is not the rows.
 MAX_STARTS_WITHOUT_PROGRESS = 10
-"""Starts of one engine worker or checker in a row without progress of any row after which the run
-stops: the cause is not the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +78,24 @@ class Coordinator:
         self._isolation = {kind: Isolation((isolated or {}).get(kind)) for kind in KINDS}
         self._processes: dict[str, _ProcessState] = {}
         self._drain_at: float | None = None
+        # Rows that workers on draining nodes have not ended.
         self._given_back: set[str] = set()
-        """Rows that workers on draining nodes have not ended."""
         self._stopped: set[int] = set()
+        # Deaths of the writer since the last stored row.
         self._deaths_since_write = 0
-        """Deaths of the writer since the last stored row."""
+        # Engine worker or checker -> its starts since the last progress of a row.
         self._starts_since_progress: Counter[str] = Counter()
-        """Engine worker or checker -> its starts since the last progress of a row."""
+        # Kind -> why its last process ended.
         self._last: dict[Kind, str] = {}
-        """Kind -> why its last process ended."""
+        # Row that has ended and reached no checker -> its engine worker.
         self._underway: dict[str, str] = {}
-        """Row that has ended and reached no checker -> its engine worker."""
+        # Process that the driver kills -> why, and whether the cause is outside.
         self._killed: dict[ProcessInfo, tuple[str, bool]] = {}
-        """Process that the driver kills -> why, and whether the cause is outside."""
         self._run: int | None = None
+        # Engine worker -> run whose weights it has or loads.
         self._runs: dict[str, int] = {}
-        """Engine worker -> run whose weights it has or loads."""
+        # Run (None: all runs) -> why its weights are not swapped in.
         self._unswappable: dict[int | None, str] = {}
-        """Run (None: all runs) -> why its weights are not swapped in."""
 
     def shared(self) -> list[Any]:
         """Return ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.

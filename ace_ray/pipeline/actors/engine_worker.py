@@ -52,26 +52,26 @@ from ace_ray.types import Entry, Episode, Sampling
 from ace_ray.util import log
 from ace_ray.util.sanitizing import one_line, well_formed
 
+# Time for an episode at its deadline to read its sandbox's state.
 DEADLINE_GRACE_S = 300.0
-"""Time for an episode at its deadline to read its sandbox's state."""
 
+# Pause before an engine that could not start is started again.
 START_AGAIN_S = 5.0
-"""Pause before an engine that could not start is started again."""
 
+# Time after a new process's first block until its predecessor's blocks have come.
 ARRIVE_S = 5.0
-"""Time after a new process's first block until its predecessor's blocks have come."""
 
 _NOT_HEALTHY = "the engine did not answer a health check"
 
+# Maximum delay from the end of a row to the report to the coordinator: one call for many rows.
 LEAVE_S = 0.5
-"""Maximum delay from the end of a row to the report to the coordinator: one call for many rows."""
+# Request to an engine that has answered nothing yet, before its first isolated row.
 CONTROL = [{"role": "user", "content": "Say yes."}]
-"""Request to an engine that has answered nothing yet, before its first isolated row."""
 
 _NO_EPISODE = episode_columns(Episode())
 
+# Preparations of one block: `shared_id` -> task. Its result is the context of the preparation.
 Shared = dict[str, asyncio.Task[EpisodeContext]]
-"""Preparations of one block: `shared_id` -> task. Its result is the context of the preparation."""
 
 
 class EngineWorker:
@@ -120,10 +120,10 @@ class EngineWorker:
             report(job, "an engine worker failed to start", error)
             raise
         self._tasks: dict[str, asyncio.Task[Any]] = {}
+        # Rows that wait for a preparation.
         self._waiting: set[str] = set()
-        """Rows that wait for a preparation."""
+        # Preparations in flight.
         self._preparing: Shared = {}
-        """Preparations in flight."""
         self._admission = AdmissionControl(
             most,
             run=self._candidate.run,
@@ -134,10 +134,10 @@ class EngineWorker:
             begun.replaces or begun.isolated or job.config.worker_range is not None
         )
         self._group_size = max(1, most // 8)
+        # Rows that have ended, and the coordinator does not know yet.
         self._ended: list[str] = []
-        """Rows that have ended, and the coordinator does not know yet."""
+        # Runs that were stopped early. Their rows are left out and stay pending.
         self._decided: set[int] = set()
-        """Runs that were stopped early. Their rows are left out and stay pending."""
         self._stopping = False
         self._ticked_at = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None

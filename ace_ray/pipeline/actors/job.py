@@ -23,8 +23,8 @@ from ace_ray.sandbox.protocol import Scenario
 from ace_ray.storage.object_store import Store
 from ace_ray.util.sanitizing import well_formed
 
+# Timeout for another node to say why one of its processes is gone.
 ASK_S = 30.0
-"""Timeout for another node to say why one of its processes is gone."""
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,15 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.pipeline.actors.coordinator import fetch_shared, named_coordinator
 from ace_ray.pipeline.actors.judging import log_traceback
 
+# Timeout of one call.
 CALL_S = 60.0
-"""Timeout of one call."""
+# Timeout of a call with its retries, while the actor restarts.
 LOST_S = 120.0
-"""Timeout of a call with its retries, while the actor restarts."""
+# Maximum requests in one call of the actor.
 MOST = 256
-"""Maximum requests in one call of the actor."""
 
+# Method and arguments.
 Asked = tuple[str, tuple[Any, ...]]
-"""Method and arguments."""
 
 
 class ServiceLost(RowError):

@@ -17,11 +17,11 @@ from ace_ray.pipeline.health.processes import Heartbeat, this_process
 from ace_ray.storage.parts import PART_BYTES, write_parts
 from ace_ray.util.sanitizing import well_formed
 
+# Timeout of one attempt to store a part, in which an S3 client tries ten times.
 WRITE_S = 900.0
-"""Timeout of one attempt to store a part, in which an S3 client tries ten times."""
 
+# Maximum seconds that rows wait for more rows of their part.
 FLUSH_S = 30.0
-"""Maximum seconds that rows wait for more rows of their part."""
 
 
 class Writer:

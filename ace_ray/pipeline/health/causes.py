@@ -22,16 +22,16 @@ import psutil
 from ace_ray.pipeline.health.processes import ProcessInfo
 from ace_ray.util import log
 
+# Timeout of the exit of an engine core that has stopped answering.
 EXIT_S = 60.0
-"""Timeout of the exit of an engine core that has stopped answering."""
 
+# Age at which an unread `CrashFile` is removed.
 KEEP_S = 7 * 24 * 3600.0
-"""Age at which an unread `CrashFile` is removed."""
 
 _PREFIX = "ace_ray-crash-"
 
+# Signals that programs do not send themselves; the kernel sends SIGKILL when memory runs out.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""Signals that programs do not send themselves; the kernel sends SIGKILL when memory runs out."""
 
 
 class CrashFile:

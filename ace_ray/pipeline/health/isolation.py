@@ -24,18 +24,18 @@ from typing import Any, Literal
 
 from ace_ray.storage.rows import KILLED_FROM_OUTSIDE, PREPARATION_KILLED
 
+# Maximum rows that run alone at once after their process died; more of them form groups first.
 FEW = 16
-"""Maximum rows that run alone at once after their process died; more of them form groups first."""
 
+# Failed trials after which a row waits for all others to be done.
 TRIALS = 3
-"""Failed trials after which a row waits for all others to be done."""
 
+# Deaths of any cause with a row alone after which this command gives the row up: a kill from
+# outside each time looks like a row that kills without a trace.
 MOST_ALONE = 4
-"""Deaths of any cause with a row alone after which this command gives the row up: a kill from
-outside each time looks like a row that kills without a trace."""
 
+# The group of all rows that are not isolated.
 OPEN = 0
-"""The group of all rows that are not isolated."""
 
 End = Literal["", "set_aside", "quarantined", "given_up"]
 

@@ -19,20 +19,20 @@ from ace_ray.storage.lease import LeaseLost
 from ace_ray.util import log
 
 POLL_S = 1.0
+# Minimum silence after which a process, which should beat every 2 s, counts as frozen.
 FROZEN_S = 30.0
-"""Minimum silence after which a process, which should beat every 2 s, counts as frozen."""
 
+# Silence of the coordinator after which the run's cluster counts as gone.
 COORDINATOR_S = 60.0
-"""Silence of the coordinator after which the run's cluster counts as gone."""
 
+# Maximum lines about engines that end at one time.
 DEATH_LINES = 5
-"""Maximum lines about engines that end at one time."""
 
+# Rows that, when all of them ended in the same exception of a benchmark's code, prove a bug.
 BUG_ROWS = 32
-"""Rows that, when all of them ended in the same exception of a benchmark's code, prove a bug."""
 
+# Time after the grace period in which the graph stores its rows.
 END_S = 30.0
-"""Time after the grace period in which the graph stores its rows."""
 
 
 class HealthMonitor:
@@ -61,8 +61,8 @@ class HealthMonitor:
         self._began: float | None = None
         self._answered_at = self._engine_at = time.monotonic()
         self._drain_until: float | None = None
+        # Number of engine deaths that were printed.
         self._deaths_reported = 0
-        """Number of engine deaths that were printed."""
         self._killed: set[ProcessInfo] = set()
         self._ended: set[ProcessInfo] = set()
         self._over = threading.Event()

@@ -26,8 +26,8 @@ BEAT_S = 2.0
 
 LONGEST_WHY = 1000
 
+# Kind of a process of a run.
 Kind = Literal["engine", "checker", "writer"]
-"""Kind of a process of a run."""
 KINDS: tuple[Kind, ...] = ("engine", "checker", "writer")
 
 NAMES = {"engine": "engine worker", "checker": "checker", "writer": "writer"}

@@ -28,9 +28,9 @@ _RAISED = "raised"
 
 
 REMIND_S = 30.0
+# Time within which signals count as one. A signal to every process of the command's name reaches
+# the driver directly, and once more through the command's process.
 ONCE_S = 1.0
-"""Time within which signals count as one. A signal to every process of the command's name reaches
-the driver directly, and once more through the command's process."""
 
 
 class Interrupts:
@@ -41,8 +41,8 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.asked = False
+        # Rows are being evaluated, which can be drained.
         self.drainable = False
-        """Rows are being evaluated, which can be drained."""
         self._abort: BaseException | None = None
         self._woken_at = 0.0
         self._asked_at = 0.0

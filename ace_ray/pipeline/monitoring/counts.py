@@ -62,33 +62,33 @@ class Tally:
     def __init__(self) -> None:
         self.runs: dict[int, RunCounts] = {}
         self.statuses: Counter[str] = Counter()
+        # Scored rows by benchmark and language.
         self.scored: Counter[tuple[str, str]] = Counter()
-        """Scored rows by benchmark and language."""
+        # Sum of their scores by rule set.
         self.scores: dict[tuple[str, str], dict[str, float]] = {}
-        """Sum of their scores by rule set."""
         self.workers: list[dict[str, Any]] = []
+        # Wall-clock time at which the process of an engine worker first ran.
         self.begun_at: float | None = None
-        """Wall-clock time at which the process of an engine worker first ran."""
         self.failure = ""
         self.store_failed = False
+        # Engines restart again and again, and no row makes progress.
         self.no_progress = False
-        """Engines restart again and again, and no row makes progress."""
+        # Bugs by benchmark and place.
         self.bugs: dict[tuple[str, str], Bug] = {}
-        """Bugs by benchmark and place."""
+        # The cause of a wait; "" for none.
         self.notice = ""
-        """The cause of a wait; "" for none."""
+        # A line for each engine that died.
         self.deaths: list[str] = []
-        """A line for each engine that died."""
         self.other_deaths: Counter[str] = Counter()
         self.isolated: dict[Kind, dict[str, IsolatedRow]] = {kind: {} for kind in KINDS}
+        # Ready process -> seconds since its last message.
         self.silent: dict[ProcessInfo, float] = {}
-        """Ready process -> seconds since its last message."""
+        # Starting process -> seconds since it began.
         self.starting: dict[ProcessInfo, float] = {}
-        """Starting process -> seconds since it began."""
+        # Number of starting engines by phase.
         self.phases: Counter[str] = Counter()
-        """Number of starting engines by phase."""
+        # Sum over the engine workers.
         self.load = EngineLoad()
-        """Sum over the engine workers."""
 
     def of(self, run: int) -> RunCounts:
         return self.runs.setdefault(run, RunCounts())

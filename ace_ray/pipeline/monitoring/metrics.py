@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from ace_ray.pipeline.monitoring.counts import Tally
 
+# Maximum silence of an engine that counts as ready; its heartbeat comes every 2 s.
 HEARD_S = 30.0
-"""Maximum silence of an engine that counts as ready; its heartbeat comes every 2 s."""
 
 PREFIX = "ace_ray_"
 RUN_TAGS = ("run_id", "model")

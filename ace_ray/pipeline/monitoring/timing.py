@@ -11,8 +11,8 @@ from ace_ray.cluster.resources import Resources
 from ace_ray.pipeline.monitoring.counts import Tally
 
 State = Literal["load", "warm_up", "generation", "tool", "idle"]
+# States of an engine worker, in the order of a sweep's ledger.
 STATES: tuple[State, ...] = ("load", "warm_up", "generation", "tool", "idle")
-"""States of an engine worker, in the order of a sweep's ledger."""
 
 
 class Clock:

@@ -24,8 +24,8 @@ from ace_ray.models.parser_plugins import plugin_sha256, read_plugins
 from ace_ray.models.sources import ModelRef
 from ace_ray.types import Entry
 
+# Default date in prompts with a date, so that they are the same on every day.
 START_DATE = "2025-08-05"
-"""Default date in prompts with a date, so that they are the same on every day."""
 
 
 def first_native(benchmarks: Mapping[str, Benchmark], entries: Sequence[Entry]) -> Benchmark | None:

@@ -36,8 +36,8 @@ from ace_ray.pipeline.planning.formats import choice_identity, choose_format, fi
 from ace_ray.pipeline.roles import RoleBindings, bind_roles
 from ace_ray.types import Entry, canonical_json, digest
 
+# Folder of a report in a run's folder; its files are not part of the run.
 REPORTS = "report/"
-"""Folder of a report in a run's folder; its files are not part of the run."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 Messages = Sequence[Mapping[str, Any]]
 Count = Callable[[Messages, Messages | None], int]
+# Fitting prompts after which no shorter ones are counted, some 4 ms each.
 ENOUGH = 50
-"""Fitting prompts after which no shorter ones are counted, some 4 ms each."""
+# Time limit of counting, for slow templates.
 COUNT_S = 10.0
-"""Time limit of counting, for slow templates."""
 
 
 def resolve_model(config: RunConfig) -> ModelRef:
@@ -71,8 +71,8 @@ def resolve_model(config: RunConfig) -> ModelRef:
     return model
 
 
+# Engine arguments by which vLLM may load another architecture than config.json names.
 _DECIDE = ("hf_overrides", "model_impl", "config_format", "trust_remote_code", "speculative_config")
-"""Engine arguments by which vLLM may load another architecture than config.json names."""
 
 
 def _check_loadable(config: RunConfig, model: ModelRef) -> None:
@@ -158,8 +158,8 @@ def make_benchmarks(config: RunConfig) -> list[Benchmark]:
     return made
 
 
+# Engine arguments by which an engine would take more GPUs than planned.
 _NOT_PLANNED = ("data_parallel_size", "data_parallel_size_local", "prefill_context_parallel_size")
-"""Engine arguments by which an engine would take more GPUs than planned."""
 _SIZES = ("tensor_parallel_size", "pipeline_parallel_size", "max_num_seqs")
 
 

@@ -19,16 +19,16 @@ from ace_ray.storage.rows import ResultRow, messages_of
 from ace_ray.types import digest
 
 HOST = "127.0.0.1"
+# Default address of ``ace-ray view``.
 PORT = 8642
-"""Default address of ``ace-ray view``."""
+# Maximum wrong answers in a report over all runs. A phone's browser can open as many.
 MOST = 400
-"""Maximum wrong answers in a report over all runs. A phone's browser can open as many."""
+# Maximum characters of an answer, a gold answer, a state or a message.
 TEXT = LONGEST
-"""Maximum characters of an answer, a gold answer, a state or a message."""
+# Maximum characters of all messages of an answer.
 MESSAGES = 16_000
-"""Maximum characters of all messages of an answer."""
+# Maximum messages of an answer; `MESSAGES` does not bound empty ones.
 MOST_MESSAGES = 500
-"""Maximum messages of an answer; `MESSAGES` does not bound empty ones."""
 _REASON = 1_000
 _COLUMNS = ["messages", "output", "reasoning", "state", "gold"]
 _Item = TypeVar("_Item")

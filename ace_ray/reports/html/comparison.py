@@ -11,8 +11,8 @@ from ace_ray.reports.html.answers import in_turns
 from ace_ray.reports.html.page import LONGEST, Section
 from ace_ray.reports.text import shown
 
+# Maximum flips of each direction that are shown for a pair of runs.
 FLIPS = 25
-"""Maximum flips of each direction that are shown for a pair of runs."""
 
 
 def comparison(reported: ReportedComparison | None) -> Section | None:

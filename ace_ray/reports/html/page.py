@@ -23,9 +23,9 @@ from markupsafe import Markup, escape
 from ace_ray.benchmarks.results import Curves, Estimate, Table, Value
 from ace_ray.reports.text import visible
 
+# Maximum characters of a value. Texts of models are cut before, with a note (`shown`), and use the
+# filter `whole`.
 LONGEST = 4_000
-"""Maximum characters of a value. Texts of models are cut before, with a note (`shown`), and use the
-filter `whole`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +118,15 @@ def _is_words(value: Value) -> bool:
 
 # Okabe and Ito's palette, which is safe for colour-blind readers.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+# Dash pattern of the first eight series, the next eight, and all others.
 _DASHES = ("none", "6 3", "2 3")
-"""Dash pattern of the first eight series, the next eight, and all others."""
 _MOST_TICKS = 6
+# Height of a line of text.
 _LINE = 18
-"""Height of a line of text."""
+# Size of a panel, including its title and axis labels.
 _WIDTH, _HEIGHT = 420, 250
-"""Size of a panel, including its title and axis labels."""
+# Margins of a panel, for titles and labels.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 24, 38
-"""Margins of a panel, for titles and labels."""
 
 
 @dataclass(frozen=True)

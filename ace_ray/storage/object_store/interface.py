@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from ace_ray.errors import UserError
 
+# Maximum bytes of an object that is read whole.
 MOST_BYTES = 256 << 20
-"""Maximum bytes of an object that is read whole."""
 LARGE = f"is larger than {MOST_BYTES >> 20} MiB"
 
 

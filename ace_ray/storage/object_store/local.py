@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store.interface import LARGE, MOST_BYTES, Object
 
+# Timeout for a lock. A lock is held for a few milliseconds, unless its holder is stopped.
 LOCK_S = 60.0
-"""Timeout for a lock. A lock is held for a few milliseconds, unless its holder is stopped."""
 
 
 @dataclass(frozen=True)

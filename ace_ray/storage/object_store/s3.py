@@ -254,13 +254,14 @@ def _is_passing(error: ClientError) -> bool:
 
 
 PROBE = ".ace-ray-probe"
+# Operations that return an ETag when they succeed.
 _TAGGED = ("GetObject", "HeadObject", "PutObject", "UploadPart")
-"""Operations that return an ETag when they succeed."""
+# Operations that return XML when they fail, or a list.
 _WITH_XML = ("GetObject", "ListObjectsV2", "PutObject")
-"""Operations that return XML when they fail, or a list."""
 _MARKS = (b"<Error", b"<ListBucketResult")
+# Status codes that botocore or `put_if` handles without XML.
 _PASSED_ON = (408, 412, 429)
-"""Status codes that botocore or `put_if` handles without XML."""
+# Types of the files that a browser shows. All other files have S3's default type.
 _CONTENT_TYPES = {
     ".csv": "text/csv; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -269,7 +270,6 @@ _CONTENT_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
 }
-"""Types of the files that a browser shows. All other files have S3's default type."""
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404")
 _PASSING = ("ExpiredToken", "InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown")
 _DENIED = "check the credentials and that they may list, read and write this prefix"

@@ -44,8 +44,8 @@ _CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)"
 CALL_ERRORS = ("unknown_tool", "bad_arguments", "not_a_call")
 NOT_RUN = "not_run"
 _MAX_CHARS = 1 << 17
+# Maximum texts read of a process. An episode has some dozens of messages.
 _MAX_TEXTS = 2000
-"""Maximum texts read of a process. An episode has some dozens of messages."""
 
 Path = list[Call]
 
@@ -236,8 +236,8 @@ def _call_error(one: Made, offered: dict[str, Any]) -> str:
     return ""
 
 
+# Misspelt classes in the published gold states.
 REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": "ReminderApi"}
-"""Misspelt classes in the published gold states."""
 
 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:

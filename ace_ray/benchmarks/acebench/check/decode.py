@@ -65,8 +65,8 @@ def calls_of(tree: ast.expr) -> list[Call]:
     return calls
 
 
+# The tree of a text, or why there is none.
 _Parsed = ast.expr | NotCalls
-"""The tree of a text, or why there is none."""
 
 
 class Decoded(NamedTuple):

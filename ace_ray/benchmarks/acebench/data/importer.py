@@ -39,8 +39,8 @@ from ace_ray.errors import UserError
 from ace_ray.util.local_files import path_of
 
 OFFICIAL_COMMIT = "56dd66cf6439b0d9655ee1b353e4cd745c6f664e"
+# `files_hash` of an import of that commit.
 OFFICIAL_CONTENT_SHA256 = "6b5e4c952a90436d7916dd53e7ca0cf9c1922add0302bcbdadb03a7d529c3eb8"
-"""`files_hash` of an import of that commit."""
 
 PROMPTS, APP_SPECS, LICENSE = "upstream/prompts.json", "upstream/worlds.json", "LICENSE.md"
 
@@ -62,8 +62,8 @@ _BROKEN = (
     IsADirectoryError,
 )
 
+# Contents by path relative to the version's folder.
 Files = dict[str, bytes]
-"""Contents by path relative to the version's folder."""
 
 _log = logging.getLogger(__name__)
 

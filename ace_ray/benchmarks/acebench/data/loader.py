@@ -129,8 +129,8 @@ def _state(value: Any) -> bool:
     )
 
 
+# How an error names the shape, and the test for it.
 Shape = tuple[str, Callable[[Any], bool]]
-"""How an error names the shape, and the test for it."""
 TEXT: Shape = ("a text", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
 TEXTS: Shape = ("a list of texts", is_texts)

@@ -107,8 +107,8 @@ def _template(formatted: ast.JoinedStr) -> str:
 
 
 SOURCES = "model_inference"
+# The names of these texts have the language, so they need no module.
 PROMPT_MODULES = ("prompt_en", "prompt_zh")
-"""The names of these texts have the language, so they need no module."""
 ROLE_MODULES = (
     "multi_turn/APIModel_agent",
     "multi_turn/common_agent",
@@ -116,13 +116,13 @@ ROLE_MODULES = (
     "multi_step/APIModel_agent",
     "multi_step/common_agent_step",
 )
+# Modules that speak to a model from inside a function.
 PHRASE_MODULES = (
     "multi_turn/APIModel_user",
     "multi_step/execution_role_step",
     "multi_turn/multi_turn_utils",
     "multi_step/multi_step_utils",
 )
-"""Modules that speak to a model from inside a function."""
 
 
 def read_prompts(root: Path) -> dict[str, str]:

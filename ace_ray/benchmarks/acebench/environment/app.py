@@ -50,8 +50,8 @@ class Texts:
         return fill(self._texts[method][name], values or {})
 
 
+# Errors that the official classes raise on unexpected arguments and states.
 AS_PYTHON = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Errors that the official classes raise on unexpected arguments and states."""
 
 
 @dataclass

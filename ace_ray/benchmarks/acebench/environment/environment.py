@@ -28,8 +28,8 @@ APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, 
 
 LOOPS = ("multi_turn", "multi_step")
 APP_SPECS_FILE = Path("upstream", "worlds.json")
+# Classes of the mini set, which the official app specifications lack.
 OURS = frozenset({"Finance"})
-"""Classes of the mini set, which the official app specifications lack."""
 
 _FIX = "run `ace-ray data import acebench PATH` again"
 
@@ -74,8 +74,8 @@ def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
         raise UserError(what, where=where)
 
 
+# Maximum answers kept by reference, so that they show changes by later calls.
 MAX_SHOWN = 100
-"""Maximum answers kept by reference, so that they show changes by later calls."""
 
 
 class Environment:

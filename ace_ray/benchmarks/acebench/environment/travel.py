@@ -16,8 +16,8 @@ from ace_ray.benchmarks.acebench.environment.app import App, InitialState, Texts
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
+# Free bags by membership, in (economy, business); also a rule of the agent prompt.
 ALLOWANCE = {"regular": (1, 2), "silver": (2, 3), "gold": (3, 3)}
-"""Free bags by membership, in (economy, business); also a rule of the agent prompt."""
 BAG_FEE = 50
 _CABINS = ("economy", "business")
 _FLIGHT_FIELDS = (

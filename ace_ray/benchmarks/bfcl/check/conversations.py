@@ -45,8 +45,8 @@ NO_CALLS = "multi_turn:empty_turn_model_response"
 STATE = "multi_turn:instance_state_mismatch"
 RESPONSE = "multi_turn:execution_response_mismatch"
 
+# The call texts of each step of a turn that has calls.
 Steps = Sequence[Sequence[str]]
-"""The call texts of each step of a turn that has calls."""
 _OURS, _THEIRS = "ours", "theirs"
 Executable = Callable[[Answer], list[str] | None]
 

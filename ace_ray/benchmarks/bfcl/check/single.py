@@ -137,8 +137,8 @@ def _crash(error: Exception) -> Verdict:
     return Verdict(False, "official_crash", f"{what} in upstream's checker")
 
 
+# Exceptions that upstream's checker may raise, RecursionError and NotImplementedError included.
 RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, RuntimeError)
-"""Exceptions that upstream's checker may raise, RecursionError and NotImplementedError included."""
 
 
 def _bound(rules: Rules, call: Read) -> Read | Fault:
@@ -202,8 +202,8 @@ def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: 
     return False
 
 
+# Beginning of upstream's stored outputs after failed inference.
 _INFERENCE_ERROR = "Error during inference:"
-"""Beginning of upstream's stored outputs after failed inference."""
 
 
 def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
@@ -256,6 +256,7 @@ def _relevance_verdict(category: str, called: bool) -> Verdict:
 # Attempted calls that no decoder reads. Markup of tool calls, and JSON with a name and arguments,
 # count anywhere. Calls in Python count only at the beginning, behind at most one phrase that ends
 # with a colon: refusals mention functions, and give examples of calls that could be made.
+# Markup of tool calls that holds something; a tag that words mention holds nothing.
 _MARKUP = re.compile(
     r"""
     <(?:tool_calls?|function_?calls?|functions|tool_use|toolcall)>\s*+(?:[\[{]|<(?:function|invoke))
@@ -267,7 +268,6 @@ _MARKUP = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
-"""Markup of tool calls that holds something; a tag that words mention holds nothing."""
 _QUOTE = r"\\?[\"']"
 _JSON = re.compile(
     rf"{_QUOTE}(?:name|function|tool_name|tool)({_QUOTE}\s*+:\s*+{_QUOTE})[\w.:/-]{{1,256}}{_QUOTE}"
@@ -276,20 +276,20 @@ _JSON = re.compile(
     rf"(?!\s*+\{{\s*+{_QUOTE}type{_QUOTE}\s*+:\s*+{_QUOTE}(?:dict|object){_QUOTE})"
     rf"|\{{\s*+{_QUOTE}arguments{_QUOTE}\s*+:\s*+\{{"
 )
+# The calls by which Granite's and Raven's models refuse.
 _REFUSALS = re.compile(
     rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|\A\[?out_of_domain\("
 )
-"""The calls by which Granite's and Raven's models refuse."""
 _PHRASE = re.compile(r"[^.?:\n`\[({]{0,200}:[*\s]*+(?=[`\[])")
+# Before a call: blanks, a fence, quotes, tokens of a chat format.
 _LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
-"""Before a call: blanks, a fence, quotes, tokens of a chat format."""
 _NAME = r"[A-Za-z_][\w.\\-]*+"
+# A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below.
 _LIST = re.compile(
     rf"\[\s*+[{{(]?[\"'`]?{_NAME}\("
     rf"|\[\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{"
     rf"|(?:>>>)?{_NAME}\n\{{\s*+\""
 )
-"""A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below."""
 _CALL = re.compile(rf"{_NAME}\(")
 _ARGUMENTS = re.compile(r"\s*+(?:\*{0,2}\w++\s*+[=:]|[\"'{\[\d-])")
 _BRACKETS = re.compile(r"\"(?:[^\"\\]++|\\.)*+\"?|'(?:[^'\\]++|\\.)*+'?|[\[({\])}]", re.DOTALL)

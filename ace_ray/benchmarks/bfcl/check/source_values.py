@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# Maximum characters of a collection that is converted; gold answers have fewer than 400.
 MAX_CHARS = 1_024
-"""Maximum characters of a collection that is converted; gold answers have fewer than 400."""
 JAVA_TYPES: Mapping[str, type] = {
     "byte": int,
     "short": int,

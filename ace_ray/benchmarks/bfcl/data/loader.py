@@ -50,8 +50,8 @@ from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
 Docs = dict[str, list[dict[str, Any]]]
+# Id, data and gold of an entry.
 Made = tuple[str, dict[str, Any], Any]
-"""Id, data and gold of an entry."""
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:

@@ -18,14 +18,15 @@ from ace_ray.benchmarks.bfcl.categories import (
 from ace_ray.benchmarks.dataset import files_hash
 from ace_ray.benchmarks.upstream_copy import Upstream, UpstreamCopy
 
+# Scenarios of the memory categories, in upstream's order.
 SCENARIOS = ("student", "customer", "finance", "healthcare", "notetaker")
-"""Scenarios of the memory categories, in upstream's order."""
 
 FORMAT_IDS = "data/BFCL_v4_format_sensitivity.json"
 PROMPT_SOURCE = "constants/default_prompts.py"
 HINT_SOURCE = "utils.py"
 NATIVE_SOURCE = "model_handler/utils.py"
 
+# The file with the functions' docs, by the class that has the functions.
 DOC_FILES = {
     "GorillaFileSystem": "gorilla_file_system.json",
     "MathAPI": "math_api.json",
@@ -40,7 +41,6 @@ DOC_FILES = {
     "MemoryAPI_vector": "memory_vector.json",
     "MemoryAPI_rec_sum": "memory_rec_sum.json",
 }
-"""The file with the functions' docs, by the class that has the functions."""
 MINI_DOC_FILES = {
     "Bakery": "bakery.json",
     **{
@@ -50,6 +50,7 @@ MINI_DOC_FILES = {
     },
 }
 
+# The module of each class (upstream ``constants/executable_backend_config.py``).
 TOOL_MODULES: Mapping[str, str] = {
     "GorillaFileSystem": "gorilla_file_system",
     "MathAPI": "math_api",
@@ -63,7 +64,6 @@ TOOL_MODULES: Mapping[str, str] = {
     "MemoryAPI_rec_sum": "memory_rec_sum",
     "MemoryAPI_vector": "memory_vector",
 }
-"""The module of each class (upstream ``constants/executable_backend_config.py``)."""
 SHARED_TOOL_MODULES = ("long_context", "memory_api_metaclass")
 TOOL_FOLDER = "eval_checker/multi_turn_eval/func_source_code"
 TOOL_SOURCES = tuple(
@@ -118,8 +118,8 @@ def all_files() -> tuple[str, ...]:
 
 
 VERSION = "2026.3.23"
+# Value of `data_sha256` for that version.
 OFFICIAL_DATA_SHA256 = "3124a2f9dffa71f8ca933a897702b6f0b87bdc5eafe14262ced1f57e530acacd"
-"""Value of `data_sha256` for that version."""
 MINI = Path(__file__).parents[1] / "mini"
 UPSTREAM = Upstream(
     benchmark="bfcl",

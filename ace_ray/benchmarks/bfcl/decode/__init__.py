@@ -250,8 +250,8 @@ def _positional(node: ast.expr) -> Any:
     return LenientReader(KNOWN.__contains__, bare_as_source=True).value(node)
 
 
+# A letter, which makes a keyword a name. No text that holds it is read this way.
 _MARK = "ꔀ"
-"""A letter, which makes a keyword a name. No text that holds it is read this way."""
 # String literals and comments are passed over as a whole. A keyword before a single `=` occurs
 # nowhere else in an expression.
 _TOKENS = re.compile(
@@ -337,5 +337,5 @@ _NAMES = frozenset([
     "system_prompt_pre_processing_chat_model", "value", "wait_random_exponential",
     "write_list_of_dicts_to_file",
 ])  # fmt: skip
+# All names with a value in upstream's ``eval``. On other names it raises.
 KNOWN = _NAMES | frozenset(dir(builtins))
-"""All names with a value in upstream's ``eval``. On other names it raises."""

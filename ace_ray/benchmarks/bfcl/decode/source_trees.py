@@ -139,18 +139,18 @@ def _javascript_value(node: Any) -> str:
     return text[1:-1] if text[:1] in ("'", '"') and text.endswith(text[:1]) else text
 
 
+# Versions of the grammars that bfcl-eval pins. With tree-sitter-javascript 0.25.0 the verdict of
+# 163 of 5,000 JavaScript outputs with noise differs.
 GRAMMARS: Mapping[str, str] = {"java": "0.21.0", "javascript": "0.21.4"}
-"""Versions of the grammars that bfcl-eval pins. With tree-sitter-javascript 0.25.0 the verdict of
-163 of 5,000 JavaScript outputs with noise differs."""
+# Versions of tree-sitter that make the same trees as version 0.21.3, which bfcl-eval pins and
+# which has another interface: equal on 358,891 texts with noise. Version 0.25 recovers from errors
+# differently.
 PARSERS = ("0.22.", "0.23.", "0.24.")
-"""Versions of tree-sitter that make the same trees as version 0.21.3, which bfcl-eval pins and
-which has another interface: equal on 358,891 texts with noise. Version 0.25 recovers from errors in
-another way."""
+# Maximum characters, and words and signs, of a text; gold answers have fewer than 400 characters.
+# A text without errors takes milliseconds. Behind an error, time and memory grow with the square of
+# the tokens of some texts, to 0.3 s and 150 MiB. With 8,192 tokens, such as ``+1[^`` repeated, they
+# would grow to 3.4 s and 1.8 GiB.
 MAX_SOURCE, MAX_TOKENS = 8_192, 2_048
-"""Maximum characters, and words and signs, of a text; gold answers have fewer than 400 characters.
-A text without errors takes milliseconds. Behind an error, time and memory grow with the square of
-the tokens of some texts, to 0.3 s and 150 MiB. With 8,192 tokens, such as ``+1[^`` repeated, they
-would grow to 3.4 s and 1.8 GiB."""
 _TOKEN = re.compile(r"\w++|[^\w\s]")
 
 

@@ -28,8 +28,8 @@ from ace_ray.errors import PromptTooLong
 from ace_ray.models.http import Reply, Transport
 from ace_ray.types import Entry, Episode, digest
 
+# Endings of a conversation of which the memory keeps nothing.
 _FORGOTTEN = ("context", "deadline")
-"""Endings of a conversation of which the memory keeps nothing."""
 
 
 async def prepare_memory(
@@ -135,13 +135,13 @@ async def _begin(
 
 
 MAX_RESULTS = 50
+# Maximum characters of a page that a model sees.
 MAX_PAGE_CHARS = 100_000
-"""Maximum characters of a page that a model sees."""
+# Maximum calls of one step. Each is a request to a service.
 MAX_STEP_CALLS = 500
-"""Maximum calls of one step. Each is a request to a service."""
+# Status (failed dependency) of the fetch service if a page, and not the service, has failed. The
+# body gives the reason. Any other status but 200 is a failure of the service.
 PAGE_FAILED = 424
-"""Status (failed dependency) of the fetch service if a page, and not the service, has failed. The
-body gives the reason. Any other status but 200 is a failure of the service."""
 _FIELD_CHARS = 10_000
 _CAUSE_CHARS = 200
 _MODES = ("raw", "markdown", "truncate")

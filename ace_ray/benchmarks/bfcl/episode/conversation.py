@@ -15,16 +15,16 @@ from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Entry, Episode
 
+# Steps with calls in one turn: upstream's limit is 20, and it stops after one more.
 MAX_STEPS = 21
-"""Steps with calls in one turn: upstream's limit is 20, and it stops after one more."""
 
+# Form of results for a prompt-mode model: one ``tool`` message per call, named like the call
+# (upstream's local models), or one user message with all (its API models).
 Results = Literal["tool", "user"]
-"""Form of results for a prompt-mode model: one ``tool`` message per call, named like the call
-(upstream's local models), or one user message with all (its API models)."""
+# Runs the calls of one step, and returns their results.
 Execute = Callable[[list[str]], Awaitable[list[str]]]
-"""Runs the calls of one step, and returns their results."""
+# Returns the vectors of texts, in order. Raises `RowError`.
 Embedder = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
-"""Returns the vectors of texts, in order. Raises `RowError`."""
 Message = Mapping[str, Any]
 Docs = Sequence[Mapping[str, Any]]
 

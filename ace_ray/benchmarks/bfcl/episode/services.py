@@ -16,13 +16,13 @@ from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.pacing import MAX_RETRY_AFTER_S, RETRIED, backoff_s, retry_after_s
 from ace_ray.models.urls import http_url
 
+# Timeout of one attempt.
 TIMEOUT_S = 30.0
-"""Timeout of one attempt."""
 MAX_RETRIES = 4
+# Maximum bytes of an answer that are read.
 MAX_BYTES = 2 << 20
-"""Maximum bytes of an answer that are read."""
+# Maximum texts in one request for embeddings.
 MAX_BATCH = 64
-"""Maximum texts in one request for embeddings."""
 
 
 class ServiceFailed(RowError):

@@ -43,18 +43,18 @@ from ace_ray.parsing.known import known_calls
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
+# Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns.
 MAX_ANSWERS = 1_000
-"""Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns."""
 _FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
+# Folders between a model's folder and its files; the last four belong to memory.
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
-"""Folders between a model's folder and its files; the last four belong to memory."""
+# Depth of the search for files, from ``result`` down.
 _LEVELS = 5
-"""Depth of the search for files, from ``result`` down."""
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
 _NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
+# Names of files that do not say which of several categories they answer.
 _GROUP_NAMES = ("memory", "web_search")
-"""Names of files that do not say which of several categories they answer."""
 _DROPPED = """
 live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
 live_relevance_7-6-1 live_relevance_8-6-2 live_relevance_9-7-0 live_relevance_10-8-0
@@ -67,19 +67,19 @@ live_relevance_31-19-1 live_relevance_32-20-0 live_relevance_33-21-0 live_releva
 live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_relevance_38-25-0
 live_relevance_39-26-0 live_relevance_40-27-0
 """
+# Ids of versions 3 and 4 that upstream has removed since, from the history of its files.
 DROPPED_IDS = frozenset(_DROPPED.split())
-"""Ids of versions 3 and 4 that upstream has removed since, from the history of its files."""
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
+# Start of a list of calls in the form that prompts ask for.
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
-"""Start of a list of calls in the form that prompts ask for."""
+# Models whose own handlers upstream uses to read calls without ``<tool_call>`` tags from texts.
 _OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
-"""Models whose own handlers upstream uses to read calls without ``<tool_call>`` tags from texts."""
 
+# Form of the calls in one model's answers: in the text, as prompts ask for them; as lists, with
+# arguments as texts or as objects (then a text is not a call); or in the text between
+# ``<tool_call>`` tags, as Qwen's handler stores them.
 Form = Literal["text", "calls", "objects", "tagged"]
-"""Form of the calls in one model's answers: in the text, as prompts ask for them; as lists, with
-arguments as texts or as objects (then a text is not a call); or in the text between ``<tool_call>``
-tags, as Qwen's handler stores them."""
 
 
 @dataclass(frozen=True, slots=True)

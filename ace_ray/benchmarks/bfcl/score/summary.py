@@ -98,6 +98,7 @@ V4: Mapping[str, Column] = {
         (0.1, 0.1, 0.1, 0.3, 0.4),
     ),
 }
+# v3 had the irrelevance categories within its groups, and no agentic ones.
 V3: Mapping[str, Column] = {
     "simple": V4["simple"],
     "non_live": Column(
@@ -107,7 +108,6 @@ V3: Mapping[str, Column] = {
     "multi_turn": V4["multi_turn"],
     "overall": Column("Overall v3", ("non_live", "live", "multi_turn")),
 }
-"""v3 had the irrelevance categories within its groups, and no agentic ones."""
 
 
 def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
@@ -160,8 +160,8 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
     return {"value": value, "interval": list(interval)}
 
 
+# Reasons for the end of an episode. "preparation": a conversation before it was cut.
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
-"""Reasons for the end of an episode. "preparation": a conversation before it was cut."""
 GOLD = "gold_token_probability"
 _ENDED = "ended_"
 

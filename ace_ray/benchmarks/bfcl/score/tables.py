@@ -121,11 +121,11 @@ _TITLES = {
     "web_search": "Web search",
     "memory": "Memory",
 }
+# The leaderboard's groups. Format sensitivity is a group of its own and enters no score.
 TITLED_GROUPS: Mapping[str, Sequence[str]] = {
     **{title: GROUPS[name] for name, title in _TITLES.items()},
     "Format sensitivity": (FORMAT_SENSITIVITY,),
 }
-"""The leaderboard's groups. Format sensitivity is a group of its own and enters no score."""
 
 
 def task(row: ResultRow) -> str:

@@ -21,8 +21,8 @@ from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES
 from ace_ray.sandbox.limited_child import limited
 
+# Modules that would be imported in the middle of a call, when files cannot be opened any more.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
-"""Modules that would be imported in the middle of a call, when files cannot be opened any more."""
 
 
 @dataclass

@@ -20,8 +20,8 @@ from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 from ace_ray.types import Entry
 
+# The functions' docs as published, by the class that has the functions.
 Docs = Mapping[str, Sequence[Mapping[str, Any]]]
-"""The functions' docs as published, by the class that has the functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,19 @@ def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
 
 MAX_CALL_CHARS = 100_000
 MAX_RESULT_CHARS = 2_000_000
+# Maximum processor time of all calls of an attempt. The limited process bounds each call.
 MAX_CPU_S = 6.0
-"""Maximum processor time of all calls of an attempt. The limited process bounds each call."""
+# Processor time that is charged for a call that broke a limit of its process.
 BROKEN_CPU_S = 2.0
-"""Processor time that is charged for a call that broke a limit of its process."""
 
 _STATELESS = frozenset(["MathAPI"])
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
 # Attributes that hold objects of upstream's modules in long_context entries.
 _SNAPSHOT = ("core_memory", "archival_memory", "memory")
 
+# Objects that upstream's instances in one process share: defaults of arguments that calls change,
+# and records of the long contexts. A memo of `copy.deepcopy`.
 Shared = dict[int, Any]
-"""Objects that upstream's instances in one process share: defaults of arguments that calls change,
-and records of the long contexts. A memo of `copy.deepcopy`."""
 
 
 class Environment:
@@ -273,13 +273,13 @@ def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
 
 # The classes share lists and directories among several places, so that a value which is small in
 # memory can be endless in print.
+# Maximum characters of a recorded state. The largest initial state has 20,000 as JSON.
 MAX_STATE_CHARS = 256 << 10
-"""Maximum characters of a recorded state. The largest initial state has 20,000 as JSON."""
+# Maximum characters of a snapshot of a memory.
 MAX_MEMORY_CHARS = 4 << 20
-"""Maximum characters of a snapshot of a memory."""
 MAX_STATE_DEPTH = 100
+# Characters that a value counts for, beside its text.
 _CHARS_PER_VALUE = 8
-"""Characters that a value counts for, beside its text."""
 
 
 def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:

@@ -14,8 +14,8 @@ from typing import Any
 from ace_ray.parsing.literals import dotted_name
 from ace_ray.parsing.syntax import NotCalls, expression
 
+# Names that upstream refuses to call (``multi_turn_utils.py``).
 BLOCKED = frozenset(["kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run"])
-"""Names that upstream refuses to call (``multi_turn_utils.py``)."""
 _BEFORE_BRACKET = re.compile(r"\b([a-zA-Z_]\w*)\s+(?=\()")
 _SYNTAX_ERROR = re.compile(r"(?:Syntax|Indentation|Tab)Error: ")
 

@@ -17,8 +17,8 @@ Answer = dict[str, Any]
 
 CORE_ENTRIES, CORE_CHARS = 7, 300
 ARCHIVE_ENTRIES, ARCHIVE_CHARS = 50, 2_000
+# Upstream's limits on memories, so that a model meets the same difficulty.
 TEXT_CHARS = 10_000
-"""Upstream's limits on memories, so that a model meets the same difficulty."""
 _KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*")
 
 
@@ -223,9 +223,9 @@ class SummaryMemory:
         return {"status": "The memory is up to date."}
 
 
+# By the names that entries have them under.
 CLASSES: Mapping[str, type[Any]] = {
     "Bakery": Bakery,
     "MemoryAPI_kv": KeyValueMemory,
     "MemoryAPI_rec_sum": SummaryMemory,
 }
-"""By the names that entries have them under."""

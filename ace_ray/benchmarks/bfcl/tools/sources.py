@@ -27,8 +27,8 @@ from ace_ray.sandbox.private_modules import PrivateModules
 from ace_ray.types import digest
 
 _PREFIX = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code."
+# `ToolSources.sha256` of the published package.
 OFFICIAL_TOOLS_SHA256 = "c770f1f5c9527949e9b737b117f79f507ce4636b0a5715314f727ee4e3ed7397"
-"""`ToolSources.sha256` of the published package."""
 _FIX = "give a complete copy of bfcl-eval"
 _LOCK = threading.RLock()
 _LOADED: dict[tuple[str, bool], PrivateModules] = {}

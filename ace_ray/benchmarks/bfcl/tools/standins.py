@@ -141,6 +141,7 @@ def _of_datetime() -> ModuleType:
     return made_module("of_datetime")
 
 
+# By the name of the module.
 NAMES: Mapping[str, Sequence[str]] = {
     "abc": ("ABC", "abstractmethod"),
     "copy": ("copy", "deepcopy"),
@@ -153,7 +154,6 @@ NAMES: Mapping[str, Sequence[str]] = {
     "re": ("compile", "findall", "fullmatch", "match", "search", "split", "sub"),
     "typing": ("Any", "Callable", "Dict", "List", "Literal", "Optional", "Set", "Tuple", "Union"),
 }
-"""By the name of the module."""
 _WHERE_SNAPSHOTS_ARE = (
     "get_directory_structure_by_id", "is_first_memory_prereq_entry", "is_memory_prereq",
 )  # fmt: skip
@@ -166,10 +166,10 @@ _SMALLER: Mapping[str, Mapping[str, Any]] = {
     "sentence_transformers": {"SentenceTransformer": Encoder},
     "subprocess": {},  # imported and not used
 }
+# By the name of the module.
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     **{name: partial(made_module, name, **has) for name, has in _SMALLER.items()},
     "_strptime": _of_datetime,
     "mpmath": _mpmath,
     "time": _of_datetime,
 }
-"""By the name of the module."""

@@ -15,8 +15,8 @@ from ace_ray.util.safe_loading import check_depth
 Source = Literal["cache", "simulator", "real", "none"]
 
 BAD_ARGUMENTS = "Tool input parse error..."
+# Error texts are upstream's, which its status codes are read from.
 TIMEOUT = "Timeout error..."
-"""Error texts are upstream's, which its status codes are read from."""
 _CODES = {
     TIMEOUT: 5,
     "API not working error...": 6,
@@ -66,8 +66,8 @@ def status_code(answered: Answered) -> int:
 
 
 MAX_DEPTH = 64
+# Longest JSON text of a call's arguments, in characters.
 MAX_ARGUMENTS = 32_768
-"""Longest JSON text of a call's arguments, in characters."""
 
 
 class Unusable(ValueError):

@@ -21,15 +21,15 @@ from ace_ray.errors import RowError, UserError
 from ace_ray.types import canonical_json
 
 Mode = Literal["read", "readwrite"]
+# ``await service(method, *values)``: a method of the `AnswerCache`, wherever it lives.
 Service = Callable[..., Awaitable[Any]]
-"""``await service(method, *values)``: a method of the `AnswerCache`, wherever it lives."""
+# An answer on record: its JSON text, its maker, and 1 where the simulator gave no usable one.
 Found = list[Any]
-"""An answer on record: its JSON text, its maker, and 1 where the simulator gave no usable one."""
 FILE = "answers.sqlite3"
 RECORDED = "recorded"
 EXAMPLES, EXAMPLE_CHARS = 5, 2048
+# Timeout of a write that waits for another run's write.
 BUSY_S = 30.0
-"""Timeout of a write that waits for another run's write."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
     api TEXT,        -- `api_key`

@@ -22,10 +22,10 @@ from ace_ray.errors import UserError
 from ace_ray.models.http import HttpRequest, Reply, Transport
 from ace_ray.models.urls import http_url
 
+# Maximum bytes of an answer; a longer one is a failure.
 MAX_BYTES = 1 << 20
-"""Maximum bytes of an answer; a longer one is a failure."""
+# Timeout of a real API's whole answer.
 TIMEOUT_S = 15.0
-"""Timeout of a real API's whole answer."""
 FAILED = "request invalid, data error"
 
 
@@ -127,6 +127,8 @@ def read_key(config: RealConfig, where: str) -> str:
 
 
 _ACCEPTED = "got an unexpected keyword argument"
+# In any case. "API doesn't exists" is looked for by upstream too, in text made lower-case, where
+# only its last comparison (below) can find it.
 _REFUSED = (
     "rate limit",
     "time out",
@@ -149,8 +151,6 @@ _REFUSED = (
     "parse",
     "is not defined",
 )
-"""In any case. "API doesn't exists" is looked for by upstream too, in text made lower-case, where
-only its last comparison (below) can find it."""
 _REFUSED_AS_IS = ("Service Not Found", "ACCESS_DENIED", "status_code=50", "status_code=429")
 _NO_API = "{'message': \"API doesn't exists\"}"
 _BY_STATUS = {

@@ -62,6 +62,7 @@ def _reply(error: dict[str, Any], response: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+# The reply that `OWN_SYSTEM` asks for and `read_answer` reads.
 SCHEMA: dict[str, Any] = {
     "type": "object",  # for the endpoints that take no other root
     "anyOf": [
@@ -79,7 +80,6 @@ SCHEMA: dict[str, Any] = {
         _reply({"type": "string", "minLength": 1, "maxLength": 300}, _EMPTY),
     ],
 }
-"""The reply that `OWN_SYSTEM` asks for and `read_answer` reads."""
 SCHEMA_SHA256 = digest(SCHEMA)
 
 
@@ -218,12 +218,12 @@ def _error_and_response(value: Any) -> tuple[str, Any] | None:
 
 
 ATTEMPTS = 3
+# Temperature of retries: at 0 another seed would repeat the unusable answer.
 RETRY_TEMPERATURE = 0.5
-"""Temperature of retries: at 0 another seed would repeat the unusable answer."""
+# Default sampling of answers.
 SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
-"""Default sampling of answers."""
+# Maximum tokens in MirrorAPI's own servers, which have the same temperature and seed.
 MIRROR_TOKENS = 2048
-"""Maximum tokens in MirrorAPI's own servers, which have the same temperature and seed."""
 FAILED = "The API server failed to answer."
 
 

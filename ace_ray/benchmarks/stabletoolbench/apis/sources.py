@@ -37,11 +37,11 @@ from ace_ray.types import Sampling, digest
 from ace_ray.util.local_files import path_of
 
 _WHERE = "benchmarks.stabletoolbench"
+# In the order in which they are asked.
 BACKENDS = ("cache", "real", "simulator")
-"""In the order in which they are asked."""
 NO_ANSWER = "The API server has no answer to this request."
+# Returns the keys of the run's APIs (`cache.api_key`).
 ApisOf = Callable[[], Iterable[str]]
-"""Returns the keys of the run's APIs (`cache.api_key`)."""
 
 
 class ApiSources:

@@ -11,8 +11,8 @@ from ace_ray.benchmarks.stabletoolbench.prompts import Texts
 from ace_ray.benchmarks.stabletoolbench.tools import GIVE_ANSWER, GIVE_UP
 from ace_ray.types import ToolCall
 
+# Characters of a reply that are looked at.
 MAX_TEXT = 200_000
-"""Characters of a reply that are looked at."""
 
 
 def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -> str:
@@ -53,8 +53,8 @@ def _between(text: str, begin: str, end: str | None) -> str:
     return text[start:] if end is None else text[start : text.find(end)]
 
 
+# Upstream's status codes of Finish; 1 is a function that does not exist.
 ANSWERED, GAVE_UP = 3, 4
-"""Upstream's status codes of Finish; 1 is a function that does not exist."""
 BAD_FINISH = 2
 _TYPE, _ANSWER = '"return_type": "', '"final_answer": "'
 

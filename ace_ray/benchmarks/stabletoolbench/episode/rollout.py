@@ -149,8 +149,8 @@ def offered(apis: Sequence[Api], settings: Settings) -> list[dict[str, Any]] | N
     return schemas(apis, settings.texts)
 
 
+# Status code of a function that does not exist.
 UNKNOWN = 1
-"""Status code of a function that does not exist."""
 _TRY_SEED, _CHILD_SEED = 7919, 104_729
 
 

@@ -48,8 +48,8 @@ async def _chain(rollout: Rollout) -> str:
             return "answered"
 
 
+# Levels to go back after a give-up.
 _BACK = 2
-"""Levels to go back after a give-up."""
 _STOP = 10_000
 
 

@@ -19,16 +19,16 @@ from ace_ray.benchmarks.context import RoleModel
 from ace_ray.errors import PromptTooLong, RowError
 from ace_ray.types import Sampling, digest
 
+# Upstream's ``evaluators/tooleval_gpt-3.5-turbo_default/config.yaml``.
 SAMPLING = Sampling(temperature=0.2, max_tokens=1000)
-"""Upstream's ``evaluators/tooleval_gpt-3.5-turbo_default/config.yaml``."""
+# Upstream's ``fac_eval.py``.
 FAC_SAMPLING = Sampling(temperature=0.0, max_tokens=512)
-"""Upstream's ``fac_eval.py``."""
 ATTEMPTS = 4
+# Least temperature from the second attempt on: greedy decoding would repeat the reply.
 RETRY_TEMPERATURE = 0.7
-"""Least temperature from the second attempt on: greedy decoding would repeat the reply."""
+# Maximum characters of an execution trace in a prompt; each other text may have a quarter. The
+# next cut is tried if the prompt does not fit the judge's context.
 CUTS = (24_000, 8_000, 2_500, 1_000)
-"""Maximum characters of an execution trace in a prompt; each other text may have a quarter. The
-next cut is tried if the prompt does not fit the judge's context."""
 MAX_REASON = 500
 
 Answer = TypeVar("Answer")
@@ -160,18 +160,18 @@ INDEX_SCHEMA = _schema("index", {"type": "integer", "enum": [0, 1]})
 _DECODER = json.JSONDecoder(strict=False, object_pairs_hook=tuple)
 _WORD = r"un-?solved|unsolved|unsure|solved"
 _ASKED_FIELDS = ("answer_status", "answer status")
+# Quoted material may have these fields too, so a value that is not a verdict is ignored.
 _OTHER_FIELDS = ("status", "verdict")
-"""Quoted material may have these fields too, so a value that is not a verdict is ignored."""
 _ONE = rf"(?!\W{{0,4}}\?|[\W_]{{0,8}}(?:or\b|and\W{{1,4}}(?:{_WORD})|{_WORD}))"
 _IS_ONE = rf"\b(?:\s{{0,3}}\bis\b)?[\W_]{{1,20}}({_WORD})\b{_ONE}"
 _LABELLED = re.compile(rf"\b(?:status|verdict|judge?ment|decision){_IS_ONE}", re.IGNORECASE)
 _FIELD = re.compile(rf"\banswer_?status{_IS_ONE}", re.IGNORECASE)
+# The asked field as in JSON, with its value if that is whole and a status.
 _QUOTED = re.compile(
     r"(?:^|[{,])\s{0,9}([\"'])answer[_ ]status\1\s{0,9}:\s{0,9}"
     rf"(?:\1\s{{0,3}}({_WORD})\s{{0,3}}\1(?=[^\S\n]{{0,9}}(?:[,}}\n]|\Z)){_ONE})?",
     re.IGNORECASE | re.MULTILINE,
 )
-"""The asked field as in JSON, with its value if that is whole and a status."""
 _OPENING = re.compile(r"\{\s{0,99}([\"'])")
 _ALONE = re.compile(rf"[\W_]*({_WORD})(?:[^\w?]|_)*", re.IGNORECASE)
 _INDEX = re.compile(

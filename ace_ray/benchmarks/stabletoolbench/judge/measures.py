@@ -37,8 +37,8 @@ from ace_ray.benchmarks.stabletoolbench.judge.asking import (
 )
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import Prompts
 
+# Points of a vote.
 POINTS = {"Solved": 1.0, "Unsure": 0.5, "Unsolved": 0.0}
-"""Points of a vote."""
 UNANSWERED = {
     "no_finish": "the run did not end in a call of Finish",
     "gave_up": "the agent gave up",

@@ -178,8 +178,8 @@ def _size(steps: Sequence[Mapping[str, Any]]) -> int:
 
 TEMPLATE = "toolbench/tooleval/evaluators/tooleval_gpt-3.5-turbo_default/template.txt"
 FAC_SOURCE = "toolbench/tooleval/fac_eval.py"
+# Maximum characters of final answers in upstream's comparison (``registered_cls/base.py``).
 MAX_FINAL_ANSWER = 1_000
-"""Maximum characters of final answers in upstream's comparison (``registered_cls/base.py``)."""
 _FUNCTION = re.compile(
     r"<name>(\w++)</name>\s*+<description>((?:(?!</?description>).)*+)</description>", re.DOTALL
 )

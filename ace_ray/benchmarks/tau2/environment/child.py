@@ -10,12 +10,12 @@ from typing import Any
 from ace_ray.benchmarks.tau2.environment.environment import Domain, Environment, ReplayDiffers
 from ace_ray.sandbox.limited_child import limited
 
+# Modules that would be imported during a call, when files cannot be opened any more.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "typing_extensions")
-"""Modules that would be imported during a call, when files cannot be opened any more."""
 
 
+# The environments of an attempt, by name.
 _Attempt = dict[str, Environment]
-"""The environments of an attempt, by name."""
 
 
 class Tools:

@@ -13,6 +13,7 @@ from ace_ray.benchmarks.tau2.environment.sources import Overlay, hash_text, priv
 from ace_ray.errors import UserError
 from ace_ray.sandbox.private_modules import PrivateModules
 
+# By domain and side: module and class of the database, module and class of the tools.
 _CLASSES: Mapping[str, Mapping[str, tuple[str, str, str, str]]] = {
     "airline": {"assistant": ("data_model", "FlightDB", "tools", "AirlineTools")},
     "retail": {"assistant": ("data_model", "RetailDB", "tools", "RetailTools")},
@@ -22,7 +23,6 @@ _CLASSES: Mapping[str, Mapping[str, tuple[str, str, str, str]]] = {
     },
     "mock": {"assistant": ("data_model", "MockDB", "tools", "MockTools")},
 }
-"""By domain and side: module and class of the database, module and class of the tools."""
 _READ_ONLY = ("read", "generic", "think")
 
 

