@@ -201,6 +201,8 @@ class Completion:
     raw: str = ""
     endpoint: EndpointFacts | None = None
     """None if an engine of the run answered."""
+    token_ids: Sequence[int] | None = None
+    """Tokens of the whole output as the engine drew them; None if they are unknown."""
 
 
 def bounded_raw(raw: str, text: str) -> str:
@@ -231,6 +233,8 @@ class Episode:
     """Sum of the facts on an endpoint's answers (`EndpointFacts.as_json`): names with their numbers
     of calls, and counts, or None if no call reported one. The token counts above cover the calls
     with usage."""
+    output_token_ids: list[Sequence[int] | None] = field(default_factory=list)
+    """Token ids of each answer of the candidate, without the calls of a shared preparation."""
 
     def record(self, completion: Completion) -> None:
         """Append a completion as the assistant's message and `count` it.
@@ -260,6 +264,7 @@ class Episode:
         self.completion_tokens += completion.completion_tokens
         self.model_calls += 1
         self.generation_s += completion.seconds
+        self.output_token_ids.append(completion.token_ids)
         if completion.endpoint is not None:
             self.endpoint = added(self.endpoint, completion.endpoint.as_json())
 

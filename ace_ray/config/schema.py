@@ -417,6 +417,11 @@ class RunConfig(Section):
     grace_s: float = Field(
         20.0, ge=0, description="time that rows in flight get to finish after Ctrl-C or SIGTERM"
     )
+    token_ids: bool = Field(
+        True,
+        description="store the token ids of every answer (column `output_token_ids`), which "
+        "`ace-ray reread` and `compare --explain` use",
+    )
     max_unscored: float = Field(
         0.0,
         ge=0,

@@ -13,6 +13,7 @@ import random
 import signal
 import threading
 import time
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -190,6 +191,7 @@ class FakeEngine:
             prompt_tokens=words,
             completion_tokens=len(text.split()),
             seconds=seconds,
+            token_ids=[zlib.crc32(word.encode(errors="replace")) >> 1 for word in text.split()],
         )
 
 

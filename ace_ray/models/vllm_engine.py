@@ -253,6 +253,7 @@ class VLLMEngine:
             seconds=time.perf_counter() - start,
             raw=bounded_raw(answer.text, reading.text),
             schema_refused=UNSEEN if free else "",
+            token_ids=list(answer.token_ids),
         )
 
 

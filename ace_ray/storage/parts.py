@@ -39,6 +39,8 @@ FOLDER = "rows/"
 PART_BYTES = 64 << 20
 
 GROUP_ROWS = 256
+# Columns that parts of earlier versions lack. They are read as null.
+ADDED = ("output_token_ids",)
 # Maximum row groups of a part. Groups hold `GROUP_ROWS` rows, or more in a large part.
 MOST_GROUPS = 16
 
@@ -173,8 +175,14 @@ def read_bounded(
             thrift_container_size_limit=1_000,
         )
     except KeyError as error:  # of `read_dictionary`
-        raise ValueError("it lacks a column of the run's rows") from error
-    _check_columns(file.schema_arrow, [*names, *schema.names])
+        if not set(ADDED) & set(texts):
+            raise ValueError("it lacks a column of the run's rows") from error
+        older = pa.schema([column for column in schema if column.name not in ADDED])
+        table = read_bounded(source, older, names, row)
+        for column in (column for column in schema if column.name in ADDED):
+            table = table.append_column(column, pa.nulls(table.num_rows, column.type))
+        return table.select(schema.names)
+    _check_columns(file.schema_arrow, [*set(names).difference(ADDED), *schema.names])
     # A row id takes more than one packed byte. A file with more rows than bytes repeats rows.
     most = min(MOST_ROWS, size)
     groups, place = (None, 0) if row is None else _group_of(file, row)

@@ -71,6 +71,7 @@ _EPISODE = [
     ("state", pa.large_string()),
     ("endpoint", pa.large_string()),
     ("tools", pa.large_string()),
+    ("output_token_ids", pa.large_string()),
 ]
 # Columns that an engine worker emits.
 EPISODES = pa.schema([*PLAN, *(pa.field(*column) for column in _EPISODE)])
@@ -142,7 +143,15 @@ def episode_columns(episode: Episode) -> dict[str, Any]:
         "state": None if episode.state is None else readable_json(episode.state),
         "endpoint": None if episode.endpoint is None else canonical_json(episode.endpoint),
         "tools": None if episode.tools is None else readable_json(episode.tools),
+        "output_token_ids": _token_ids(episode.output_token_ids),
     }
+
+
+def _token_ids(answers: Sequence[Sequence[int] | None]) -> str | None:
+    """Return the token ids as JSON, one list per answer; None unless those of all are known."""
+    if not answers or None in answers:
+        return None
+    return json.dumps([list(ids or ()) for ids in answers], separators=(",", ":"))
 
 
 def entry_columns(entry: Entry) -> dict[str, Any]:
@@ -256,7 +265,7 @@ _MOST_KEY_BYTES = 4 << 20
 _YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _NEVER_NULL = frozenset(rows_schema(()).names) - {
     *("error_class", "error", "attempts", "state", "seed", "run_id", "started_at", "worker"),
-    *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools"),
+    *(*TOKENS, "endpoint", "second_reading", "model", "gold", "tools", "output_token_ids"),
 }
 
 

@@ -308,6 +308,8 @@ class EngineWorker:
             with self._clock.busy("row"):
                 episode = await self._episode(benchmark, entry, row, shared)
             record |= episode_columns(episode)
+            if not self._job.config.token_ids:
+                record["output_token_ids"] = None
         except EngineDead as error:
             # Ray retries the rows of a dead process; an exception would fail the job.
             self._die(str(error))
