@@ -242,7 +242,7 @@ class Episode:
         An answer to tools is stored in OpenAI's form, with the model's own ``text`` beside it.
         ``reasoning`` and ``raw`` are stored if they hold more than the answer.
         """
-        self.messages.append(_assistant(completion))
+        self.messages.append(assistant_message(completion))
         self.output = completion.text
         self.reasoning = completion.reasoning
         self.reasoning_truncated = completion.reasoning_truncated
@@ -295,7 +295,7 @@ def added(before: dict[str, Any] | None, more: dict[str, Any]) -> dict[str, Any]
     return total
 
 
-def _assistant(completion: Completion) -> dict[str, Any]:
+def assistant_message(completion: Completion) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": completion.text}
     if tools := completion.tools:
         message |= {"content": tools.content, "text": completion.text}

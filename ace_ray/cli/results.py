@@ -212,6 +212,29 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
 
 @cli.command()
 @click.argument("run")
+@click.option("--tool-parser", metavar="NAME", help="vLLM tool parser. Default: the run's.")
+@click.option(
+    "--reasoning-parser", metavar="NAME", help="vLLM reasoning parser. Default: the run's."
+)
+@click.option("--plugin", "plugins", multiple=True, metavar="FILE", help="File with parsers.")
+@click.option("--python", metavar="PATH", help="Python of another environment with vLLM.")
+@click.option("--tokenizer", metavar="FOLDER", help="Model's config and tokenizer, if moved.")
+@click.option("--output", metavar="URI", help="Folder of the new run. Default: beside the run.")
+@placed
+def reread(run: str, opens: Any, **options: Any) -> None:
+    """Read a run's stored answers again with another parser or another vLLM, without an engine.
+
+    Writes a run (reread-...) that report, compare, show and view take. Rows that read differently
+    are checked again; episodes that would have gone another way have no verdict.
+    """
+    from ace_ray.pipeline.reread import reread as read_again
+    from ace_ray.reports.rereading import print_reread
+
+    print_reread(read_again(run, opens=opens, say=log.say_on(), **options), opens, Console())
+
+
+@cli.command()
+@click.argument("run")
 @placed
 def compact(run: str, opens: Any) -> None:
     """Merge the Parquet parts of a run (folder or s3:// URI) into a few large ones."""

@@ -71,7 +71,7 @@ def rescore(
         entries: dict[tuple[str, str, str, str], Entry] = {}
         ledger = stored_rows(store, manifest, say)
         for name, made in benchmarks.items():
-            own = _entries(made, manifest, ledger.rows(), store)
+            own = run_entries(made, manifest, ledger.rows(), store)
             entries |= {(name, e.category, e.language, e.id): e for e in own}
             made.ready(named=name == owner)
         session = new_session(part_names(store), os.urandom(3).hex())
@@ -179,7 +179,7 @@ def _with_data(
     return config.model_copy(update={"benchmarks": sections}), name
 
 
-def _entries(
+def run_entries(
     benchmark: Benchmark, manifest: Manifest, rows: Iterable[ResultRow], store: Store
 ) -> Sequence[Entry]:
     """Return the entries that a stored run chose its own from.

@@ -1,0 +1,222 @@
+"""Read stored answers again with vLLM's parsers, in a process of its own.
+
+``PYTHON -m ace_ray.models.reading`` reads JSON lines: the settings, then batches of answers. It
+writes a line for each: its versions, then the readings. PYTHON may belong to another environment
+with another vLLM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ace_ray.errors import UserError
+from ace_ray.models.answers import Reading
+from ace_ray.models.families import FormatChoice
+from ace_ray.types import ToolAnswer, ToolCall
+from ace_ray.util.subprocesses import module_command, module_environment
+
+READY = "ace_ray reading "
+# Chat of the prompt whose end, such as an open ``<think>``, stands for the end of every prompt.
+_CHAT = [{"role": "user", "content": "-"}]
+_FIX = "name a Python with vLLM, such as /path/to/venv/bin/python"
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """An answer as a row has it: the whole text, and its tokens and the offered tools if known."""
+
+    text: str
+    token_ids: Sequence[int] | None = None
+    tools: Sequence[Mapping[str, Any]] | None = None
+
+
+class AnswerParser:
+    """Reads stored answers in a child process. Use as a context.
+
+    Args:
+        folder: model folder with config and tokenizer.
+        choice: parsers and template to read with.
+        earlier: tool parser and reasoning parser of the run.
+        python: interpreter of the child; None: this one.
+
+    Raises `UserError`: the child has no vLLM, or lacks a parser.
+    """
+
+    def __init__(
+        self, folder: Path, choice: FormatChoice, earlier: FormatChoice, python: str | None = None
+    ) -> None:
+        command = module_command("ace_ray.models.reading")
+        command[0] = python or command[0]
+        environment = {**module_environment(), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        self._where = command[0]
+        try:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if python else None,
+                env=environment,
+                text=True,
+            )
+        except OSError as error:
+            raise UserError(
+                f"cannot be run: {error.strerror}", where=self._where, fix=_FIX
+            ) from error
+        self._settings = {
+            "folder": str(folder),
+            "choice": asdict(choice),
+            "earlier": asdict(earlier),
+        }
+        self.versions: dict[str, Any] = {}
+
+    def __enter__(self) -> AnswerParser:
+        self.versions = self._ask(self._settings)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.kill()
+        self._child.wait()
+
+    def read(self, answers: Sequence[StoredAnswer]) -> list[Reading]:
+        """Return the reading of each answer. Never raises on any text."""
+        return [_reading(tree) for tree in self._ask([asdict(one) for one in answers])]
+
+    def _ask(self, message: Any) -> Any:
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        with suppress(BrokenPipeError):
+            self._child.stdin.write(json.dumps(message) + "\n")
+            self._child.stdin.flush()
+        # vLLM prints to stdout as well.
+        for line in self._child.stdout:
+            if line.startswith(READY):
+                answer = json.loads(line[len(READY) :])
+                if "error" in answer:
+                    raise UserError(**answer["error"])
+                return answer["result"]
+        said = self._child.stderr.read() if self._child.stderr else ""
+        lines = said.strip().splitlines() or ["it ended without a message"]
+        raise UserError(f"cannot read answers: {lines[-1][:300]}", where=self._where, fix=_FIX)
+
+
+def _reading(tree: Mapping[str, Any]) -> Reading:
+    tools = tree["tools"]
+    if tools is not None:
+        calls = tuple(ToolCall(**call) for call in tools["calls"])
+        tools = ToolAnswer(tools["content"], calls, tools["error"])
+    return Reading(tree["text"], tree["reasoning"], tree["truncated"], tools)
+
+
+class _Parser:
+    """Reads answers in the child."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.renderers.registry import renderer_from_config
+
+        from ace_ray.models.format import Format
+
+        config = AsyncEngineArgs(model=settings["folder"]).create_engine_config()
+        renderer = renderer_from_config(config)
+
+        def form(choice: Mapping[str, Any]) -> Format:
+            plugins = tuple(map(tuple, choice["plugins"]))
+            return Format(
+                config.model_config, renderer, FormatChoice(**{**choice, "plugins": plugins})
+            )
+
+        self._format = form(settings["choice"])
+        self._shows_marks: dict[bool, tuple[bool, bool | None]] = {}
+        self._bases: dict[bool, Any] = {}
+        for offered in (False, True) if self._format.choice.tool_parser else (False,):
+            tools = [_TOOL] if offered else None
+            base = asyncio.run(self._format.render(_CHAT, tools))
+            self._bases[offered] = base
+            self._shows_marks[offered] = _shows_marks(base), None
+            with suppress(UserError):  # the run's parser may be unknown to this vLLM
+                earlier = asyncio.run(form(settings["earlier"]).render(_CHAT, tools))
+                self._shows_marks[offered] = _shows_marks(base), _shows_marks(earlier)
+        self._prompt = lru_cache(1024)(self._prompt_of)
+
+    def read(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        tools = answer["tools"] if self._format.choice.tool_parser else None
+        prompt = self._prompt(None if tools is None else json.dumps(tools))
+        ids = answer["token_ids"] or []
+        now, before = self._shows_marks[bool(tools)]
+        text = answer["text"]
+        if ids and before is not None and now != before:
+            text = self._decoded(ids, skip_special_tokens=not now)
+        return asdict(self._format.read(prompt, text, ids))
+
+    def _decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        tokenizer = self._format.tokenizer
+        if ids[-1] in tokenizer.all_special_ids:  # the token that ended the answer
+            ids = ids[:-1]
+        text: str = tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
+
+    def _prompt_of(self, tools: str | None) -> Any:
+        """Return the prompt with ``tools``, a JSON list, in its request."""
+        offered = json.loads(tools) if tools else None
+        base = self._bases[bool(offered)]
+        if not offered:
+            return replace(base, tools=offered)
+        typed = type(base.request)(messages=_CHAT, tools=offered).tools
+        return replace(
+            base, request=base.request.model_copy(update={"tools": typed}), tools=offered
+        )
+
+
+_TOOL = {
+    "type": "function",
+    "function": {"name": "probe", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def _shows_marks(prompt: Any) -> bool:
+    """Return whether answers to ``prompt`` keep special tokens in their text."""
+    return prompt.request.skip_special_tokens is False
+
+
+def _versions() -> dict[str, Any]:
+    import vllm
+
+    return {"vllm": vllm.__version__, "python": sys.version.split()[0]}
+
+
+def main() -> None:
+    """Serve one `AnswerParser`."""
+    parser: _Parser | None = None
+    for line in sys.stdin:
+        message = json.loads(line)
+        try:
+            if parser is None:
+                parser = _Parser(message)
+                result: Any = _versions()
+            else:
+                result = [parser.read(answer) for answer in message]
+            answer = {"result": result}
+        except UserError as error:
+            answer = {"error": {"what": error.what, "where": error.where, "fix": error.fix}}
+        print(READY + json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    main()

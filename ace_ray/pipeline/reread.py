@@ -1,0 +1,397 @@
+"""``ace-ray reread RUN``: read the stored answers again, with other parsers or another vLLM.
+
+The result is a run of its own. An answer that reads as before keeps its verdict. The only answer of
+a row that reads differently is checked again. In an episode of several answers the conversation
+would have gone another way from the first answer that reads differently: the row is skipped as
+`DIVERGED` and has no verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.context import EpisodeContext, Message, RoleModel
+from ace_ray.benchmarks.headline import scores_of
+from ace_ray.benchmarks.results import ResultRow, Score
+from ace_ray.config.schema import RunConfig, validated
+from ace_ray.errors import UserError
+from ace_ray.models.answers import Reading
+from ace_ray.models.families import FormatChoice
+from ace_ray.models.parser_plugins import read_plugins
+from ace_ray.models.reading import AnswerParser, StoredAnswer
+from ace_ray.models.sources import tokenizer_folder
+from ace_ray.pipeline.actors.judging import judged
+from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
+from ace_ray.pipeline.rescore import run_entries
+from ace_ray.pipeline.summary import as_json, finish
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
+from ace_ray.storage.rows import AT_ONCE, episode_columns, messages_of, rows_of, verdict_columns
+from ace_ray.storage.stored import MANIFEST, Manifest, read_manifest
+from ace_ray.types import (
+    RAW_CHARS,
+    Completion,
+    Entry,
+    Sampling,
+    ToolAnswer,
+    ToolCall,
+    Verdict,
+    assistant_message,
+    bounded_raw,
+    digest,
+)
+from ace_ray.util.safe_loading import json_of_row
+
+Say = Callable[[str], None]
+DIVERGED = "Diverged"
+# Rows with an example in the result.
+EXAMPLES = 3
+
+
+@dataclass
+class Reread:
+    """The result of `reread`.
+
+    ``moved``: (benchmark, category) -> counts of ``answers`` read differently and of rows
+    ``gained``, ``lost`` and ``diverged`` under the benchmark's first rule set. ``bounds``:
+    benchmark -> the headline before, after, and with all diverged rows wrong and right.
+    """
+
+    uri: str
+    run: str
+    rows: int = 0
+    answers: int = 0
+    unread: int = 0
+    with_ids: bool = True
+    moved: dict[tuple[str, str], Counter[str]] = field(default_factory=dict)
+    bounds: dict[str, tuple[Score, Score, Score, Score]] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    parsers: Mapping[str, str | None] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def reader(self) -> str:
+        """The parsers and the vLLM that read the answers."""
+        named = [f"{key} {value}" for key, value in self.parsers.items() if value]
+        return ", ".join([f"vLLM {self.versions.get('vllm')}", *named])
+
+    def total(self, what: str) -> int:
+        return sum(counts[what] for counts in self.moved.values())
+
+
+class _Other(Exception):
+    """The benchmark asks for an answer that is not stored."""
+
+
+class _Replay:
+    """A model that gives one stored answer."""
+
+    def __init__(self, answer: Completion) -> None:
+        self._answers = [answer]
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        sampling: Sampling,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Completion:
+        if not self._answers:
+            raise _Other
+        answer = self._answers.pop()
+        return answer if tools is not None else replace(answer, tools=None)
+
+
+def reread(
+    uri: str,
+    *,
+    tool_parser: str | None = None,
+    reasoning_parser: str | None = None,
+    python: str | None = None,
+    tokenizer: str | None = None,
+    output: str | None = None,
+    plugins: Sequence[str] = (),
+    opens: Callable[[str], Store] = open_store,
+    say: Say = lambda line: None,
+) -> Reread:
+    """Read the answers of the run at ``uri`` again; write the result as a run.
+
+    Args:
+        tool_parser, reasoning_parser: names of vLLM's parsers; None: those of the run.
+        python: interpreter of an environment with another vLLM.
+        tokenizer: folder with the model's config and tokenizer; None: the run's model.
+        output: folder of the new run; None: beside the run.
+        plugins: Python files that register further parsers.
+
+    Raises `UserError`: not a run on vLLM, no tokenizer, or an unknown parser.
+    """
+    store = opens(uri)
+    manifest = read_manifest(store)
+    if manifest.config.backend != "vllm":
+        raise UserError(
+            f"does not have the text that a model wrote (backend: {manifest.config.backend}); an "
+            "endpoint returns calls that its server has read",
+            where=store.root,
+            fix="name a run that was evaluated with vLLM",
+        )
+    config = validated(RunConfig, manifest.tree["config"], where=f"{store.root}/{MANIFEST}")
+    earlier = _choice(manifest)
+    choice = replace(
+        earlier,
+        tool_parser=tool_parser or earlier.tool_parser,
+        reasoning_parser=reasoning_parser or earlier.reasoning_parser,
+        plugins=(*earlier.plugins, *read_plugins(list(plugins))),
+    )
+    folder = Path(tokenizer) if tokenizer else _tokenizer(config, store)
+    key = digest(manifest.run_id, choice.identity, choice.tool_parser, python)[:8]
+    target = opens(output) if output else opens(f"{store.root.rpartition('/')[0]}/reread-{key}")
+    if part_names(target):
+        raise UserError(
+            "the folder already contains rows", where=target.root, fix="name another with --output"
+        )
+    benchmarks = {made.name: made for made in make_benchmarks(config)}
+    ledger = stored_rows(store, manifest, say)
+    with AnswerParser(folder, choice, earlier, python) as parser:
+        parsers = {"tool_parser": choice.tool_parser, "reasoning_parser": choice.reasoning_parser}
+        found = Reread(target.root, store.root, versions=parser.versions, parsers=parsers)
+        tree = _manifest(manifest, found, choice, store)
+        target.put(MANIFEST, as_json(tree))
+        session = new_session([], os.urandom(3).hex())
+        entries = {
+            (name, e.category, e.language, e.id): e
+            for name, made in benchmarks.items()
+            for e in run_entries(made, manifest, ledger.rows(), store)
+        }
+        for made in benchmarks.values():
+            made.ready(named=False)
+        for table in ledger.tables(ledger.schema.names):
+            rows = [
+                row
+                for batch in _batches(table)
+                for row in _read_batch(batch, parser, benchmarks, entries, found)
+            ]
+            write_parts(target, session, pa.Table.from_pylist(rows, schema=ledger.schema))
+    new = read_manifest(target)
+    after = stored_rows(target, new, say)
+    _, found.summary = finish(target, new, benchmarks, after, {})
+    found.bounds = {n: _bounds(b, ledger, after) for n, b in benchmarks.items()}
+    return found
+
+
+def _choice(manifest: Manifest) -> FormatChoice:
+    """Return the format that the run's answers were read with."""
+    stored = manifest.tree.get("format") or {}
+    return FormatChoice(
+        reasoning_parser=stored.get("reasoning_parser") or "none",
+        tool_parser=stored.get("tool_parser"),
+        template_kwargs=stored.get("template_kwargs") or {},
+        start_date=stored.get("start_date"),
+    )
+
+
+def _tokenizer(config: RunConfig, store: Store) -> Path:
+    try:
+        return tokenizer_folder(resolve_model(config))
+    except UserError as error:
+        raise UserError(
+            f"the run's tokenizer is not at hand: {error.what}",
+            where=store.root,
+            fix="name a folder with the model's config and tokenizer with --tokenizer",
+        ) from error
+
+
+def _manifest(
+    manifest: Manifest, found: Reread, choice: FormatChoice, store: Store
+) -> dict[str, Any]:
+    tree = dict(manifest.tree)
+    name = found.uri.rpartition("/")[2]
+    identity = {**tree["identity"], **choice.identity, **found.parsers}
+    return {
+        **tree,
+        "run_id": name if name.startswith("reread-") else f"reread-{name}",
+        "identity": identity,
+        "format": {**(tree.get("format") or {}), **found.parsers},
+        "reread": {"of": store.root, "run_id": manifest.run_id, **found.versions, **found.parsers},
+    }
+
+
+def _batches(table: pa.Table) -> Iterator[list[dict[str, Any]]]:
+    batch: list[dict[str, Any]] = []
+    for row in rows_of(table):
+        batch.append(row)
+        if len(batch) == AT_ONCE:
+            yield batch
+            batch = []
+    yield batch
+
+
+def _read_batch(
+    rows: list[dict[str, Any]],
+    parser: AnswerParser,
+    benchmarks: Mapping[str, Benchmark],
+    entries: Mapping[tuple[str, str, str, str], Entry],
+    found: Reread,
+) -> list[dict[str, Any]]:
+    """Read the answers of rows; return the new rows."""
+    stored = [_answers(row, found) for row in rows]
+    readings = iter(parser.read([answer for answers in stored for _, answer in answers]))
+    new = []
+    for row, answers in zip(rows, stored, strict=True):
+        found.rows += 1
+        found.answers += len(answers)
+        read = [_completion(message, answer, next(readings)) for message, answer in answers]
+        different = [
+            number
+            for number, ((message, _), completion) in enumerate(zip(answers, read, strict=True), 1)
+            if _content(assistant_message(completion)) != _content(message)
+        ]
+        if not different:
+            new.append(row)
+            continue
+        key = (row["benchmark"], row["category"], row["language"], row["id"])
+        counts = found.moved.setdefault(key[:2], Counter())
+        counts["answers"] += len(different)
+        made = benchmarks[row["benchmark"]]
+        one = None
+        if row["model_calls"] == 1 and row["status"] == "scored":
+            one = _checked(row, read[0], entries[key], made)
+        if one is None:
+            counts["diverged"] += row["status"] == "scored"
+            one = _diverged(row, different[0], len(answers), made)
+        else:
+            valid = f"{made.rule_sets[0]}_valid"
+            counts["gained"] += bool(one[valid]) and not row[valid]
+            counts["lost"] += bool(row[valid]) and not one[valid]
+        if len(found.examples) < EXAMPLES:
+            message, answer = answers[different[0] - 1]
+            found.examples.append(_example(row, message, answer, read[different[0] - 1]))
+        new.append(one)
+    return new
+
+
+def _answers(row: Mapping[str, Any], found: Reread) -> list[tuple[Mapping[str, Any], StoredAnswer]]:
+    """Return the assistant's messages of a row with their stored answers."""
+    said = [m for m in messages_of(row) if m.get("role") == "assistant"]
+    ids: list[Any] = json_of_row(row["output_token_ids"]) if row["output_token_ids"] else []
+    if not row["output_token_ids"] and said:
+        found.with_ids = False
+    # Benchmarks with a protocol of their own show answers in other messages.
+    if len(said) != row["model_calls"]:
+        found.unread += row["model_calls"]
+        return []
+    offered = None if row["tools"] is None else json_of_row(row["tools"])
+    answers: list[tuple[Mapping[str, Any], StoredAnswer]] = []
+    for number, message in enumerate(said, 1):
+        tools = None
+        if "text" in message and offered is not None:
+            tools = [
+                {key: value for key, value in tool.items() if key != "since_answer"}
+                for tool in offered
+                if tool.get("since_answer", 1) <= number
+            ]
+        text = message.get("raw") or message.get("text", message.get("content")) or ""
+        if len(message.get("raw", "")) == RAW_CHARS:  # the beginning was cut
+            found.unread += 1
+            return []
+        answers.append(
+            (message, StoredAnswer(text, ids[number - 1] if len(ids) == len(said) else None, tools))
+        )
+    return answers
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    """Return what a message says, without the ids of its calls."""
+    calls = [call["function"] for call in message.get("tool_calls", ())]
+    keys = ("content", "reasoning")
+    return [message.get(key) or "" for key in keys], calls, bool(message.get("tool_parser_error"))
+
+
+def _completion(message: Mapping[str, Any], answer: StoredAnswer, reading: Reading) -> Completion:
+    tools = reading.tools
+    if "text" in message and tools is None:
+        tools = ToolAnswer(reading.text)
+    ids = [call.get("id", "") for call in message.get("tool_calls", ())]
+    if tools is not None and len(ids) == len(tools.calls):
+        calls = (ToolCall(c.name, c.arguments, i) for c, i in zip(tools.calls, ids, strict=True))
+        tools = ToolAnswer(tools.content, tuple(calls), tools.error)
+    return Completion(
+        text=reading.text,
+        reasoning=reading.reasoning,
+        reasoning_truncated=reading.truncated,
+        tools=tools if "text" in message else None,
+        raw=bounded_raw(answer.text, reading.text),
+        token_ids=answer.token_ids,
+    )
+
+
+def _checked(
+    row: dict[str, Any], answer: Completion, entry: Entry, benchmark: Benchmark
+) -> dict[str, Any] | None:
+    """Return the row judged with another reading of its only answer; None if the benchmark then
+    asks for further answers."""
+    answer = replace(answer, finish_reason=row["finish_reason"])
+    context = EpisodeContext(RoleModel(_Replay(answer), Sampling()))
+    try:
+        episode = asyncio.run(benchmark.run(entry, context))
+    except _Other:
+        return None
+    own = ("messages", "output", "reasoning", "reasoning_truncated", "state", "tools")
+    columns = episode_columns(episode)
+    return judged({**row, **{name: columns[name] for name in own}}, entry, benchmark)
+
+
+def _diverged(
+    row: dict[str, Any], first: int, answers: int, benchmark: Benchmark
+) -> dict[str, Any]:
+    if row["status"] != "scored":
+        return row
+    why = f"answer {first} of {answers} reads differently, so the conversation would have changed"
+    none = verdict_columns({}, benchmark.rule_sets)
+    return {**row, **none, "status": "skipped", "error_class": DIVERGED, "error": why}
+
+
+def _example(
+    row: Mapping[str, Any], message: Mapping[str, Any], answer: StoredAnswer, new: Completion
+) -> str:
+    before, after = (
+        json.dumps(_content(one)[1] or one.get("content"), ensure_ascii=False)[:160]
+        for one in (message, assistant_message(new))
+    )
+    return f"{row['id']}: {before} -> {after}"
+
+
+def _bounds(
+    benchmark: Benchmark, before: Ledger, after: Ledger
+) -> tuple[Score, Score, Score, Score]:
+    """Return the headline before, after, and with all diverged rows wrong and right."""
+
+    def headline(rows: Iterator[ResultRow], valid: bool | None = None) -> Score:
+        own = (row for row in rows if row.benchmark == benchmark.name and not row.repeat)
+        if valid is not None:
+            verdicts = {rules: Verdict(valid, "" if valid else DIVERGED) for rules in rule_sets}
+            own = (
+                replace(row, status="scored", verdicts=verdicts)
+                if row.error_class == DIVERGED
+                else row
+                for row in own
+            )
+        summary = benchmark.summarize(own, 1.0)
+        return scores_of(type(benchmark), summary, headline=True)[rule_sets[0]][0]
+
+    rule_sets = benchmark.rule_sets
+    return (
+        headline(before.rows()),
+        headline(after.rows()),
+        headline(after.rows(), False),
+        headline(after.rows(), True),
+    )
