@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,36 @@ def publish(run: str, to: str, options: tuple[str, ...], opens: Any) -> None:
     from ace_ray.integrations.publish import publish as send
 
     send(opens(run), to, options_of(options), echo_result)
+
+
+@cli.command()
+@click.argument("policy")
+@click.argument("run")
+@click.option("--against", metavar="RUN", help="Baseline run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+@click.option("--junit", metavar="FILE", help="Also write the checks as JUnit XML.")
+@placed
+def gate(
+    policy: str, run: str, against: str | None, as_json: bool, junit: str | None, opens: Any
+) -> None:
+    """Decide by a POLICY file whether a run is good enough: GO, NO-GO or INCONCLUSIVE.
+
+    Exit codes: 0 GO, 3 NO-GO, 4 INCONCLUSIVE, 75 incomplete run.
+    """
+    from ace_ray.reports.gate import gate as decide
+
+    decision = decide(policy, run, against, opens)
+    if junit:
+        Path(junit).write_text(decision.as_junit(), encoding="utf-8")
+    if as_json:
+        click.echo(json.dumps(decision.as_json()))
+    else:
+        for check in decision.checks:
+            echo_result(f"{check.answer:<12} {check.name}: {check.reason}")
+        echo_result(
+            f"incomplete: {decision.incomplete}" if decision.incomplete else decision.answer
+        )
+    sys.exit(decision.exit_code)
 
 
 @cli.command()

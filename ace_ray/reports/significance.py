@@ -85,27 +85,37 @@ def _combined(one: float, two: float, correlation: float) -> float:
     return sqrt(max(0.0, one**2 + two**2 - 2 * correlation * one * two))
 
 
-def clustered_interval(moves: np.ndarray, sizes: np.ndarray) -> Interval | None:
-    """Compute the 95 % interval of the mean move of a unit, by Student's t over clusters.
+def share_interval(successes: int, n: int, alpha: float) -> Interval:
+    """Compute Wilson's interval of a share at the level ``alpha``."""
+    found = stats.binomtest(successes, n).proportion_ci(1 - alpha, "wilson")
+    return float(found.low), float(found.high)
+
+
+def clustered_interval(
+    moves: np.ndarray, sizes: np.ndarray, alpha: float = ALPHA
+) -> Interval | None:
+    """Compute the interval of the mean move of a unit, by Student's t over clusters.
 
     It uses the variance of a ratio of sums, since the sizes of clusters are random as well.
     """
-    if degenerate := _without_spread(moves, sizes):
+    if degenerate := _without_spread(moves, sizes, alpha):
         return degenerate[0]
     count, units = len(moves), float(sizes.sum())
     mean = float(moves.sum()) / units
     scatter = float(np.sum((moves - mean * sizes) ** 2)) * count / (count - 1)
-    half = stats.t.isf(ALPHA / 2, count - 1) * sqrt(scatter) / units
+    half = stats.t.isf(alpha / 2, count - 1) * sqrt(scatter) / units
     return _bounded(mean - half, mean + half)
 
 
-def _without_spread(moves: np.ndarray, sizes: np.ndarray) -> tuple[Interval | None] | None:
+def _without_spread(
+    moves: np.ndarray, sizes: np.ndarray, alpha: float
+) -> tuple[Interval | None] | None:
     """Return the interval (or None) of clusters that all moved alike as a 1-tuple; else None.
 
     If none of n clusters moved, the exact binomial limit bounds the share of moving clusters.
     """
     if len(moves) and not np.any(np.abs(moves) > _SAME):
-        most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - ALPHA, "exact").high)
+        most = float(stats.binomtest(0, len(moves)).proportion_ci(1 - alpha, "exact").high)
         return ((-most, most),)
     if len(moves) < 2 or np.ptp(moves / sizes) <= _SAME:
         return (None,)

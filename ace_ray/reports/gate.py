@@ -1,0 +1,271 @@
+"""``ace-ray gate``: decide by a policy whether a run is good enough, as an exit code for CI.
+
+A limit is met (GO) or missed (NO-GO) only where the confidence bound is on one side of it. Else the
+answer is INCONCLUSIVE, with the number of rows that would decide it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any, Literal
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+from pydantic import Field
+
+from ace_ray.config.schema import Section, config_text, validated
+from ace_ray.config.suggestions import did_you_mean
+from ace_ray.errors import INCOMPLETE, UserError
+from ace_ray.reports.compared_runs import condition_differences
+from ace_ray.reports.comparison import paired_data
+from ace_ray.reports.comparison_tables import points, signed
+from ace_ray.reports.hypotheses import difference_of
+from ace_ray.reports.paired import ALL, Cells, Group, PairedData, Pairs, pairs_of
+from ace_ray.reports.runs import Run, load_runs
+from ace_ray.reports.significance import clustered_interval, share_interval
+from ace_ray.storage.object_store import Store, open_store
+from ace_ray.util.safe_loading import yaml_tree
+from ace_ray.util.stats import Interval
+
+Answer = Literal["GO", "NO-GO", "INCONCLUSIVE"]
+EXIT_CODES: dict[Answer, int] = {"GO": 0, "NO-GO": 3, "INCONCLUSIVE": 4}
+CONDITIONS = "conditions"
+
+
+class Metric(Section):
+    """A limit on a group of categories."""
+
+    benchmark: str | None = Field(None, description="needed if the runs share several")
+    group: str = Field(ALL, description="group of categories, or a category")
+    language: str = Field("", description="one language; default: all")
+    rules: str | None = Field(None, description="rule set; default: the benchmark's first")
+    metric: Literal["accuracy", "process"] = "accuracy"
+    at_least: float | None = Field(None, ge=0, le=1)
+    drop_at_most: float | None = Field(None, ge=0, le=1, description="against the baseline")
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+
+
+class Policy(Section):
+    """A policy file (docs/engine-conformance.md)."""
+
+    metrics: list[Metric] = Field(default=[], max_length=100)
+    unscored_at_most: float | None = Field(None, ge=0, le=1)
+    equal: list[str] = Field(
+        default=[], description="keys of run.json, such as identity.sampling, or conditions"
+    )
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the answer."""
+
+    name: str
+    answer: Answer
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The answer of a policy. ``incomplete`` names what a run lacks, "" for nothing."""
+
+    answer: Answer
+    checks: Sequence[Check]
+    incomplete: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        return INCOMPLETE if self.incomplete else EXIT_CODES[self.answer]
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "exit_code": self.exit_code}
+
+    def as_junit(self) -> str:
+        """Return JUnit XML with a test case per check; INCONCLUSIVE is an error."""
+        kinds = {"NO-GO": "failure", "INCONCLUSIVE": "error"}
+        cases = []
+        for check in self.checks:
+            kind = kinds.get(check.answer)
+            inner = f"<{kind} message={quoteattr(check.reason)}/>" if kind else ""
+            cases.append(
+                f'  <testcase classname="gate" name={quoteattr(check.name)}>{inner}</testcase>'
+            )
+        answers = [check.answer for check in self.checks]
+        head = (
+            f'<testsuite name="ace-ray gate" tests="{len(answers)}" '
+            f'failures="{answers.count("NO-GO")}" errors="{answers.count("INCONCLUSIVE")}">'
+        )
+        return "\n".join(
+            ['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""]
+        )
+
+
+def gate(
+    policy: str,
+    uri: str,
+    against: str | None = None,
+    opens: Callable[[str], Store] = open_store,
+) -> Decision:
+    """Decide by the policy in the file ``policy`` on a run, compared with the run ``against``.
+
+    Raises `UserError`: a wrong policy, an unknown metric or setting, or runs without shared rows.
+    """
+    tree = yaml_tree(config_text(policy))
+    asked = validated(Policy, tree if tree is not None else {}, where=policy)
+    runs = load_runs([uri] if against is None else [against, uri], opens)
+    if incomplete := [f"{run.label}: {run.incomplete}" for run in runs if not run.finished]:
+        return Decision("INCONCLUSIVE", [], incomplete[0])
+    checks = [
+        *_unscored(asked, runs[-1]),
+        *_equal(asked, runs, policy),
+        *(one for metric in asked.metrics for one in _limits(metric, runs, policy)),
+    ]
+    if not checks:
+        raise UserError("sets no limit", where=policy, fix="add metrics, unscored_at_most or equal")
+    answers = {check.answer for check in checks}
+    worst = next(a for a in ("NO-GO", "INCONCLUSIVE", "GO") if a in answers)
+    return Decision(worst, checks)
+
+
+def _unscored(policy: Policy, run: Run) -> Iterator[Check]:
+    if policy.unscored_at_most is not None:
+        declared = run.manifest.declared
+        share = (declared - run.totals["scored"]) / max(1, declared)
+        reason = f"{points(share)} % of {declared} rows are not scored"
+        answer: Answer = "GO" if share <= policy.unscored_at_most else "NO-GO"
+        yield Check(f"unscored at most {points(policy.unscored_at_most)} %", answer, reason)
+
+
+def _equal(policy: Policy, runs: Sequence[Run], where: str) -> Iterator[Check]:
+    if policy.equal and len(runs) < 2:
+        raise UserError("'equal' compares two runs", where=where, fix="name one with --against")
+    for path in policy.equal:
+        if path == CONDITIONS:
+            differences = [
+                d for name in runs[1].benchmarks for d in condition_differences(runs, name)
+            ]
+        else:
+            values = [_setting(run.manifest.tree, path, where) for run in runs]
+            before, after = (json.dumps(value)[:120] for value in values)
+            differences = [] if values[0] == values[1] else [f"{path}: {before} -> {after}"]
+        reason = "; ".join(differences) or "equal"
+        yield Check(f"equal: {path}", "NO-GO" if differences else "GO", reason)
+
+
+def _setting(tree: Mapping[str, Any], path: str, where: str) -> Any:
+    node: Any = tree
+    for name in path.split("."):
+        if not isinstance(node, Mapping) or name not in node:
+            known = sorted(node) if isinstance(node, Mapping) else []
+            raise UserError(
+                f"run.json has no {path!r}", where=f"{where}: equal", fix=did_you_mean(name, known)
+            )
+        node = node[name]
+    return node
+
+
+def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
+    if metric.at_least is None and metric.drop_at_most is None:
+        raise UserError(
+            "a metric needs at_least or drop_at_most", where=f"{where}: metrics", fix="add one"
+        )
+    if metric.drop_at_most is not None and len(runs) < 2:
+        raise UserError(
+            "'drop_at_most' compares two runs", where=where, fix="name one with --against"
+        )
+    data, group, rules = _chosen(metric, runs, where)
+    name = " ".join(
+        filter(None, (data.benchmark, group.name, group.language, rules, metric.metric))
+    )
+    within = data.cells.within(group.strata)
+    last = len(runs) - 1
+    if metric.at_least is not None:
+        pairs = pairs_of(data.cells, metric.metric, rules, last, last)
+        value, interval, n = _share(data.cells, pairs, within, metric.confidence, where)
+        title = f"{name} at least {points(metric.at_least)} %"
+        yield _check(title, value, interval, metric.at_least, n, "", points)
+    if metric.drop_at_most is not None:
+        pairs = pairs_of(data.cells, metric.metric, rules, 0, last)
+        if not (within & (pairs.samples > 0)).any():
+            raise UserError("the runs share no judged rows", where=name, fix="compare other runs")
+        difference = difference_of(data.cells, pairs, within)
+        interval = clustered_interval(
+            difference.moves, difference.sizes, 2 * (1 - metric.confidence)
+        )
+        title = f"{name} drops at most {points(metric.drop_at_most)} points"
+        value, n = difference.value, difference.n
+        yield _check(title, value, interval, -metric.drop_at_most, n, " points", signed)
+
+
+def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
+    """Return the data, the group and the rule set that a metric names. Raises `UserError`."""
+    shared = [name for name in runs[-1].benchmarks if all(name in run.benchmarks for run in runs)]
+    named = metric.benchmark or (shared[0] if len(shared) == 1 else "")
+    if named not in shared:
+        what = f"no shared benchmark {named!r}" if named else "several benchmarks"
+        fix = f"benchmark: {' or '.join(shared)}" if shared else "compare runs of one benchmark"
+        raise UserError(f"the runs have {what}", where=f"{where}: metrics", fix=fix)
+    data = paired_data(named, runs)
+    rules = metric.rules or data.rule_sets[0]
+    if rules not in data.rule_sets:
+        raise UserError(
+            f"{named} has no rule set {rules!r}",
+            where=f"{where}: metrics",
+            fix=did_you_mean(rules, data.rule_sets),
+        )
+    groups = [group for group in data.groups if group.language == metric.language]
+    found = [group for group in groups if group.name == metric.group]
+    if not found and metric.group == ALL and len(groups) == 1:
+        found = groups
+    if not found:
+        raise UserError(
+            f"{named} has no group {metric.group!r} in these runs",
+            where=f"{where}: metrics",
+            fix=did_you_mean(metric.group, [group.name for group in groups]),
+        )
+    return data, found[0], rules
+
+
+def _share(
+    cells: Cells, pairs: Pairs, within: np.ndarray, confidence: float, where: str
+) -> tuple[float, Interval | None, int]:
+    """Return the mean of a run's units, its one-sided bounds at ``confidence``, and the units."""
+    used = within & (pairs.samples > 0)
+    values = pairs.other[used]
+    if not len(values):
+        raise UserError("the run has no judged rows", where=where, fix="evaluate it")
+    _, cluster_of = np.unique(cells.cluster_of[used], return_inverse=True)
+    sizes = np.bincount(cluster_of)
+    alpha = 2 * (1 - confidence)
+    if len(sizes) == len(values) and np.all(np.isin(values, (0.0, 1.0))):
+        interval: Interval | None = share_interval(int(values.sum()), len(values), alpha)
+    else:
+        interval = clustered_interval(np.bincount(cluster_of, values), sizes, alpha)
+    return float(values.mean()), interval, len(values)
+
+
+def _check(
+    name: str,
+    value: float,
+    interval: Interval | None,
+    limit: float,
+    n: int,
+    unit: str,
+    shown: Callable[[float], str],
+) -> Check:
+    """Decide a lower ``limit`` by the interval of ``value``."""
+    if interval is None:
+        return Check(name, "INCONCLUSIVE", f"{n} units give no interval")
+    low, high = interval
+    reason = f"{shown(value)}{unit} [{shown(low)}, {shown(high)}], n={n}"
+    if low >= limit:
+        return Check(name, "GO", reason)
+    if high < limit:
+        return Check(name, "NO-GO", reason)
+    distance = abs(value - limit)
+    half = value - low if value >= limit else high - value
+    more = ceil(n * ((half / distance) ** 2 - 1)) if distance else None
+    needed = f"about {more:,} more rows would decide" if more else "more rows may not decide"
+    return Check(name, "INCONCLUSIVE", f"{reason}; {needed}")
