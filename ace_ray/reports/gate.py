@@ -215,10 +215,11 @@ def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData
             where=f"{where}: metrics",
             fix=did_you_mean(rules, data.rule_sets),
         )
-    groups = [group for group in data.groups if group.language == metric.language]
+    # All languages come first; runs of one language have its name.
+    groups = [g for g in data.groups if metric.language in ("", g.language)]
     found = [group for group in groups if group.name == metric.group]
-    if not found and metric.group == ALL and len(groups) == 1:
-        found = groups
+    if metric.group == ALL and len({group.strata for group in groups}) == 1:
+        found = groups  # of one category
     if not found:
         raise UserError(
             f"{named} has no group {metric.group!r} in these runs",

@@ -55,9 +55,10 @@ def _difference(found: Reread, opens: Callable[[str], Store]) -> list[str]:
     # A benchmark of which one category was run has no group of all.
     results = compare_runs(runs, allow_different=True).results
     every = [one for one in results if one.hypothesis.group.name == ALL] or results
+    every = [one for one in every if one.hypothesis.metric == "accuracy"]
+    first = {one.hypothesis.section: one for one in reversed(every)}
     return [
         f"{one.hypothesis.benchmark}, {one.hypothesis.rules}: {signed(one.difference.value)} points"
         f", 95 % CI {interval_text(one.difference.interval)}, paired over all judged rows"
-        for one in every
-        if one.hypothesis.metric == "accuracy" and not one.hypothesis.group.language
+        for one in first.values()
     ]
