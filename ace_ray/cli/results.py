@@ -335,14 +335,28 @@ def report(runs: tuple[str, ...], **options: Any) -> None:
     is_flag=True,
     help="Show which rows turned from right to wrong and from wrong to right.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show the first cause of each differing row; implies --allow-different.",
+)
 @placed
-def compare(runs: tuple[str, ...], flips: bool, **options: Any) -> None:
+def compare(
+    runs: tuple[str, ...], flips: bool, explain: bool, allow_different: bool, **options: Any
+) -> None:
     """Compare finished runs (folders or s3:// URIs) with each other, entry by entry."""
     from ace_ray.reports.compare import compare as compare_runs
     from ace_ray.reports.compared_runs import NotComparable
 
     try:
-        compare_runs(runs, with_flips=flips, console=Console(), **options)
+        compare_runs(
+            runs,
+            with_flips=flips,
+            with_causes=explain,
+            allow_different=allow_different or explain,
+            console=Console(),
+            **options,
+        )
     except NotComparable as error:
         for line in error.lines:
             log.complain(line)

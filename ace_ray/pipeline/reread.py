@@ -37,7 +37,7 @@ from ace_ray.pipeline.summary import as_json, finish
 from ace_ray.storage.object_store import Store, open_store
 from ace_ray.storage.parts import Ledger, new_session, part_names, stored_rows, write_parts
 from ace_ray.storage.rows import AT_ONCE, episode_columns, messages_of, rows_of, verdict_columns
-from ace_ray.storage.stored import MANIFEST, Manifest, read_manifest
+from ace_ray.storage.stored import MANIFEST, Manifest, earlier_timing, read_manifest
 from ace_ray.types import (
     RAW_CHARS,
     Completion,
@@ -183,7 +183,7 @@ def reread(
             write_parts(target, session, pa.Table.from_pylist(rows, schema=ledger.schema))
     new = read_manifest(target)
     after = stored_rows(target, new, say)
-    _, found.summary = finish(target, new, benchmarks, after, {})
+    _, found.summary = finish(target, new, benchmarks, after, earlier_timing(store))
     found.bounds = {n: _bounds(b, ledger, after) for n, b in benchmarks.items()}
     return found
 

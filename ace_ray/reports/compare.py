@@ -16,6 +16,7 @@ from ace_ray.benchmarks.results import Table
 from ace_ray.reports.comparison import Comparison, ReportedComparison, compare_runs
 from ace_ray.reports.comparison_tables import sentence, tables_of
 from ace_ray.reports.content import comparison_table
+from ace_ray.reports.explain import explain
 from ace_ray.reports.flips import Flips, flip_csv, flip_lines, flip_tables
 from ace_ray.reports.folder import PAGE, claim, write
 from ace_ray.reports.hypotheses import TestResult
@@ -39,6 +40,7 @@ def compare(
     groups: Collection[str],
     allow_different: bool,
     with_flips: bool,
+    with_causes: bool,
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:
@@ -59,6 +61,9 @@ def compare(
     tables = [*_headlines(comparison), *tables_of(comparison)]
     flips = comparison.flips() if with_flips else []
     _print(comparison, tables, flips, console)
+    causes = [explain(*_pair(runs, pair)) for pair in comparison.pairs] if with_causes else []
+    for found in causes:
+        print_table(found.table(), console, intervals=False)
     if target is not None:
         facts = {
             "ace_ray_version": ace_ray.__version__,
@@ -68,6 +73,9 @@ def compare(
             ],
         }
         files = comparison_files(comparison, flips)
+        files |= {
+            f"explained-{number}.csv": one.csv().encode() for number, one in enumerate(causes, 1)
+        }
         write(target, {PAGE: _page(comparison, flips), **files}, facts)
         say(f"comparison: {target.root}", console)
     return comparison
@@ -81,6 +89,11 @@ def _headlines(comparison: Comparison) -> list[Table]:
         for rules in comparison.rule_sets
         if rules in holders.reporting.rule_sets
     ]
+
+
+def _pair(runs: Sequence[Run], labels: tuple[str, str]) -> list[Run]:
+    by_label = {run.label: run for run in runs}
+    return [by_label[label] for label in labels]
 
 
 def _label(runs: Sequence[Run], named: str | None) -> str | None:

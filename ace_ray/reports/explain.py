@@ -1,0 +1,264 @@
+"""``ace-ray compare --explain``: find for each row that differs between two runs the first cause.
+
+Rows are walked in the order of their messages. Without token ids the stored texts are compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, Literal
+
+from ace_ray.benchmarks.results import Table
+from ace_ray.reports.runs import Run
+from ace_ray.reports.table import csv_lines
+from ace_ray.storage.rows import messages_of, state_of
+from ace_ray.types import digest
+from ace_ray.util.safe_loading import json_of_row
+from ace_ray.util.sanitizing import one_line
+
+Cause = Literal["prompt", "tokens", "reading", "tools", "simulator", "checker", "not scored"]
+CAUSES: dict[Cause, str] = {
+    "prompt": "other prompt",
+    "tokens": "other tokens from the same prompt",
+    "reading": "same tokens read differently",
+    "tools": "other tool result or sandbox state",
+    "simulator": "other answer of the user simulator or judge",
+    "checker": "other checker",
+    "not scored": "not scored in one run",
+}
+_COLUMNS = (
+    *("benchmark", "language", "category", "id", "sample", "repeat", "status", "messages"),
+    *("tools", "state", "output_token_ids", "prompt_tokens", "model_calls", "output"),
+)
+# Columns of rows of two runs that are Python values at a time.
+_BATCH = 512
+# Keys of a message that only describe how it was read.
+_READ = ("content", "tool_calls", "reasoning", "tool_parser_error", "text", "raw")
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first cause of a differing row, and where it is: ``call`` of the candidate from 1, and
+    ``position`` of the first differing token, or character without token ids; 0: not known.
+
+    ``flips``: rule sets under which the verdict differs."""
+
+    key: tuple[str, str, str, str, int]
+    cause: Cause
+    call: int = 0
+    position: int = 0
+    detail: str = ""
+    flips: tuple[str, ...] = ()
+
+
+@dataclass
+class Explanation:
+    """Causes of all differing rows of two runs, ``base`` and ``other`` by label."""
+
+    base: str
+    other: str
+    paired: int = 0
+    with_ids: bool = True
+    differences: list[Difference] = field(default_factory=list)
+
+    def table(self) -> Table:
+        """Count rows and flipped verdicts by cause."""
+        rows = Counter(one.cause for one in self.differences)
+        flips = Counter(one.cause for one in self.differences if one.flips)
+        return Table(
+            name="explained",
+            title=f"{self.other} against {self.base}: first cause of each differing row",
+            header=["Cause", "Rows", "Verdict differs"],
+            lines=[[CAUSES[c], str(rows[c]), str(flips[c])] for c in CAUSES if rows[c]],
+            notes=list(self.notes()),
+        )
+
+    def notes(self) -> Iterator[str]:
+        """Yield the certificate of repeatability: shares of differing rows and verdicts."""
+        flipped = sum(bool(one.flips) for one in self.differences)
+        tokens = [one for one in self.differences if one.cause == "tokens"]
+        total = max(1, self.paired)
+        yield (
+            f"{len(self.differences)} of {self.paired} paired rows differ; verdicts of {flipped} "
+            f"({100 * flipped / total:.1f} %) differ"
+        )
+        if tokens:
+            unit = "token" if self.with_ids else "character"
+            places = [one.position for one in tokens]
+            yield (
+                f"{len(tokens)} rows ({100 * len(tokens) / total:.1f} %) have other tokens; the "
+                f"first differing {unit} is number {median(places):.0f} in the median, "
+                f"{min(places)} at the earliest"
+            )
+        if not self.with_ids:
+            yield "at least one run has no token ids: texts were compared in their place"
+
+    def csv(self) -> str:
+        """Return a CSV line per differing row."""
+        header = ["benchmark", "language", "category", "id", "sample", "cause", "call", "position"]
+        lines = (
+            [*one.key, one.cause, one.call, one.position, one.detail, " ".join(one.flips)]
+            for one in self.differences
+        )
+        return csv_lines([[*header, "detail", "verdict_differs"], *lines])
+
+
+def explain(base: Run, other: Run) -> Explanation:
+    """Explain each row that differs in text or verdict.
+
+    Raises `UserError`: a run cannot be read."""
+    runs = (base, other)
+    found = Explanation(base.label, other.label)
+    rows = [{_key_of(row): row for row in run.rows if not row.repeat} for run in runs]
+    shared = sorted(rows[0].keys() & rows[1].keys())
+    found.paired = len(shared)
+    contents = [
+        _contents(run, [of[key] for key in shared]) for run, of in zip(runs, rows, strict=True)
+    ]
+    flips = {key: _flips(rows[0][key], rows[1][key]) for key in shared}
+    differing = [k for k in shared if flips[k] or contents[0][k] != contents[1][k]]
+    template = _format(base) != _format(other)
+    for start in range(0, len(differing), _BATCH):
+        keys = differing[start : start + _BATCH]
+        before, after = (
+            {_stored_key(row): row for row in run.stored([of[key] for key in keys], _COLUMNS)}
+            for run, of in zip(runs, rows, strict=True)
+        )
+        for key in keys:
+            if key in before and key in after:
+                cause = _first_cause(before[key], after[key], found, template=template)
+                if cause is not None or flips[key]:
+                    place = cause or ("checker", 0, 0, "")
+                    found.differences.append(Difference(key, *place, flips=flips[key]))
+    return found
+
+
+def _key_of(row: Any) -> tuple[str, str, str, str, int]:
+    return (row.benchmark, row.language, row.category, row.id, row.sample)
+
+
+def _stored_key(row: Mapping[str, Any]) -> tuple[str, str, str, str, int]:
+    return (row["benchmark"], row["language"], row["category"], row["id"], row["sample"])
+
+
+def _contents(run: Run, rows: Sequence[Any]) -> dict[Any, str]:
+    """Return a hash of what each row says; rows are read one at a time."""
+    columns = ("status", "messages", "tools", "state", "output_token_ids", "output")
+    return {
+        _stored_key(row): digest([row[name] for name in columns])
+        for row in run.stored(rows, (*_COLUMNS[:6], *columns))
+    }
+
+
+def _flips(before: Any, after: Any) -> tuple[str, ...]:
+    rules = dict.fromkeys([*before.verdicts, *after.verdicts])
+    return tuple(
+        name
+        for name in rules
+        if (a := before.verdicts.get(name)) is None
+        or (b := after.verdicts.get(name)) is None
+        or a.valid != b.valid
+    )
+
+
+def _format(run: Run) -> Any:
+    tree = run.manifest.tree
+    return [tree.get("chat_template_sha256"), (tree.get("format") or {}).get("template_kwargs")]
+
+
+_Place = tuple[Cause, int, int, str]
+
+
+def _first_cause(
+    before: Mapping[str, Any], after: Mapping[str, Any], found: Explanation, *, template: bool
+) -> _Place | None:
+    """Return the first cause on the way of a row; None if both rows say the same."""
+    if before["status"] != after["status"]:
+        return "not scored", 0, 0, f"{before['status']} -> {after['status']}"
+    ids = [_ids(row) for row in (before, after)]
+    found.with_ids &= None not in ids
+    call = 0
+    chats = [messages_of(row) for row in (before, after)]
+    if before["tools"] != after["tools"]:
+        return "prompt", 1, 0, "other tools offered"
+    for number, (one, two) in enumerate(zip(*chats, strict=False)):
+        if one.get("role") != two.get("role"):
+            return ("reading" if call else "prompt"), call, 0, f"message {number + 1}: other role"
+        if one.get("role") == "assistant":
+            call += 1
+            if place := _answer_differs(one, two, ids, call):
+                # The same messages make another prompt in another template.
+                if place[0] == "tokens" and (template or _prompts_differ(before, after)):
+                    return "prompt", call, 0, "other chat template or variables"
+                return place
+        elif one != two:
+            at = _first_difference(str(one.get("content")), str(two.get("content")))
+            kind: Cause = "tools" if one.get("role") == "tool" else "simulator"
+            return (kind if call else "prompt"), call, at, f"message {number + 1}"
+    if len(chats[0]) != len(chats[1]):
+        return ("simulator" if call else "prompt"), call, 0, "one conversation goes on"
+    if ids[0] is not None and ids[1] is not None and ids[0] != ids[1]:
+        return "tokens", *_tokens_differ(ids[0], ids[1]), ""
+    if before["output"] != after["output"]:
+        return "reading", call, 0, "other output"
+    if before["state"] != after["state"]:
+        return _state_cause(state_of(before), state_of(after), call)
+    return None
+
+
+def _ids(row: Mapping[str, Any]) -> list[list[int]] | None:
+    return None if row["output_token_ids"] is None else json_of_row(row["output_token_ids"])
+
+
+def _prompts_differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    single = before["model_calls"] == after["model_calls"] == 1
+    return single and bool(before["prompt_tokens"] != after["prompt_tokens"])
+
+
+def _answer_differs(
+    one: Mapping[str, Any], two: Mapping[str, Any], ids: Sequence[Any], call: int
+) -> _Place | None:
+    """Return how two answers differ: in their tokens, or in what was read in the same tokens."""
+    known = all(of is not None and len(of) >= call for of in ids)
+    if known:
+        first, second = (of[call - 1] for of in ids)
+        if first != second:
+            return "tokens", call, _first_difference(first, second), ""
+    elif (texts := [_text(one), _text(two)])[0] != texts[1]:
+        return "tokens", call, _first_difference(*texts), ""
+    if any(one.get(name) != two.get(name) for name in _READ):
+        shown = [one_line(str(m.get("tool_calls") or m.get("content")), 60) for m in (one, two)]
+        return "reading", call, 0, " -> ".join(shown)
+    return None
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    return str(message.get("raw") or message.get("text", message.get("content")) or "")
+
+
+def _first_difference(one: Sequence[Any], two: Sequence[Any]) -> int:
+    """Return the number, from 1, of the first differing item."""
+    pairs = enumerate(zip(one, two, strict=False), 1)
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(two)) + 1)
+
+
+def _tokens_differ(one: Sequence[Any], two: Sequence[Any]) -> tuple[int, int]:
+    call = _first_difference(one, two)
+    if call > min(len(one), len(two)):
+        return call, 0
+    return call, _first_difference(one[call - 1], two[call - 1])
+
+
+# Parts of an episode's state that another model wrote.
+_OF_MODELS = ("user", "votes", "judge", "preferences", "steps")
+
+
+def _state_cause(before: Any, after: Any, call: int) -> _Place:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
+        kind: Cause = "simulator" if names and set(names) <= set(_OF_MODELS) else "tools"
+        return kind, call, 0, f"state: {', '.join(names[:3])}"
+    return "tools", call, 0, "state"
