@@ -5,10 +5,13 @@ Parsers read untrusted text. If a parser raises or logs an error, the answer has
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ace_ray.config.suggestions import did_you_mean
@@ -134,6 +137,44 @@ def parser_class(
             where=where,
             fix="name the parser of the model's family",
         ) from error
+
+
+def reading_facts(tool: str | None, reasoning: str | None) -> dict[str, Any]:
+    """Return what else than the model decides how answers are decoded and read.
+
+    Strict calling lets vLLM decode calls under a grammar; some parsers ask for it by default.
+    """
+    import vllm
+    from vllm import envs
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    made = tool and ToolParserManager.get_tool_parser(tool)
+    level = getattr(made, "default_tool_strict_level", None)
+    return {
+        "vllm": vllm.__version__,
+        "tool_parser": _source_of(tool, made),
+        "reasoning_parser": _source_of(
+            reasoning, reasoning and ReasoningParserManager.get_reasoning_parser(reasoning)
+        ),
+        "VLLM_ENFORCE_STRICT_TOOL_CALLING": bool(envs.VLLM_ENFORCE_STRICT_TOOL_CALLING),
+        "tool_strict_level": "auto"
+        if level is None
+        else str(getattr(level, "name", level)).lower(),
+    }
+
+
+def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
+    """Return name and module of a parser, with the hash of the module's source."""
+    if not name:
+        return None
+    file = inspect.getsourcefile(made)
+    content = Path(file).read_bytes() if file else b""
+    return {
+        "name": name,
+        "module": made.__module__,
+        "sha256": hashlib.sha256(content).hexdigest(),
+    }
 
 
 class AnswerReader:

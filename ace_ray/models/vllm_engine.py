@@ -16,6 +16,7 @@ from typing import Any
 
 from ace_ray.errors import EngineDead, EngineNotStarted, PromptTooLong, RequestFailed, UserError
 from ace_ray.models.adapters import content_hash
+from ace_ray.models.answers import reading_facts
 from ace_ray.models.cpu_environment import cpu_environment
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format, set_environment
@@ -100,6 +101,11 @@ class VLLMEngine:
         self._numbers: dict[str, int] = {}
         self.max_model_len: int = self._engine.model_config.max_model_len
         self.version: str = __version__
+        structured = self._engine.vllm_config.structured_outputs_config
+        self.reading = {
+            **reading_facts(choice.tool_parser, choice.named_reasoning),
+            "structured_outputs_backend": str(structured.backend),
+        }
         # Name of the accelerator; "" on a CPU.
         self.device = "" if current_platform.is_cpu() else current_platform.get_device_name()
 

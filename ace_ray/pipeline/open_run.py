@@ -189,6 +189,7 @@ class OpenRun:
     def conclude(self, timing: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """Write the summary of the stored rows; return (exit code, summary)."""
         self.lease.check()
+        self._note_reading(timing)
         self.look(at_once=True)
         left = len(self.plan.rows) - int(self.ledger.settled.sum())
         stopped = self.stops and left > 0
@@ -205,6 +206,15 @@ class OpenRun:
             **more,
         )
         return self.ended
+
+    def _note_reading(self, timing: Mapping[str, Any]) -> None:
+        """Note in the session's record which parsers read its answers."""
+        readings = [one["reading"] for one in timing.get("engines", ()) if one.get("reading")]
+        manifest = read_manifest(self.store)
+        if readings and manifest.sessions:
+            sessions = [one.model_dump(exclude_defaults=True) for one in manifest.sessions]
+            sessions[-1]["reading"] = readings[-1]
+            self.store.put(MANIFEST, as_json({**manifest.tree, "sessions": sessions}))
 
     def abandon(self) -> None:
         """Remove a run that this session began and that has stored no rows."""

@@ -16,7 +16,7 @@ from ace_ray.benchmarks.headline import few
 from ace_ray.config.schema import validated
 from ace_ray.errors import UserError
 from ace_ray.storage.object_store import Store
-from ace_ray.types import RULE_SETS
+from ace_ray.types import RULE_SETS, canonical_json
 from ace_ray.util.safe_loading import json_object
 
 MANIFEST = "run.json"
@@ -114,6 +114,8 @@ class SessionRecord(Stored):
 
     began_at: Version = ""
     versions: Annotated[dict[Version, Version], Field(max_length=100)] = Field(default_factory=dict)
+    reading: Annotated[dict[Version, Any], Field(max_length=20)] = Field(default_factory=dict)
+    """Parsers, and settings that constrain answers (`ace_ray.models.answers.reading_facts`)."""
 
 
 class Manifest(Stored):
@@ -162,6 +164,10 @@ class Manifest(Stored):
             name: list(dict.fromkeys(one.versions.get(name, "none") for one in self.sessions))
             for name in names
         }
+        readings = [one.reading for one in self.sessions if one.reading]
+        for name in dict.fromkeys(name for one in readings for name in one):
+            values = (one.get(name) for one in readings)
+            found[name] = list(dict.fromkeys(canonical_json(value) for value in values))
         return {name: versions for name, versions in found.items() if len(versions) > 1}
 
     @property

@@ -347,6 +347,7 @@ class MonitoredEngine:
         self.max_model_len: int | None = engine.max_model_len
         self.version: str = engine.version
         self.device: str = engine.device
+        self.reading: dict[str, Any] = getattr(engine, "reading", {})
 
     async def chat(self, messages: Messages, sampling: Sampling, tools: Tools = None) -> Completion:
         with self._owing():

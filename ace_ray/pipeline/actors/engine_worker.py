@@ -150,7 +150,11 @@ class EngineWorker:
             "engine_version": self._engine.version,
             "engine": {"device": self._engine.device}
             if job.config.backend == ENDPOINT
-            else {**engine_facts(self._engine.device), **placed()},
+            else {
+                **engine_facts(self._engine.device),
+                **placed(),
+                **({"reading": reading} if (reading := self._engine.reading) else {}),
+            },
         }
         self._clock.preparing(None)
         log.say(log.debug(f"engine worker {self._process.name} is ready", **facts))
