@@ -154,14 +154,9 @@ def _contents(run: Run, rows: Sequence[Any]) -> dict[Any, str]:
 
 
 def _flips(before: Any, after: Any) -> tuple[str, ...]:
-    rules = dict.fromkeys([*before.verdicts, *after.verdicts])
-    return tuple(
-        name
-        for name in rules
-        if (a := before.verdicts.get(name)) is None
-        or (b := after.verdicts.get(name)) is None
-        or a.valid != b.valid
-    )
+    """Return the rule sets under which both rows have verdicts that differ."""
+    shared = (name for name in before.verdicts if name in after.verdicts)
+    return tuple(n for n in shared if before.verdicts[n].valid != after.verdicts[n].valid)
 
 
 def _format(run: Run) -> Any:

@@ -185,7 +185,7 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
         pairs = pairs_of(data.cells, metric.metric, rules, last, last)
         value, interval, n = _share(data.cells, pairs, within, metric.confidence, where)
         title = f"{name} at least {points(metric.at_least)} %"
-        yield _check(title, value, interval, metric.at_least, n, "", points)
+        yield limit_check(title, value, interval, metric.at_least, n, "", points)
     if metric.drop_at_most is not None:
         pairs = pairs_of(data.cells, metric.metric, rules, 0, last)
         if not (within & (pairs.samples > 0)).any():
@@ -196,7 +196,7 @@ def _limits(metric: Metric, runs: Sequence[Run], where: str) -> Iterator[Check]:
         )
         title = f"{name} drops at most {points(metric.drop_at_most)} points"
         value, n = difference.value, difference.n
-        yield _check(title, value, interval, -metric.drop_at_most, n, " points", signed)
+        yield limit_check(title, value, interval, -metric.drop_at_most, n, " points", signed)
 
 
 def _chosen(metric: Metric, runs: Sequence[Run], where: str) -> tuple[PairedData, Group, str]:
@@ -247,7 +247,7 @@ def _share(
     return float(values.mean()), interval, len(values)
 
 
-def _check(
+def limit_check(
     name: str,
     value: float,
     interval: Interval | None,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-from ace_ray.benchmarks.acebench.categories import (
+from ace_ray.benchmarks.acebench.options import (
     AGENT,
     CATEGORIES,
     LANGUAGES,

@@ -1,0 +1,78 @@
+"""Each planted difference between two runs is attributed to its cause."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.reports.explain import explain
+from ace_ray.reports.runs import load_runs
+from tests.report.builders import row, write_run
+
+CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+CHAT = [
+    {"role": "user", "content": "question"},
+    {"role": "assistant", "content": "", "text": "f()", "tool_calls": [CALL]},
+    {"role": "tool", "content": "1"},
+    {"role": "user", "content": "thanks"},
+    {"role": "assistant", "content": "bye", "text": "bye"},
+]
+IDS = [[5, 6, 7], [8, 9]]
+
+
+def episode(
+    at: int | None = None, *, ids: Any = IDS, official: bool = True, **changed: Any
+) -> dict[str, Any]:
+    """A row with the episode `CHAT`, with ``changed`` keys of the message ``at``."""
+    messages = [{**m, **(changed if at == n else {})} for n, m in enumerate(CHAT)]
+    return row("en", "normal_atom_bool", 1, official=official) | {
+        "messages": json.dumps(messages),
+        "output_token_ids": ids and json.dumps(ids),
+        "model_calls": 2,
+    }
+
+
+PLANTED = {
+    "prompt": (episode(0, content="another question"), "prompt", 1),
+    "tokens": (episode(ids=[[5, 6, 7], [8, 1]]), "tokens", 2),
+    "text": (episode(4, ids=None, content="bye!", text="bye!"), "tokens", 4),
+    "reading": (episode(1, tool_calls=[]), "reading", 0),
+    "tools": (episode(2, content="2"), "tools", 1),
+    "simulator": (episode(3, content="no thanks"), "simulator", 1),
+    "checker": (episode(official=False), "checker", 0),
+    "status": ({**episode(), "status": "infra_error"}, "not scored", 0),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_first_cause_is_found(name: str, tmp_path: Path) -> None:
+    other, cause, position = PLANTED[name]
+    folders = [write_run(tmp_path / "a", [episode()]), write_run(tmp_path / "b", [other])]
+    found = explain(*load_runs(list(map(str, folders))))
+    [one] = found.differences
+    assert (one.cause, one.position) == (cause, position)
+    assert bool(one.flips) == (name == "checker")
+    assert found.with_ids == (name != "text")
+
+
+def test_equal_runs_have_no_differences(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / name, [episode()], run_id=name) for name in "ab"]
+    found = explain(*load_runs(list(map(str, folders))))
+    assert found.differences == []
+    assert next(found.notes()) == "0 of 1 paired rows differ; verdicts of 0 (0.0 %) differ"
+
+
+def test_the_command_prints_counts_and_writes_rows(tmp_path: Path, here: Any) -> None:
+    folders = [
+        write_run(tmp_path / "a", [episode()]),
+        write_run(tmp_path / "b", [PLANTED["tools"][0]]),
+    ]
+    ended = here("compare", *folders, "--explain", "--output", tmp_path / "out")
+    assert ended.code == 0, ended.stderr
+    assert "other tool result or sandbox state" in ended.stdout
+    header, line = (tmp_path / "out/explained-1.csv").read_text().splitlines()
+    assert header.startswith("benchmark,language,category,id,sample,cause")
+    assert ",tools,1,1," in line

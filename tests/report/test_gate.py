@@ -1,0 +1,112 @@
+"""`ace-ray gate` answers by exit code, and errs at most as often as its confidence says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import yaml
+
+from ace_ray.reports.gate import limit_check
+from ace_ray.reports.significance import clustered_interval
+from tests.report.builders import block, write_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    """Two runs: 360 and 300 of 400 rows right."""
+    category = "normal_atom_bool"
+    better = write_run(tmp_path / "a", block("en", category, 360, 400), run_id="a")
+    return better, write_run(tmp_path / "b", block("en", category, 300, 400), run_id="b")
+
+
+def policy(tmp_path: Path, **tree: Any) -> Path:
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
+
+
+ANSWERS = [
+    ({"metrics": [{"at_least": 0.7}]}, 0, "GO"),
+    ({"metrics": [{"at_least": 0.9}]}, 3, "NO-GO"),
+    ({"metrics": [{"at_least": 0.76}]}, 4, "INCONCLUSIVE"),
+    ({"metrics": [{"drop_at_most": 0.3}]}, 0, "GO"),
+    ({"metrics": [{"drop_at_most": 0.02}]}, 3, "NO-GO"),
+    ({"unscored_at_most": 0.0}, 0, "GO"),
+    ({"equal": ["identity.sampling", "conditions"]}, 0, "GO"),
+    ({"equal": ["run_id"]}, 3, "NO-GO"),
+]
+
+
+@pytest.mark.parametrize(("tree", "code", "answer"), ANSWERS)
+def test_exit_code_follows_the_answer(
+    tree: dict[str, Any], code: int, answer: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
+) -> None:
+    asked = ("gate", policy(tmp_path, **tree), runs[1], "--against", runs[0], "--json")
+    ended = here(*asked, "--junit", tmp_path / "gate.xml")
+    assert ended.code == code, ended.stderr
+    decision = json.loads(ended.stdout)
+    assert decision["answer"] == answer
+    assert ("more rows would decide" in decision["checks"][0]["reason"]) == (code == 4)
+    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
+    assert suite.get("failures") == str(int(code == 3))
+    assert suite.get("errors") == str(int(code == 4))
+
+
+def test_incomplete_run_exits_with_75(tmp_path: Path, here: Any) -> None:
+    run = write_run(
+        tmp_path / "run", block("en", "normal_atom_bool", 5, 5), missing=1, finished=False
+    )
+    assert here("gate", policy(tmp_path, metrics=[{"at_least": 0.1}]), run).code == 75
+
+
+MISTAKES = [
+    ({"metrics": [{"group": "nope", "at_least": 0.5}]}, "has no group 'nope'"),
+    ({"metrics": [{"rules": "nope", "at_least": 0.5}]}, "has no rule set 'nope'"),
+    ({"metrics": [{"benchmark": "nope", "at_least": 0.5}]}, "no shared benchmark 'nope'"),
+    ({"metrics": [{}]}, "needs at_least or drop_at_most"),
+    ({"metrics": [{"drop_at_most": 0.1}]}, "name one with --against"),
+    ({"at_leats": 1}, "at_leats"),
+    ({}, "sets no limit"),
+]
+
+
+@pytest.mark.parametrize(("tree", "said"), MISTAKES)
+def test_a_wrong_policy_is_one_line(
+    tree: dict[str, Any], said: str, runs: tuple[Path, Path], tmp_path: Path, here: Any
+) -> None:
+    ended = here("gate", policy(tmp_path, **tree), runs[0])
+    assert ended.code == 2
+    assert said in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+
+
+def test_runs_without_shared_rows_are_refused(tmp_path: Path, here: Any) -> None:
+    one, other = (
+        write_run(tmp_path / name, block("en", category, 5, 5), run_id=name)
+        for name, category in (("a", "normal_atom_bool"), ("b", "normal_atom_enum"))
+    )
+    asked = policy(tmp_path, metrics=[{"drop_at_most": 0.1}])
+    ended = here("gate", asked, one, "--against", other)
+    assert ended.code == 2
+    assert "share no" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("drop", "least", "most"), [(0.0, 0.8, 1.0), (0.02, 0.0, 0.07), (0.05, 0, 0)]
+)
+def test_simulated_pairs_go_at_the_nominal_rate(drop: float, least: float, most: float) -> None:
+    """At a true drop of the limit, 2 points, at most 5 % and two standard errors say GO."""
+    draw, rows, pairs, flips = np.random.default_rng(7), 4000, 1000, 0.10
+    answers = []
+    for _ in range(pairs):
+        drawn = draw.random(rows)
+        moves = (drawn > 1 - (flips - drop) / 2).astype(float) - (drawn < (flips + drop) / 2)
+        interval = clustered_interval(moves, np.ones(rows), 0.10)
+        check = limit_check("", float(moves.mean()), interval, -0.02, rows, "", str)
+        answers.append(check.answer)
+    assert least <= answers.count("GO") / pairs <= most
