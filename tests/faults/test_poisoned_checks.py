@@ -1,4 +1,4 @@
-"""A row whose checking kills its checker is quarantined; the others of its block are judged."""
+"""A row that kills its checker is quarantined; other rows of its block are judged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Poison(Benchmark):
 '''
 
 
-def test_a_row_that_kills_checkers(make_run, monkeypatch):
+def test_row_that_kills_checkers_is_quarantined(make_run, monkeypatch):
     run: Run = make_run()
     info = run.folder / "poison-1.dist-info"
     info.mkdir()
@@ -51,7 +51,7 @@ def test_a_row_that_kills_checkers(make_run, monkeypatch):
     assert killer["output"] == raiser["output"] == "[]"
     assert (raiser["status"], raiser["error_class"]) == ("infra_error", "CheckFailed")
     assert raiser["error"] == "RecursionError: too deep"
-    assert raiser["attempts"] == 1, "no engine can help a checker"
+    assert raiser["attempts"] == 1, "a failed check is not evaluated again"
     assert {row["status"] for row in rows.values()} == {"scored"}
     assert all(row["official_valid"] and row["strict_valid"] for row in rows.values())
     summary = run.summary()
