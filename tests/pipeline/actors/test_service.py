@@ -1,4 +1,4 @@
-"""The door to what one process owns: calls travel together, and each gets its own answer."""
+"""Calls of a service actor travel together, and each gets its own answer."""
 
 from __future__ import annotations
 
@@ -28,75 +28,63 @@ class Doubler:
 
 
 class Actor:
-    """Answers as a Ray actor does, one call after another."""
+    """Answers like a Ray actor, one call after another, after it has raised ``fails``."""
 
-    def __init__(self, fails: Sequence[Exception] = ()) -> None:
+    def __init__(self, *fails: Exception) -> None:
         self.calls = self
         self.sizes: list[int] = []
-        self._fails, self._held = list(fails), ServiceActor(Doubler)
+        self._fails, self._actor = list(fails), ServiceActor(Doubler)
 
     async def remote(self, asked: Sequence[Any]) -> list[tuple[Any, str]]:
         await asyncio.sleep(0.01)
         if self._fails:
             raise self._fails.pop(0)
         self.sizes.append(len(asked))
-        return self._held.calls(asked)
+        return self._actor.calls(asked)
 
 
-async def all_of(door: RunningService, numbers: Sequence[int]) -> list[Any]:
-    return await asyncio.gather(*(door("get", n) for n in numbers), return_exceptions=True)
+def answers(actor: Actor, *numbers: int) -> list[Any]:
+    """Ask for all of ``numbers`` at once, and then for 1, which must work."""
+
+    async def play() -> list[Any]:
+        service = RunningService(actor)
+        calls = (service("get", number) for number in numbers)
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert await service("get", 1) == 2
+        return found
+
+    return asyncio.run(play())
 
 
-def test_what_is_asked_meanwhile_travels_together() -> None:
-    actor = Actor()
-
-    async def play() -> None:
-        door = RunningService(actor)
-        assert await all_of(door, range(14, 14 + module.MOST + 40)) == [
-            2 * n for n in range(14, 14 + module.MOST + 40)
-        ]
-        assert await door("get", 1) == 2
-
-    asyncio.run(play())
+def test_requests_during_a_call_go_together_in_the_next_one() -> None:
+    actor, numbers = Actor(), range(14, 14 + module.MOST + 40)
+    assert answers(actor, *numbers) == [2 * number for number in numbers]
     assert actor.sizes == [module.MOST, 40, 1]
 
 
-def test_a_refusal_or_a_defect_is_its_own_rows() -> None:
-    found = asyncio.run(all_of(RunningService(Actor()), [1, 13, 7, 2]))
-    assert [found[0], found[3]] == [2, 4]
-    assert [type(one) for one in found[1:3]] == [ServiceLost, ServiceLost]
-    assert [str(one) for one in found[1:3]] == ["not that one", "ValueError: a defect"]
+def test_refusals_and_defects_reach_only_the_request_that_caused_them() -> None:
+    one, refused, defect, two = answers(Actor(), 1, 13, 7, 2)
+    assert (one, two) == (2, 4)
+    assert type(refused) is type(defect) is ServiceLost
+    assert (str(refused), str(defect)) == ("not that one", "ValueError: a defect")
+    failed = answers(Actor(RuntimeError("the store is full")), 1, 2)
+    assert [str(error) for error in failed] == ["RuntimeError: the store is full"] * 2
 
 
-def test_a_process_that_dies_is_asked_again() -> None:
-    actor = Actor([RayActorError(), RayActorError()])
-    assert asyncio.run(all_of(RunningService(actor), [1, 2])) == [2, 4]
-
-
-def test_one_that_does_not_come_back_fails_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_repeated_while_the_actor_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert answers(Actor(RayActorError(), RayActorError()), 1, 2) == [2, 4]
     monkeypatch.setattr(module, "LOST_S", 0.1)
-    (found,) = asyncio.run(all_of(RunningService(Actor([RayActorError()] * 9)), [1]))
-    assert isinstance(found, ServiceLost)
-    assert "no answer within 0.1 s" in str(found)
+    (lost,) = answers(Actor(RayActorError()), 1)
+    assert isinstance(lost, ServiceLost)
+    assert "no answer within 0.1 s" in str(lost)
 
 
-def test_any_other_failure_leaves_nobody_waiting() -> None:
+def test_cancelled_request_leaves_the_others() -> None:
     async def play() -> None:
-        door = RunningService(Actor([RuntimeError("the store is full")]))
-        found = await asyncio.wait_for(all_of(door, [1, 2]), 10)
-        assert [str(one) for one in found] == ["RuntimeError: the store is full"] * 2
-        assert await door("get", 1) == 2
-
-    asyncio.run(play())
-
-
-def test_who_gives_up_takes_nothing_from_others() -> None:
-    async def play() -> None:
-        door = RunningService(Actor())
-        first, second = (asyncio.ensure_future(door("get", n)) for n in (1, 2))
+        service = RunningService(Actor())
+        first, second = (asyncio.ensure_future(service("get", n)) for n in (1, 2))
         await asyncio.sleep(0)
         first.cancel()
         assert await second == 4
-        assert await door("get", 3) == 6
 
     asyncio.run(play())
