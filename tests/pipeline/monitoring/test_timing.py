@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def test_every_second_has_one_state() -> None:
     clock.restart()
     with clock.busy("row"):
         spent(1)
-        with pytest.raises(RuntimeError), clock.busy("call"):
+        with suppress(RuntimeError), clock.busy("call"):
             spent(10)
             raise RuntimeError
         spent(2)
