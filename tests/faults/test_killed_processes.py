@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -24,19 +23,6 @@ def test_a_run_survives_the_death_of_each_of_its_processes(make_run):
     assert {row["status"] for row in rows} == {"scored"}
     assert not (run.path / "lease.json").exists()
     assert (run.path / "_SUCCESS").exists()
-
-
-def test_next_pass_continues_after_the_coordinator_is_killed_before_the_first_part(make_run):
-    run = make_run(rows_per_part=100)
-    # Every prompt contains "user:": the engine hangs from the first row on.
-    run.write(engine={"hang": {"user:": run.marker("hung")}})
-    driver = run.start()
-    driver.until(Path(run.marker("hung")).exists)
-    driver.find("ray::Coordinator").kill()
-    assert driver.wait() == 0, driver.text
-    assert "going on with 12 rows" in driver.text
-    assert (run.path / "run.json").exists()
-    assert len(run.rows()) == 12
 
 
 def test_frozen_writer_is_killed_and_its_rows_are_stored(make_run):

@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from perf.processes import family
 from tests.faults.fault_runs import Run, descendants, title_of
 
 pytestmark = [
@@ -24,9 +23,6 @@ pytestmark = [
         reason="the CPU flavour (requirements/cpu.txt) is not installed",
     ),
 ]
-
-LEFT_S = 120.0
-"""Timeout for processes to end after their cluster."""
 
 
 @pytest.fixture
@@ -120,17 +116,3 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
     ]
     left = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not left, [title_of(p) for p in left]
-
-
-def test_no_engine_process_outlives_a_killed_raylet(run):
-    driver = run.start()
-    until_part_after(driver, 0)
-    driver.remember()
-    assert family(driver.process.pid)["core"]
-    driver.find("raylet/raylet").kill()
-    assert driver.wait() in (0, 75), driver.text
-    _, left = psutil.wait_procs(driver.below, timeout=LEFT_S)
-    titles = [title_of(process) for process in left]
-    for process in left:
-        process.kill()
-    assert not titles

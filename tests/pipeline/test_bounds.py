@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pytest
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
 from ace_ray.storage import parts
-from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree, yaml_tree
+from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree
 from tests.pipeline.made_run import sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
@@ -78,18 +77,6 @@ def test_a_part_that_unpacks_to_too_much_is_refused(tmp_path: Path, kind: str) -
         read(path)
 
 
-@pytest.mark.nightly
-def test_a_damaged_footer_is_an_error(tmp_path: Path) -> None:
-    path = written(tmp_path / "p", table(["x"] * 100))
-    raw = path.read_bytes()
-    for at in range(len(raw) - 8 - int.from_bytes(raw[-8:-4], "little"), len(raw) - 8):
-        for value in (0, 25, 127):
-            path.write_bytes(raw[:at] + bytes([value]) + raw[at + 1 :])
-            # pyarrow's own reader of metadata would end the process.
-            with suppress(pa.ArrowException, OSError, ValueError):
-                read(path)
-
-
 COMMAND = """
 import resource, sys
 from ace_ray.cli.main import main
@@ -147,19 +134,6 @@ def test_a_hostile_config_is_refused_in_a_line(tmp_path: Path, text: str) -> Non
     assert len(line) < 1000
     with pytest.raises(UserError):
         load_config(str(path), [f"model={text}"])
-
-
-def test_yaml_aliases_and_merges_are_read_and_a_key_is_named_once() -> None:
-    text = "a: &a {x: 1, y: 1}\nb: &b {<<: *a, x: 2}\nc: {<<: *b, y: 3}\n1: n\n'1': *a"
-    assert yaml_tree(text) == {
-        "a": {"x": 1, "y": 1},
-        "b": {"x": 2, "y": 1},
-        "c": {"x": 2, "y": 3},
-        1: "n",
-        "1": {"x": 1, "y": 1},
-    }
-    with pytest.raises(Unbounded, match="names 'a' twice, in line 1 and in line 3"):
-        yaml_tree("a: 1\nb: 2\na: 3")
 
 
 @pytest.mark.parametrize(

@@ -102,25 +102,6 @@ def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdi
     }
 
 
-def test_same_checkers_change_nothing(run: MadeRun) -> None:
-    before = run.stored()
-    said: list[str] = []
-    code, summary = rescore(run.uri, said.append)
-    assert code == COMPLETE
-    assert run.stored() == before == {row["row_id"]: row for row in run.rows}
-    assert said[-1] == "no verdict changed"
-    assert (summary["declared"], summary["scored"], summary["complete"]) == (8, 8, True)
-    rules = [row["official_valid"] for row in before.values()]
-    assert (rules.count(True), rules.count(False)) == (7, 1)
-    assert json.loads(as_json(summary)) == summary_of(run)
-    assert summary["timing"] == {"wall_s": 12.5}
-    assert summary["rescored"]["at"]
-    assert (summary["ignored_files"], summary["uri"]) == ({}, run.uri)
-    assert run.store.get(SUCCESS) == b""
-    assert run.store.get(LEASE) is None
-    assert run.store.get(MANIFEST) == as_json(run.manifest)
-
-
 def test_new_checkers_change_verdicts_only(run: MadeRun, monkeypatch) -> None:
     before = run.stored()
     old = part_names(run.store)
@@ -198,19 +179,6 @@ def test_only_rows_that_count_are_kept(make: Make) -> None:
     assert read_ledger(run.store).dominated == 0
     assert run.stored()[run.rows[0]["row_id"]]["status"] == "scored"
     assert run.stored()[run.rows[1]["row_id"]]["duration_s"] == 9.0
-
-
-def test_damaged_parts_stay_and_are_named(run: MadeRun) -> None:
-    torn = f"{FOLDER}part-00000000000003-aa-torn.parquet"
-    run.store.put(torn, b"PAR1 half")
-    said: list[str] = []
-    _, summary = rescore(run.uri, said.append)
-    assert list(summary["ignored_files"]) == [torn]
-    assert any(torn in line for line in said)
-    assert run.store.get(torn) == b"PAR1 half"
-    compact_run(run.uri, lambda line: None)
-    assert run.store.get(torn) == b"PAR1 half"
-    assert len(run.stored()) == 8
 
 
 def unchanged(run: MadeRun, work: Callable[[], Any], words: str) -> None:

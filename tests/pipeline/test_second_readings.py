@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
@@ -66,18 +65,3 @@ def test_rescored_run_names_calls_in_another_format(tmp_path: Path) -> None:
 def test_damaged_second_reading_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match="the column second_reading"):
         list(read_ledger(made(tmp_path, text)).rows())
-
-
-def test_defect_in_a_second_reading_costs_no_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(*_: Any) -> None:
-        raise RuntimeError("no second reading today")
-
-    monkeypatch.setattr(ACEBench, "unread", broken)
-    store = made(tmp_path, None)
-    _, summary = rescore(store.root, lambda line: None)
-    assert (summary["scored"], summary["infra_error"]) == (8, 0)
-    assert "diagnosis" not in summary["benchmarks"]["acebench"]
-    assert column(store) == [None] * 8
-    assert "no second reading today" in capsys.readouterr().out

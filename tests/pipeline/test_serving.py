@@ -169,13 +169,6 @@ def test_start_ends_at_its_timeout_and_with_stop(lab: Lab) -> None:
     assert eventually(lab.all_gone)
 
 
-def test_end_of_a_server_is_reported(lab: Lab) -> None:
-    server = lab.server()
-    server.start(PATIENCE_S)
-    os.kill(lab.pids()[0], signal.SIGKILL)
-    assert "the server ended with exit code -9" in server.wait()
-
-
 def role(**changes: object) -> ServedRole:
     return ServedRole.model_validate({"model": {"source": "org/m"}, **changes})
 
@@ -310,23 +303,6 @@ def test_parsers_of_a_served_model_are_those_of_its_family(
     refused = str(caught.value)
     assert refused.startswith("benchmarks.acebench.user.model.tool_parser: this role is offered")
     assert "write auto" in refused
-
-
-@pytest.mark.nightly
-def test_tool_parser_of_a_served_model_is_that_of_its_family(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = {"type": "function", "function": {"name": "find"}}
-    monkeypatch.setattr(ACEBench, "role_tools", lambda self, role: [tool])
-    for parser, chosen in (("auto", "hermes"), ("mistral", "mistral")):
-        binding = user(tmp_path, THINKS + CALLS, model={"tool_parser": parser})
-        assert isinstance(binding.role, ServedRole)
-        model = binding.role.model
-        assert (model.reasoning_parser, model.tool_parser) == ("qwen3", chosen)
-    with pytest.raises(
-        UserError, match=r"^benchmarks\.acebench\.user\.model\.tool_parser: .*format"
-    ):
-        user(tmp_path, "{{ messages }}", model={"tool_parser": "auto"})
 
 
 def test_budget_for_thinking_needs_a_reasoning_parser(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline import submit as module
-from ace_ray.pipeline.submit import INTERRUPTED, RECONNECTS, Submission, submit
+from ace_ray.pipeline.submit import INTERRUPTED, Submission, submit
 
 SUBMISSION = Submission("evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64)
 NAME = SUBMISSION.name
@@ -121,17 +121,6 @@ def test_ended_attempt_is_followed_by_the_next_one(sent: Any, status: str) -> No
     assert f"ray job logs --follow --address http://head:8265 {NAME}-11" in said
 
 
-def test_refusal_is_one_line(sent: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client()
-
-    def refuse(**request: Any) -> str:
-        raise RuntimeError("Request failed with status code 413:\ntoo large")
-
-    monkeypatch.setattr(client, "submit_job", refuse)
-    with pytest.raises(UserError, match="cannot submit: Request failed with status code 413"):
-        sent(client)
-
-
 @pytest.mark.parametrize(
     ("end", "code", "said"),
     [
@@ -161,12 +150,6 @@ def test_interrupted_log_is_printed_once(sent: Any) -> None:
     assert sent(Client(logs=logs, ends=job("x", "SUCCEEDED", 0)))[1] == (
         f"submitted {NAME}-1\nab\ncd\nef\n"
     )
-
-
-def test_lost_cluster_ends_the_follower(sent: Any) -> None:
-    gone = [[RuntimeError("no")] for _ in range(RECONNECTS + 1)]
-    with pytest.raises(UserError, match=f"has not answered {RECONNECTS + 1} times: no"):
-        sent(Client(logs=[["a"], *gone]))
 
 
 def test_ctrl_c_leaves_the_job_running(sent: Any) -> None:

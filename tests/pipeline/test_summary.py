@@ -148,21 +148,3 @@ def test_rows_are_read_once_per_benchmark_and_not_kept() -> None:
     begun.clear()
     assert summarize(manifest_of(6), {}, read, {})["scored"] == 6
     assert begun == [6]
-
-
-class Content:
-    """A benchmark that reads one row only."""
-
-    name = "toy"
-    rule_sets = ()
-
-    def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
-        return {"first": next(iter(rows)).row_id}
-
-
-def test_totals_do_not_depend_on_what_a_benchmark_reads() -> None:
-    rows = [row("a"), row("b", "infra_error"), row("c", "skipped")]
-    benchmarks: Any = {"toy": Content()}
-    found = summarize(manifest_of(3), benchmarks, lambda: iter(rows), {})
-    assert (found["scored"], found["infra_error"], found["skipped"]) == (1, 1, 1)
-    assert (found["missing"], found["complete"]) == (0, False)

@@ -322,10 +322,6 @@ class TestAdapters:
         assert engines.swapped == ["lora_1", "lora_2", "lora_3"]
         assert engines.loads == {0: ["fresh"], 1: ["swapped"], 2: ["swapped"]}
 
-    def test_single_run_loads_its_adapter(self, engines: Engines, three: list[Path]) -> None:
-        hold(engines.candidate_of(engines.adapters(three[:1]), examine=False), 0)
-        assert (engines.started, engines.swapped) == (["step_0"], ["lora_1"])
-
     @pytest.mark.parametrize("refused", [0, 1])
     def test_adapter_that_the_engine_refuses_breaks_its_run_only(
         self, engines: Engines, three: list[Path], refused: int
@@ -339,29 +335,6 @@ class TestAdapters:
         assert engines.started == ["step_0"]
         assert list(engines.broken) == [refused]
         assert "vLLM does not accept the adapter" in engines.broken[refused]
-
-    def test_damaged_and_changed_adapters_are_broken(
-        self, engines: Engines, three: list[Path], make_adapter: Callable[..., Path]
-    ) -> None:
-        refs = engines.adapters(three)
-        weights = three[1] / "adapter_model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-1])
-        shutil.rmtree(three[2])
-        make_adapter(three[2], engines.root / "step_0", 9)
-        candidate = engines.candidate_of(refs)
-        hold(candidate, 0)
-        for run in (1, 2):
-            with pytest.raises(Broken):
-                hold(candidate, run)
-        assert "ends beyond the end of the file" in engines.broken[1]
-        assert "has changed since it was planned" in engines.broken[2]
-
-    def test_engine_that_ignores_an_adapter_is_replaced(
-        self, engines: Engines, three: list[Path]
-    ) -> None:
-        engines.said = dict.fromkeys(("lora_1", "lora_2"), [[-5.0]] * 3)
-        with pytest.raises(Ended, match="the weights changed, but the engine's logprobs did not"):
-            hold(engines.candidate_of(engines.adapters(three)), 0, 1)
 
     @pytest.mark.parametrize("foreign", [0, 1])
     def test_adapter_without_effect_on_the_base_is_broken(

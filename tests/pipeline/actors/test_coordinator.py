@@ -73,15 +73,6 @@ def test_rows_are_counted_by_run_and_status() -> None:
     assert tally.of(1).spent == {"host:1": {"load": 2.0}}
 
 
-def test_first_failure_is_the_cause() -> None:
-    coordinator = Coordinator([])
-    coordinator.fail("the cause")
-    coordinator.fail("a consequence", store=True)
-    coordinator.fail("another one")
-    assert coordinator.read().failure == "the cause"
-    assert coordinator.read().store_failed
-
-
 @pytest.mark.parametrize("kind", ["engine", "checker"])
 def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     coordinator = Coordinator([])
@@ -121,16 +112,6 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     assert coordinator.isolated(kind, ["a", "b", "c", "ended"]).keys() == {"a", "b"}
     other: Kind = "checker" if kind == "engine" else "engine"
     assert coordinator.isolated(other, ["a", "b"]) == {}
-
-
-def test_isolated_rows_of_an_earlier_pass_are_known() -> None:
-    earlier: dict[Kind, dict[str, IsolatedRow]] = {
-        "engine": {"a": IsolatedRow(1, 4)},
-        "checker": {"b": IsolatedRow(2, 0, end="quarantined")},
-    }
-    coordinator = Coordinator([], earlier)
-    assert coordinator.isolated("engine", ["a", "b"]) == {"a": IsolatedRow(1, 4)}
-    assert coordinator.isolated("checker", ["a", "b"])["b"].end == "quarantined"
 
 
 def test_silence_is_counted_from_the_last_heartbeat(clock: Clock) -> None:
@@ -293,13 +274,6 @@ def test_ended_rows_are_under_way_until_a_checker_has_them() -> None:
     assert (coordinator.underway(one), coordinator.underway(two)) == (1, 0)
     coordinator.dying(one, "it died", [])
     assert coordinator.underway(one) == 0
-
-
-def test_rows_are_given_back_once() -> None:
-    coordinator = Coordinator([])
-    coordinator.give_back(["a", "b", "c"])
-    assert coordinator.given_back(["b", "x", "c"]) == ["b", "c"]
-    assert coordinator.given_back(["a", "b"]) == ["a"]
 
 
 @pytest.mark.parametrize("node", [True, False])

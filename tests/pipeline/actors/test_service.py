@@ -77,14 +77,3 @@ def test_requests_are_repeated_while_the_actor_restarts(monkeypatch: pytest.Monk
     (lost,) = answers(Actor(RayActorError()), 1)
     assert isinstance(lost, ServiceLost)
     assert "no answer within 0.1 s" in str(lost)
-
-
-def test_cancelled_request_leaves_the_others() -> None:
-    async def play() -> None:
-        service = RunningService(Actor())
-        first, second = (asyncio.ensure_future(service("get", n)) for n in (1, 2))
-        await asyncio.sleep(0)
-        first.cancel()
-        assert await second == 4
-
-    asyncio.run(play())

@@ -130,27 +130,3 @@ def test_abort_ends_one_pass_and_not_the_next() -> None:
         interrupts.drainable = True
         interrupts.settle()
         send(signal.SIGINT, lambda: interrupts.asked)
-
-
-def test_other_threads_leave_handlers_as_they_are(
-    handlers: dict[int, Any],
-) -> None:
-    found: dict[str, Any] = {}
-
-    def elsewhere() -> None:
-        with Interrupts() as interrupts:
-            interrupts.install()
-            interrupts.drainable = True
-            found["handlers"] = {n: signal.getsignal(n) for n in BOTH}
-            interrupts.abort(RunFailed("no engine"))
-            try:
-                interrupts.settle()
-            except RunFailed as error:
-                found["raised"] = str(error)
-            found["asked"] = interrupts.asked
-
-    thread = threading.Thread(target=elsewhere)
-    thread.start()
-    thread.join(10)
-    assert found == {"handlers": handlers, "raised": "no engine", "asked": False}
-    assert {n: signal.getsignal(n) for n in BOTH} == handlers

@@ -173,15 +173,6 @@ def test_row_that_was_set_aside_is_released_or_has_a_last_trial() -> None:
     assert isolation.rows["b"].end == "quarantined"
 
 
-def test_row_that_was_not_alone_has_failed_no_trial() -> None:
-    isolation = Isolation()
-    for deaths in range(1, 10):
-        die(isolation, ["a", "b"])
-        assert {(s.deaths, s.trials, s.end) for s in isolation.rows.values()} == {(deaths, 0, "")}
-        # Each has a group of its own from the first death on.
-        assert isolation.rows["a"].group != isolation.rows["b"].group
-
-
 @pytest.mark.parametrize(
     ("count", "groups", "largest"), [(1, 1, 1), (16, 16, 1), (17, 4, 5), (64, 8, 8), (65, 8, 9)]
 )
@@ -205,17 +196,6 @@ def test_row_that_ends_is_released() -> None:
     # A row that has ended is not blamed when the process dies.
     isolation.died("e")
     assert isolated_rows(isolation) == {"b"}
-
-
-def test_released_row_that_is_repeated_keeps_its_deaths_but_not_its_trial() -> None:
-    """Ray repeats a row whose process dies before its block has passed on."""
-    isolation = Isolation()
-    die(isolation, ["a"])
-    live(isolation, ["a"])
-    assert isolation.among(["a"])["a"] == IsolatedRow(1, OPEN)
-    die(isolation, ["a"])
-    assert isolation.rows["a"].trials == 0
-    assert (isolation.rows["a"].deaths, isolation.rows["a"].released) == (2, False)
 
 
 def test_last_message_of_a_process_says_which_rows_were_at_work() -> None:
@@ -246,21 +226,6 @@ def test_isolated_rows_are_kept_by_the_next_pass() -> None:
     die(second, ["a"])
     assert second.rows["a"].trials == 1
     assert not first.rows["a"].trials
-
-
-def test_last_row_of_a_group_has_failed_no_trial() -> None:
-    isolation = Isolation()
-    rows = names(64)
-    die(isolation, rows)
-    group = [row for row in rows if isolation.rows[row].group == isolation.rows[rows[0]].group]
-    assert len(group) == 8
-    isolation.enter("e", group)
-    isolation.leave("e", group[:7])
-    isolation.died("e")
-    assert isolation.rows[group[7]].alone
-    assert isolation.rows[group[7]].trials == 0
-    die(isolation, group[7:])
-    assert isolation.rows[group[7]].trials == 1
 
 
 def test_ended_rows_are_split_from_rows_to_run() -> None:
@@ -301,18 +266,6 @@ def test_row_goes_where_its_preparation_goes() -> None:
     assert of_rows([{**ROW, "shares": -1}], {SHARED: alive}) == {}
 
 
-def test_preparation_that_was_given_up_is_tried_again_by_the_next_pass() -> None:
-    isolation = Isolation()
-    for _ in range(1 + TRIALS):
-        die(isolation, ["r"])
-    for _ in range(1 + MOST_ALONE):
-        die(isolation, [SHARED], outside=True)
-    assert (isolation.rows["r"].end, isolation.rows[SHARED].end) == ("set_aside", "given_up")
-    later = Isolation(isolation.rows)
-    found, is_shared = of_rows([ROW], later.rows)["r"]
-    assert (found.end, found.alone, found.trials, is_shared) == ("", True, TRIALS, False)
-
-
 def test_lost_node_isolates_rows_only_the_second_time() -> None:
     isolation, rows = Isolation(), names(40)
     isolation.enter("a", rows)
@@ -325,14 +278,3 @@ def test_lost_node_isolates_rows_only_the_second_time() -> None:
     isolation.died("b", outside=True)
     assert isolated_rows(isolation) == {rows[0]}
     assert isolation.rows[rows[0]].unstored == 1
-
-
-def test_isolated_rows_stay_isolated_when_their_node_is_lost() -> None:
-    isolation = Isolation()
-    isolation.enter("a", ["x", "y"])
-    isolation.died("a")
-    isolation.enter("b", ["x"])
-    isolation.moved("b")
-    isolation.died("b", outside=True)
-    assert isolated_rows(isolation) == {"x", "y"}
-    assert isolation.rows["x"].trials == 0

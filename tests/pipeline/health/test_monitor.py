@@ -184,10 +184,6 @@ def test_what_ends_a_run(
     assert (error.resumable, error.again) == end
 
 
-def test_lost_lease_ends_a_run(monitored: Any) -> None:
-    assert "somebody else has it" in str(monitored(lost="somebody else has it").later())
-
-
 @pytest.mark.parametrize(
     ("how", "known"),
     [

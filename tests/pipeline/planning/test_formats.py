@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,9 @@ from ace_ray.errors import UserError
 from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.families import FamilyFacts, family_facts
 from ace_ray.models.roles import Role, parse_role
-from ace_ray.pipeline.planning.formats import choice_line, facts_of
+from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
-from ace_ray.pipeline.planning.preflight import check_chat, is_native, resolve_model
+from ace_ray.pipeline.planning.preflight import is_native
 from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy
 
@@ -114,42 +112,6 @@ def test_candidate_in_a_role_with_tools_needs_a_tool_parser() -> None:
         plan = planned(toy, QWEN3, tool_parser="auto")
         assert plan.choice.tool_parser is None
         assert not is_native(plan)
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-@pytest.mark.parametrize(
-    ("template", "problem"),
-    [
-        ("{% if tools %}{{ tools }}{% endif %}{{ messages }}<tool_call>", ""),
-        ("{{ messages }}<tool_call>", "ignores tools"),
-        ("{{ tools }}{{ messages[0].content }}<tool_call>", "does not include tool results"),
-        (
-            "{% if tools and messages[0].content == 'I play' %}{{ raise_exception('no') }}"
-            "{% endif %}{{ tools }}{{ messages }}<tool_call>",
-            "in this role",
-        ),
-    ],
-)
-@pytest.mark.parametrize("who", ["same", "served"])
-def test_template_of_a_role_with_tools_must_show_them(
-    model_folder: Any, template: str, problem: str, who: str
-) -> None:
-    model = {"source": str(model_folder(template=template)), "tool_parser": "auto"}
-    user: Role = "same"
-    if who == "served":
-        user = parse_role({"model": model}, "")
-        model = {"source": str(model_folder(template="{{ messages }}", name="candidate"))}
-    config = RunConfig.model_validate({"model": model, "benchmarks": ["toy"]})
-    ref = resolve_model(config)
-    plan = make_plan(config, ref, [UserCalls(user)], facts_of(config, ref))
-    if not problem:
-        check_chat(plan)
-        return
-    in_role = who == "served" or problem == "in this role"
-    where = "benchmarks.toy.user" if in_role else plan.model.source
-    with pytest.raises(UserError, match=f"^{where}: .*{problem}"):
-        check_chat(plan)
 
 
 def test_reasoning_is_replayed_if_benchmark_and_template_do_so() -> None:
@@ -252,20 +214,3 @@ def test_mistral_format_of_a_folder_is_recognised(
     for name in files:
         (tmp_path / name).write_text('{"x": "[THINK]"}')
     assert family_facts(tmp_path, mode).tekken is tekken
-
-
-def test_family_facts_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(
-        json.dumps({"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]})
-    )
-    listed = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": listed}))
-    (tmp_path / "chat_template.jinja").write_text("c")
-    facts = family_facts(tmp_path)
-    assert facts == FamilyFacts(("a", "b", "c"), ("Qwen3ForCausalLM",), "qwen3", False)
-    (tmp_path / "config.json").write_text("[" * 100_000)
-    assert family_facts(tmp_path).model_type == ""
-    config = RunConfig.model_validate(
-        {"model": {"source": "x"}, "benchmarks": ["toy"], "backend": "fake"}
-    )
-    assert facts_of(config, MODEL) == FamilyFacts()
