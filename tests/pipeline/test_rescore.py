@@ -123,9 +123,16 @@ def test_new_checkers_change_verdicts_only(run: MadeRun, monkeypatch) -> None:
     assert not set(old) & set(part_names(run.store))
     assert read_ledger(run.store).dominated == 0
     assert json.loads(as_json(summary)) == summary_of(run)
+    assert summary["timing"] == {"wall_s": 12.5}
+    assert summary["rescored"]["at"]
+    assert (summary["ignored_files"], summary["uri"]) == ({}, run.uri)
+    assert run.store.get(MANIFEST) == as_json(run.manifest)
     monkeypatch.undo()
     rescore(run.uri, lambda line: None)
     assert run.stored() == before
+    assert rescore(run.uri, said.append)[0] == COMPLETE
+    assert said[-1] == "no verdict changed"
+    assert (run.store.get(SUCCESS), run.store.get(LEASE)) == (b"", None)
 
 
 def test_rows_whose_checker_failed_are_judged_again(run: MadeRun, monkeypatch) -> None:

@@ -72,6 +72,7 @@ def test_every_command_names_a_torn_part_once(
         main(given)
     told = capsys.readouterr()
     assert (told.err + told.out).count(f"{TORN} is ignored") == 1
+    assert (run / TORN).read_bytes() == b"torn"
 
 
 def test_run_with_torn_parts_only_is_not_an_empty_run(

@@ -103,14 +103,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("go", "3 too"), ["4"], ("go", "4"), ["open"]),
         ],
     ),
-    "isolated rows do not wait for the last open row": (
-        {"most": 2},
-        [
-            *(("come", "a"), ("come", "b"), ("come", "c"), ("come", "isolated row", 1)),
-            *(("go", "a"), ("come", "d"), ["b"]),
-            *(("go", "b"), ["isolated row"], ("go", "isolated row"), ["c", "d"]),
-        ],
-    ),
     "rows enter in their order while there is room": (
         {"most": 9},
         [
@@ -128,14 +120,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("row_ends", "three"), ["three"], ("row_ends", "three"), ["three", "two"]),
         ],
     ),
-    "another group waits until the whole group has left": (
-        {},
-        [
-            *(("come", "two", OPEN, 2), ("come", "isolated row", 1)),
-            *(("row_ends", "two"), ("row_ends", "two"), ["two"]),
-            *(("go", "two"), ["isolated row"]),
-        ],
-    ),
     "a row that ends after its group has left frees no place": (
         {"most": 2},
         [
@@ -143,22 +127,11 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("come", "a", OPEN, 2), ("come", "b"), ["a"]),
         ],
     ),
-    "cancelled inside": (
-        {},
-        [("come", "a", 1), ("come", "b", 2), ("cancelled", "a"), ["b"]],
-    ),
     "cancelled while waiting": (
         {},
         [
             *(("come", "inside"), ("come", "goes", 1), ("come", "stays", 2)),
             *(("cancelled", "goes"), ["inside"], ("go", "inside"), ["stays"]),
-        ],
-    ),
-    "cancelled, and rows that waited for it enter": (
-        {},
-        [
-            *(("come", "inside"), ("come", "isolated row", 1), ("cancelled", "isolated row")),
-            *(("come", "open"), ["inside", "open"]),
         ],
     ),
     "the earlier run comes first and alone": (
@@ -179,14 +152,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("arrived",), ["earlier run"]),
             *(("go", "earlier run"), ["later run"]),
         ],
-    ),
-    "rows of the loaded run that never arrive are not waited for": (
-        {"run": 2, "arriving": True},
-        [("come", "other", {"run": 1}), ("arrived",), ["other"]],
-    ),
-    "the first process waits for no arrival": (
-        {"run": 2},
-        [("come", "other", {"run": 1}), ["other"]],
     ),
     "the loaded run goes on": (
         {"run": 2},
@@ -212,10 +177,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("come", "inside", 4), ("come", "tried", 5, {"tried": 1}), ("come", "open")),
             *(("come", "isolated row", 6), ("go", "inside"), ["isolated row"]),
         ],
-    ),
-    "it is admitted if there is no other row": (
-        {"run": 0, "arriving": True},
-        [("come", "tried", 5, {"tried": 1}), [], ("arrived",), ["tried"]],
     ),
     "after many starts without progress open rows go first": (
         {"run": 0, "arriving": True, "starts_since_progress": ISOLATED_LAST},

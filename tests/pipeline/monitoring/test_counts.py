@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray.util.metrics
+from ray.exceptions import GetTimeoutError, RayActorError
 
 from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
+from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
 from ace_ray.pipeline.monitoring.metrics import PREFIX, RUN_TAGS, SPECS, Metrics
@@ -62,6 +65,27 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
     for number in range(2 * MOST_BUGS):
         coordinator.bug("toy", f"KeyError in toy.py:{number}", "x")
     assert len(coordinator.read().bugs) == MOST_BUGS
+
+
+def test_transient_exceptions_are_not_reported_as_bugs() -> None:
+    calls: list[tuple[str, str, str]] = []
+    coordinator = SimpleNamespace(bug=SimpleNamespace(remote=lambda *call: calls.append(call)))
+
+    def report(error: Exception) -> None:
+        try:
+            raise error
+        except Exception:  # noqa: BLE001 - any
+            report_bug(coordinator, "toy")
+
+    for error in (OSError("full"), MemoryError(), GetTimeoutError("late"), RayActorError()):
+        report(error)
+    assert calls == []
+    report(KeyError("\ud800" + "x" * 10_000))
+    ((benchmark, place, text),) = calls
+    assert (benchmark, place.partition(" in ")[0]) == ("toy", "KeyError")
+    assert "test_counts.py:" in place
+    assert len(text) <= MOST_CHARS
+    text.encode("ascii")
 
 
 class Meter:
