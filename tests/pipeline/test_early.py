@@ -129,13 +129,6 @@ def test_row_without_a_verdict_may_be_right_or_wrong(pair: Pair) -> None:
     assert pair.looks.comparison.decided
 
 
-def test_later_of_two_verdicts_counts(pair: Pair) -> None:
-    pair.other.put(*rows_of(0))
-    pair.own.put(*rows_of(0))
-    pair.own.put(*rows_of(3)[:3])
-    assert sorted(pair.headline().differences) == [(0.0, 0.0), (1.0, 1.0), (1.0, 1.0), (1.0, 1.0)]
-
-
 def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
     pair.other.put(*rows_of(0))
     pair.own.put(*rows_of(0))

@@ -303,10 +303,3 @@ def test_parsers_of_a_served_model_are_those_of_its_family(
     refused = str(caught.value)
     assert refused.startswith("benchmarks.acebench.user.model.tool_parser: this role is offered")
     assert "write auto" in refused
-
-
-def test_budget_for_thinking_needs_a_reasoning_parser(tmp_path: Path) -> None:
-    budget = {"thinking_token_budget": 9}
-    assert user(tmp_path, sampling=budget).sampling.thinking_token_budget == 9
-    with pytest.raises(UserError, match=r"^benchmarks.acebench.user.sampling.thinking_token_bud"):
-        user(tmp_path, "{{ messages }}", sampling=budget)

@@ -122,20 +122,6 @@ def test_hostile_text_stays_text(checkout: Path, tmp_path: Path, text: str) -> N
     assert echoed.stdout == f"{sent}\n"
 
 
-def test_printed_command_submits_the_same_job(config: Path, checkout: Path) -> None:
-    made = submission(str(config), limit=3, checkout=checkout)
-    words = shlex.split(made.command("http://head:8265"))
-    ours, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
-    assert ours[:3] == ["ray", "job", "submit"]
-    options = dict(zip(ours[3::2], ours[4::2], strict=True))
-    assert options["--address"] == "http://head:8265"
-    assert options["--submission-id"] == made.id(1)
-    assert json.loads(options["--runtime-env-json"]) == made.runtime_env
-    # Ray joins the words after "--" in this way.
-    assert shlex.join(entrypoint) == made.entrypoint
-    assert "--address" not in made.command(None)
-
-
 @pytest.mark.nightly
 def test_id_is_a_hash_of_the_resolved_config(config: Path, tmp_path: Path) -> None:
     def made(path: Path = config, **options: Any) -> Submission:

@@ -86,7 +86,14 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_first_attempt_is_sent_and_followed(sent: Any) -> None:
+def test_next_attempt_is_sent_and_followed(sent: Any) -> None:
+    # Ended attempts, and names that only look similar.
+    jobs = {f"{NAME}-{n}": job(f"{NAME}-{n}", "FAILED") for n in (9, 10)}
+    jobs |= {f"{NAME}-x": job(f"{NAME}-x", "RUNNING"), f"{NAME}9-1": job(f"{NAME}9-1", "RUNNING")}
+    code, said = sent(Client(jobs), follow=False)
+    assert code == 0
+    assert said.startswith(f"submitted {NAME}-11\n")
+    assert f"ray job logs --follow --address http://head:8265 {NAME}-11" in said
     client = Client(logs=[["one\n", "two\n"]], ends=job("x", "SUCCEEDED", 0))
     assert sent(client) == (0, f"submitted {NAME}-1\none\ntwo\n")
     assert client.sent == [
@@ -107,18 +114,6 @@ def test_running_attempt_is_followed_instead(sent: Any) -> None:
     # Another follower may have been faster.
     client = Client(logs=[["its\n"]], ends=job("x", "FAILED", 75), rival=True)
     assert sent(client) == (75, f"already running, not submitted again: {NAME}-1\nits\n")
-
-
-@pytest.mark.parametrize("status", ["FAILED", "SUCCEEDED"])
-def test_ended_attempt_is_followed_by_the_next_one(sent: Any, status: str) -> None:
-    jobs = {f"{NAME}-9": job(f"{NAME}-9", "FAILED"), f"{NAME}-10": job(f"{NAME}-10", status)}
-    # Names that only look similar.
-    jobs |= {f"{NAME}-x": job(f"{NAME}-x", "RUNNING"), f"{NAME}9-1": job(f"{NAME}9-1", "RUNNING")}
-    client = Client(jobs)
-    code, said = sent(client, follow=False)
-    assert code == 0
-    assert client.sent[0]["submission_id"] == f"{NAME}-11"
-    assert f"ray job logs --follow --address http://head:8265 {NAME}-11" in said
 
 
 @pytest.mark.parametrize(

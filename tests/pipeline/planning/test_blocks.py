@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,31 +86,6 @@ def test_few_large_blocks_are_kept_unless_other_workers_need_them() -> None:
     assert shaped(400, workers=4, rows_per_block=50).calls == 2
     endpoint = SimpleNamespace(max_concurrency=5)
     assert [shaped(rows, endpoint=endpoint).most for rows in (3, 100)] == [3, 5]
-
-
-@pytest.mark.parametrize(
-    ("rows", "workers", "seats", "interactive"),
-    [
-        (5, 2, 1, 1.0),
-        (63, 3, 8, 0.05),
-        (700, 3, 32, 0.05),
-        (5_000, 16, 8, 1.0),
-        (5_000, 2, 1024, 0.0),
-        (300_000, 16, 256, 0.05),
-    ],
-)
-def test_engines_stay_full_and_workers_leave_rows_to_others(
-    rows: int, workers: int, seats: int, interactive: float
-) -> None:
-    found = shaped(rows, interactive=round(rows * interactive), workers=workers, seats=seats)
-    assert 1 <= found.calls <= found.most <= math.ceil(rows / workers)
-    held = found.calls * found.size
-    assert held >= min(found.most, rows)
-    assert held <= max(rows // (2 * workers), found.most) + max(found.calls, found.size)
-    assert found.spare == 1 or found.spare * found.size <= rows / (8 * workers)
-    if not interactive:
-        assert held <= 8 * found.most + found.size
-        assert found.size == 1 or found.calls >= 16, "blocks wait for their slowest row"
 
 
 def test_pause_of_the_executor_is_a_millisecond_a_row() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.cluster import resources
-from ace_ray.cluster.resources import Resources, TooSmall, fit, holds, slow_dtype
+from ace_ray.cluster.resources import Resources, TooSmall, fit, holds
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.models.engine_args import cluster_engine_args
@@ -204,26 +204,3 @@ def test_autoscaler_is_asked_for_missing_gpus(
     asked.clear()
     resources.grow([], patience, said.append)
     assert (len(asked), len(said)) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "flags", "gpus", "address", "is_slow"),
-    [
-        ("bfloat16", "avx2", 0, "local", True),
-        ("auto", "avx avx2", 0, "local", True),
-        ("float32", "avx2", 0, "local", False),
-        ("bfloat16", "avx2 avx512f", 0, "local", False),
-        ("bfloat16", "", 0, "local", False),
-        ("bfloat16", "avx2", 1, "local", False),
-        ("bfloat16", "avx2", 0, "auto", False),  # the engines are on a cluster
-    ],
-)
-def test_slow_dtype_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, dtype: str, flags: str, gpus: int, address: str, is_slow: bool
-) -> None:
-    cpu = SimpleNamespace(exists=lambda: True, read_text=lambda: f"flags\t\t: {flags}\n")
-    monkeypatch.setattr(resources, "Path", lambda name: cpu)
-    monkeypatch.setenv("RAY_ADDRESS", address)
-    warning = slow_dtype(config(engine={"dtype": dtype}), gpus)
-    assert ("engine.dtype=float32" in warning) == is_slow
-    assert bool(warning) == is_slow
