@@ -14,7 +14,7 @@ from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.pipeline.planning.preflight import open_output
 from ace_ray.storage.lease import Lease
-from ace_ray.storage.object_store import Store, open_store
+from ace_ray.storage.object_store import LocalStore, Store, open_store
 from tests.pipeline.made_run import planned_run, sound_run
 
 
@@ -110,3 +110,20 @@ def test_only_keys_of_the_run_are_removed_on_s3(s3: Any, tmp_path: Path) -> None
     left = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix=base).get("Contents", [])
     assert {item["Key"] for item in left} == others | {f"{base}/run/run.json"}
     assert len(said) == 1
+
+
+def test_store_changes_nothing_behind_a_link_or_outside_its_folder(tmp_path: Path) -> None:
+    kept = precious(tmp_path / "kept")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run").symlink_to(kept)
+    parent = LocalStore(str(tmp_path / "out"))
+    for work, more in (("put", [b"x"]), ("put_if", [b"x", None]), ("delete", [])):
+        for name in ("thesis.txt", "new/x"):
+            with pytest.raises(UserError, match="symbolic link"):
+                getattr(parent.child("run"), work)(name, *more)
+        with pytest.raises(UserError, match="is outside the run folder"):
+            getattr(parent, work)("../kept/thesis.txt", *more)
+    assert files_in(kept) == files_in(precious(tmp_path / "as before"))
+    # A link that the user names is followed.
+    LocalStore(str(tmp_path / "out" / "run")).child("new").put("a", b"x")
+    assert (kept / "new" / "a").read_bytes() == b"x"

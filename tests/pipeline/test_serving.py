@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import tempfile
 import threading
@@ -16,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
@@ -62,14 +62,6 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def eventually(holds: Callable[[], bool]) -> bool:
     limit = time.monotonic() + PATIENCE_S
     while not holds():
@@ -83,23 +75,19 @@ class Lab:
     """Servers of one test, and their processes."""
 
     def __init__(self, folder: Path) -> None:
-        self.notes = folder / "pids"
-        self.port = free_port(HOST)
+        self.notes, self.port = folder / "pids", free_port(HOST)
         self.servers: list[Server] = []
 
-    def command(self, mode: str) -> list[str]:
-        return [sys.executable, "-S", "-c", SCRIPT, str(self.port), str(self.notes), mode]
-
     def server(self, mode: str = "serve") -> Server:
-        made = Server(self.command(mode), dict(os.environ), host=HOST, port=self.port)
-        self.servers.append(made)
-        return made
+        command = [sys.executable, "-S", "-c", SCRIPT, str(self.port), str(self.notes), mode]
+        self.servers.append(Server(command, dict(os.environ), host=HOST, port=self.port))
+        return self.servers[-1]
 
     def pids(self) -> list[int]:
         return [int(pid) for pid in self.notes.read_text().split()] if self.notes.exists() else []
 
     def all_gone(self) -> bool:
-        return not any(alive(pid) for pid in self.pids())
+        return not any(psutil.pid_exists(pid) for pid in self.pids())
 
 
 @pytest.fixture
@@ -110,17 +98,14 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     yield made
     for server in made.servers:
         server.stop()
-    for pid in made.pids():
-        if alive(pid):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_server_starts_and_stops(lab: Lab) -> None:
     server = lab.server()
     server.start(PATIENCE_S)
-    assert all(alive(pid) for pid in lab.pids())
-    server.stop()
     assert len(lab.pids()) == 1
+    assert not lab.all_gone()
+    server.stop()
     assert eventually(lab.all_gone)
     assert not server.log.exists()
     assert server.wait() == ""
