@@ -119,8 +119,8 @@ def monitored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_deaths_are_printed_once_and_few_at_a_time(monitored: Any) -> None:
     one = monitored()
-    one.later(workers=[READY], deaths=["host:7: told to die"])
-    one.later(workers=[READY], deaths=["host:7: told to die", "host:8"])
+    one.later(**UP, deaths=["host:7: told to die"])
+    one.later(**UP, deaths=["host:7: told to die", "host:8"])
     assert one.lines == ["engine worker host:7: told to die", "engine worker host:8"]
     one.monitor.__exit__()
     one.tally.deaths = [*one.tally.deaths, *(f"host:{pid}" for pid in range(9, 18))]
@@ -140,39 +140,29 @@ def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     assert (error.resumable, error.again) == (True, False)
 
 
-BUG = {("toy", "place"): Bug("toy", "place", "Traceback", BUG_ROWS)}
+BUG = {"bugs": {("toy", "place"): Bug("toy", "place", "Traceback", BUG_ROWS)}}
+UP = {"workers": [READY]}
+AGAIN = {"had_success": True}
+ELASTIC = {"workers": {"max": 4}}
+LATE = {"starting": {process(): 101.0}}
 
 
 @pytest.mark.parametrize(
     ("how", "known", "words", "end"),
     [
         ({}, {"failure": "cannot start"}, "cannot start", (False, False)),
-        ({"had_success": True}, {"failure": "cannot start"}, "cannot start", (True, True)),
+        (AGAIN, {"failure": "cannot start"}, "cannot start", (True, True)),
+        (AGAIN, {"failure": "full", "store_failed": True}, "full", (True, False)),
+        (AGAIN, UP | {"failure": "stuck", "no_progress": True}, "stuck", (True, False)),
+        ({}, UP | BUG, "in the same exception", (False, False)),
+        ({}, UP | LATE, "the engine worker host:7 is gone", (True, True)),
         (
-            {"had_success": True},
-            {"failure": "the store", "store_failed": True},
-            "the store",
-            (True, False),
-        ),
-        (
-            {"had_success": True},
-            {"workers": [READY], "failure": "no progress", "no_progress": True},
-            "no progress",
-            (True, False),
-        ),
-        ({}, {"workers": [READY], "bugs": BUG}, "in the same exception", (False, False)),
-        (
-            {},
-            {"workers": [READY], "starting": {process(): 101.0}},
-            "host:7 is gone",
-            (True, True),
-        ),
-        (
-            {"workers": {"max": 4}},
-            {"workers": [READY], "starting": {process("checker"): 101.0}},
+            ELASTIC,
+            UP | {"starting": {process("checker"): 101.0}},
             "the checker host:7 is gone",
             (True, True),
         ),
+        ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
     ],
 )
 def test_what_ends_a_run(
@@ -184,21 +174,15 @@ def test_what_ends_a_run(
     assert (error.resumable, error.again) == end
 
 
-@pytest.mark.parametrize(
-    ("how", "known"),
-    [
-        ({}, {"failure": "a checker failed", "silent": {process(): 20.0}}),
-        ({"had_success": True}, {"bugs": BUG}),
-        ({"workers": {"max": 4}}, {"starting": {process(): 500.0}}),
-    ],
-)
-def test_what_does_not_end_a_run(monitored: Any, how: Any, known: Any) -> None:
-    assert monitored(**how).later(workers=[READY], **known) is None
+def test_what_does_not_end_a_run(monitored: Any) -> None:
+    failed = {"failure": "a checker failed", "silent": {process(): 20.0}}
+    for how, known in (({}, failed), (AGAIN, BUG), (ELASTIC, LATE)):
+        assert monitored(**how).later(**UP, **known) is None
 
 
 def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     one = monitored()
-    one.later(workers=[READY])
+    one.later(**UP)
 
     def refuse(answer: Any, timeout: float) -> Any:
         raise TimeoutError
@@ -231,7 +215,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     actor = SimpleNamespace(options=lambda **_: task)
     monkeypatch.setattr(ray, "remote", lambda work: actor)
     one = monitored()
-    error = one.later(workers=[READY], silent={process(): silent}, stored=stored)
+    error = one.later(**UP, silent={process(): silent}, stored=stored)
     assert bool(error) == ends
     assert not ends or error.again
     assert one.lines == ["engine worker host:7 was frozen and is killed"] * there
@@ -240,21 +224,21 @@ def test_frozen_process_is_killed_and_must_be_replaced(
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
     one = monitored(workers={"max": 4}, had_success=True)
     one.monitor.engines_start()
-    one.later(90, workers=[READY], silent={process(): 1.0})
-    assert one.later(99, workers=[READY]) is None
-    error = one.later(2, workers=[READY])
+    one.later(90, **UP, silent={process(): 1.0})
+    assert one.later(99, **UP) is None
+    error = one.later(2, **UP)
     assert "no engine is left" in str(error)
     assert error.again
 
 
 def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
     one = monitored()
-    one.later(workers=[READY])
+    one.later(**UP)
     one.interrupts.asked = True
-    assert one.later(workers=[READY]) is None
+    assert one.later(**UP) is None
     assert one.drained == [7.0]
     assert "rows in flight have 7 s to end" in one.lines[-1]
-    assert isinstance(one.later(7.0 + END_S + 1, workers=[READY]), KeyboardInterrupt)
+    assert isinstance(one.later(7.0 + END_S + 1, **UP), KeyboardInterrupt)
     idle = monitored()
     idle.interrupts.asked = True
     assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"

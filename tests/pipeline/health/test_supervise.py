@@ -51,8 +51,8 @@ def start() -> Iterator[Start]:
 
 WAITS = """
     asked = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append("term"))
-    signal.signal(signal.SIGINT, lambda *_: asked.append("int"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: asked.append(signal.Signals(number).name))
     print("ready", flush=True)
     while not asked:
         time.sleep(0.01)
@@ -97,27 +97,21 @@ def test_killed_driver_ends_in_one_line_and_can_be_resumed(
     assert wrong == said
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("to", [os.kill, os.killpg])
-def test_signal_reaches_the_driver_once(
-    start: Start, number: signal.Signals, to: Callable[[int, int], None]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_reach_the_driver_once_and_it_ends_with_the_command(
+    start: Start, number: signal.Signals
 ) -> None:
     process = start(WAITS)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["before\n", "ready\n"]
-    to(process.pid, number)
-    said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (75, "term\n" if number == signal.SIGTERM else "int\n")
-
-
-def test_driver_ends_with_the_command(start: Start) -> None:
-    process = start(WAITS)
-    assert process.stdout is not None
-    while process.stdout.readline() != "ready\n":
-        pass
     (driver,) = psutil.Process(process.pid).children()
-    process.kill()
-    until = time.monotonic() + 30
-    while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    if number == signal.SIGKILL:
+        process.kill()
+        until = time.monotonic() + 30
+        while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    else:
+        os.killpg(process.pid, number)
+        said, _ = process.communicate(timeout=60)
+        assert (process.returncode, said) == (75, f"{number.name}\n")
