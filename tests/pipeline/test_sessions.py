@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import ace_ray
-from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.reports.compared_runs import NotComparable
@@ -19,7 +18,7 @@ from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS, read_manifest
+from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS
 from tests.pipeline.made_run import planned_run
 from tests.report.builders import everything, write_run
 
@@ -76,13 +75,6 @@ def test_versions_of_vllm_do_not_count_for_an_endpoint(
     (line,) = begin(tmp_path / "run", NEW, backend="endpoint")
     assert line.startswith(f"rows come from several versions: ace_ray {version('ace_ray')}, 9.0;")
     assert "vllm" not in line
-
-
-@pytest.mark.parametrize("wrong", [[{}] * 1001, [{"versions": {"vllm": 1}}], {}])
-def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
-    folder = with_sessions(write_run(tmp_path / "run", everything({})), wrong)
-    with pytest.raises(UserError, match="sessions"):
-        read_manifest(LocalStore(str(folder)))
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -127,24 +127,3 @@ def test_reasons_of_missing_verdicts_are_grouped() -> None:
     assert [one["rows"] for one in told] == [1] * 10 + [19]
     assert told[-1]["error"] == "other reasons"
     assert summary([row("a")], 1)["failures"] == []
-
-
-def test_rows_are_read_once_per_benchmark_and_not_kept() -> None:
-    begun: list[int] = []
-
-    def read() -> Iterator[ResultRow]:
-        begun.append(0)
-        for name in ("toy", "other"):
-            for index in range(3):
-                begun[-1] += 1
-                yield row(f"{name}{index}", benchmark=name)
-
-    benchmarks: Any = {"toy": Counting(), "other": Counting()}
-    found = summarize(manifest_of(6), benchmarks, read, {})
-    assert begun == [6, 6]
-    assert (found["scored"], found["missing"], found["complete"]) == (6, 0, True)
-    assert found["benchmarks"]["other"]["ids"] == ["other0", "other1", "other2"]
-    # A report counts rows without a benchmark.
-    begun.clear()
-    assert summarize(manifest_of(6), {}, read, {})["scored"] == 6
-    assert begun == [6]

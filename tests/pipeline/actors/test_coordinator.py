@@ -239,12 +239,6 @@ class TestCauses:
         return isolated_row.trials, isolated_row.deaths_alone
 
     @pytest.mark.parametrize("outside", [True, False])
-    def test_process_reports_its_own(self, outside: bool) -> None:
-        coordinator = self.alone()
-        coordinator.dying(process(2), "the engine core was ended by SIGTERM", ["a"], outside)
-        assert self.trials(coordinator) == (0 if outside else 1, 1)
-
-    @pytest.mark.parametrize("outside", [True, False])
     def test_successor_reports_it(self, outside: bool) -> None:
         coordinator = self.alone()
         assert coordinator.predecessor(process(3)) == process(2)
@@ -280,17 +274,13 @@ def test_ended_rows_are_under_way_until_a_checker_has_them() -> None:
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, here = Coordinator([]), process()
     up(coordinator, here)
-    assert coordinator.process("actor") == here
     coordinator.enter(here, ["a", "b"])
-    coordinator.lost("actor", "its node is gone", True, node=node)
-    assert {r.released for r in coordinator.read().isolated["engine"].values()} == {node}
-    assert coordinator.process("actor") is None
-    # Messages that it sent before.
-    coordinator.beat(here)
-    coordinator.phase(here, "load")
-    coordinator.dying(here, "late", ["a"])
-    coordinator.lost("actor", "its node is gone", True, node=node)
+    for _ in range(2):
+        coordinator.lost("actor", "its node is gone", True, node=node)
+        coordinator.beat(here)
+        coordinator.dying(here, "a message that comes late", ["a"])
     tally = coordinator.read()
+    assert {r.released for r in tally.isolated["engine"].values()} == {node}
     assert (tally.deaths, tally.silent) == ([f"{here.name}: its node is gone"], {})
 
 

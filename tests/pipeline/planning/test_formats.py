@@ -8,7 +8,6 @@ import pytest
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.endpoint_engine import endpoint_ref
 from ace_ray.models.families import FamilyFacts, family_facts
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.pipeline.planning.formats import choice_line
@@ -126,17 +125,6 @@ def test_reasoning_is_replayed_if_benchmark_and_template_do_so() -> None:
     # A single call has nothing to replay.
     single = [planned(Toy(), QWEN3, replay_reasoning=policy).run_id for policy in ("all", "none")]
     assert single[0] == single[1]
-
-
-def test_endpoint_gets_its_reasoning_back() -> None:
-    server = {"url": "http://h/v1", "model": "org/m", "api_key_env": None}
-    for policy, shown in ((None, "tool_steps"), ("all", "all"), ("none", "none")):
-        model = {"endpoint": server, "replay_reasoning": policy}
-        config = RunConfig.model_validate(
-            {"model": model, "benchmarks": ["toy"], "backend": "endpoint"}
-        )
-        plan = make_plan(config, endpoint_ref(config.model), [Calls()])
-        assert plan.replay == {"toy": shown}
 
 
 def test_files_that_a_config_names_are_in_the_identity(tmp_path: Path) -> None:
