@@ -30,7 +30,6 @@ from ace_ray.pipeline.serving import (
     Server,
     ServerFailed,
     command,
-    environment,
     flags,
     free_port,
 )
@@ -222,16 +221,6 @@ def test_engine_arguments_become_flags() -> None:
         "1",
         "--dtype=-x",
     ]
-
-
-def test_key_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "another")
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
-    env = environment("k")
-    assert (env["VLLM_API_KEY"], env["VLLM_CPU_OMP_THREADS_BIND"]) == ("k", "0")
-    monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND")
-    cores = {int(core) for core in environment("k")["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
-    assert cores == os.sched_getaffinity(0)
 
 
 def test_resources_of_served_models() -> None:

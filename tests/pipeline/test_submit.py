@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from ace_ray.errors import UserError
 from ace_ray.pipeline import submit as module
-from ace_ray.pipeline.submit import INTERRUPTED, Submission, submit
+from ace_ray.pipeline.submit import Submission, submit
 
 SUBMISSION = Submission("evaluate", ("--config", "c.yaml"), Path("/x"), (), "0" * 64)
 NAME = SUBMISSION.name
@@ -145,17 +144,3 @@ def test_interrupted_log_is_printed_once(sent: Any) -> None:
     assert sent(Client(logs=logs, ends=job("x", "SUCCEEDED", 0)))[1] == (
         f"submitted {NAME}-1\nab\ncd\nef\n"
     )
-
-
-def test_ctrl_c_leaves_the_job_running(sent: Any) -> None:
-    client = Client(logs=[["a\n", KeyboardInterrupt()]])
-    code, said = sent(client)
-    assert code == INTERRUPTED
-    assert "which goes on; the same command follows it again" in said
-    assert f"ray job stop --address http://head:8265 {NAME}-1" in said
-
-
-def test_missing_cluster_is_named_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "running_cluster", lambda: "local")
-    with pytest.raises(UserError, match="pass the dashboard's address"):
-        submit(SUBMISSION, address=None, follow=True, say=print)

@@ -50,14 +50,8 @@ class Visitors:
         for name in names:
             self._ends[name].set()
 
-    async def cancelled(self, name: str) -> None:
-        self._tasks[name].cancel()
-
     async def arrived(self) -> None:
         self.admission.arrived()
-
-    async def closed(self) -> None:
-        self.admission.close()
 
     async def end(self) -> None:
         """Let everybody leave. Then nobody is counted any more."""
@@ -111,27 +105,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("row_ends", "three"), ["three"], ("row_ends", "three"), ["three", "two"]),
         ],
     ),
-    "a row that ends after its group has left frees no place": (
-        {"most": 2},
-        [
-            *(("come", "gone", OPEN, 2), ("cancelled", "gone"), ("row_ends", "gone")),
-            *(("come", "a", OPEN, 2), ("come", "b"), ["a"]),
-        ],
-    ),
-    "cancelled while waiting": (
-        {},
-        [
-            *(("come", "inside"), ("come", "goes", 1), ("come", "stays", 2)),
-            *(("cancelled", "goes"), ["inside"], ("go", "inside"), ["stays"]),
-        ],
-    ),
-    "closed admission admits all": (
-        {"most": 2},
-        [
-            *(("come", "a", OPEN, 2), ("come", "b", OPEN, 2), ("come", "c", 7), ["a"]),
-            *(("closed",), ["a", "b", "c"], ("come", "d", OPEN, 2), ["a", "b", "c", "d"]),
-        ],
-    ),
     "the earlier run comes first and alone": (
         {},
         [
@@ -151,15 +124,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("go", "earlier run"), ["later run"]),
         ],
     ),
-    "the loaded run goes on": (
-        {"run": 2},
-        [
-            *(("come", "held", {"run": 2}), ("come", "earlier run", {"run": 1})),
-            ("come", "held isolated row", 7, {"run": 2}),
-            *(("go", "held"), ["held isolated row"]),
-            *(("go", "held isolated row"), ["earlier run"]),
-        ],
-    ),
     "row that crashed an engine alone waits until another row has passed": (
         {"run": 0, "arriving": True},
         [
@@ -167,13 +131,6 @@ SCRIPTS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             *(("come", "open"), ["open"]),
             *(("come", "isolated row", 6), ("row_ends", "open"), ("go", "open"), ["tried"]),
             *(("go", "tried"), ["isolated row"]),
-        ],
-    ),
-    "untried isolated rows go before it": (
-        {"run": 0},
-        [
-            *(("come", "inside", 4), ("come", "tried", 5, {"tried": 1}), ("come", "open")),
-            *(("come", "isolated row", 6), ("go", "inside"), ["isolated row"]),
         ],
     ),
     "after many starts without progress open rows go first": (

@@ -148,28 +148,6 @@ def test_heartbeat_returns_the_time_left(clock: Clock) -> None:
     assert coordinator.beat(here) == 0.0, "no time left differs from no limit"
 
 
-def test_engine_starts_on_its_own_weights_else_on_those_of_others() -> None:
-    coordinator = Coordinator([])
-    assert coordinator.starting(process(1, "a"), 3) == Start(retryable=False, run=3)
-    coordinator.ready(process(1, "a"), {})
-    coordinator.loading(process(1, "a"), 5)
-    assert up(coordinator, process(2, "b"), first=3) == Start(retryable=True, run=5)
-    coordinator.loading(process(2, "b"), 6)
-    coordinator.dying(process(2, "b"), "these weights need an engine of their own", [])
-    coordinator.loading(process(1, "a"), 4)
-    begun = up(coordinator, process(3, "b"), first=3)
-    assert begun == Start(retryable=True, run=6, replaces=True, starts_since_progress=1)
-
-
-def test_no_swap_follows_a_failed_one() -> None:
-    coordinator = Coordinator([])
-    assert coordinator.unswappable("too close", run=2) == "too close"
-    assert coordinator.unswappable(run=2) == "too close"
-    assert coordinator.unswappable() == coordinator.unswappable(run=3) == ""
-    assert coordinator.unswappable("the probe") == "the probe"
-    assert coordinator.unswappable("later") == coordinator.unswappable(run=3) == "the probe"
-
-
 @pytest.mark.parametrize("stores", [True, False])
 def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> None:
     coordinator = Coordinator([])
@@ -255,21 +233,6 @@ class TestCauses:
         assert coordinator.read().deaths[-1] == "host:2: it did not react and was killed"
 
 
-def test_ended_rows_are_under_way_until_a_checker_has_them() -> None:
-    coordinator, one, two = Coordinator([]), process(1, "a"), process(2, "b")
-    up(coordinator, one)
-    up(coordinator, two)
-    coordinator.leave(one, ["x", "y"])
-    coordinator.leave(two, ["z"])
-    assert (coordinator.underway(one), coordinator.underway(two)) == (2, 1)
-    coordinator.isolated("engine", ["x"])
-    assert coordinator.underway(one) == 2
-    coordinator.isolated("checker", ["x", "z"])
-    assert (coordinator.underway(one), coordinator.underway(two)) == (1, 0)
-    coordinator.dying(one, "it died", [])
-    assert coordinator.underway(one) == 0
-
-
 @pytest.mark.parametrize("node", [True, False])
 def test_rows_of_a_lost_node_are_not_isolated(node: bool) -> None:
     coordinator, here = Coordinator([]), process()
@@ -297,13 +260,3 @@ def test_checker_works_on_rows_that_are_not_isolated_until_they_are_judged() -> 
     assert known.keys() == {"new", "apart"}
     assert known["apart"] == IsolatedRow(1, 4), "it was not at work"
     assert known["new"].deaths == 1
-
-
-def test_no_row_of_a_stopped_run_begins() -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process())
-    coordinator.stop_run(1)
-    assert coordinator.enter(process(), ["a"], 0)
-    assert not coordinator.enter(process(), ["b"], 1)
-    coordinator.dying(process(), "it died", None)
-    assert coordinator.isolated("engine", ["a", "b"]).keys() == {"a"}

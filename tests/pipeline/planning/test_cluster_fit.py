@@ -59,9 +59,7 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
     [
         ([TOTAL], {}, {"workers": 8, "gpus": 8, "elastic": False, "checkers": 8}),
         ([{"CPU": 9.0, "GPU": 8.0}], {}, {"workers": 8, "checkers": 3}),
-        ([TOTAL], {"rows": 3}, {"workers": 3}),
         ([TOTAL], {"engine": engine(2, 4)}, {"workers": 1, "worker_gpus": 8, "spread": False}),
-        ([{"CPU": 4.0}], {"workers": 3}, {"workers": 3, "worker_gpus": 0}),
         (
             [{"CPU": 1.0}] * 3,
             {"workers": 3, "backend": "fake", "worker_cpus": 0.75},
@@ -78,7 +76,6 @@ def sits(nodes: list[dict[str, float]], *, rows: int = 100, **changes: Any) -> R
             {"workers": {"min": 1, "max": 8}},
             {"workers": 2, "fewest": 1, "limit": 8, "most_workers": 8, "elastic": True},
         ),
-        ([SMALL], {"workers": {"min": 1, "max": 8}, "rows": 3}, {"workers": 2, "limit": 3}),
         (
             TWO_NODES,
             {"engine": engine(8, 2)},
@@ -100,8 +97,6 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
             {"workers": 4},
             r"^workers: .* 4 CPUs and 0 GPUs in all; set workers to 3 or",
         ),
-        ([{"CPU": 2.0}], {"worker_cpus": 2.0}, r"2 CPUs and 0 GPUs in all; lower worker_cpus"),
-        ([], {}, "lower worker_cpus"),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
         ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for all else"),
         (
@@ -117,7 +112,6 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
         ),
         (TWO_NODES, {"engine": engine(8, 2, **MP)}, r"16 GPU\(s\) each on one node"),
         (gpus(1, 1, 1, 1), {"servers": [2]}, "no node has them"),
-        (gpus(4), {"servers": [4]}, r"and 4 GPU\(s\) for all else"),
     ],
 )
 def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) -> None:
