@@ -1,41 +1,12 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ace_ray.config.schema import run_config
-from ace_ray.models.fake import count_words
 from ace_ray.pipeline import doctor
-from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.types import Episode
 from tests.pipeline.made_run import CATEGORIES, written_run
-
-
-def test_prompts_that_do_not_fit_are_counted(here: Any, config_file: Any) -> None:
-    def plan(context: int) -> Plan:
-        tree = json.loads(config_file(engine={"max_model_len": context}, limit=6).read_text())
-        return plan_run(run_config(tree, where="x"))
-
-    lengths = sorted(
-        count_words(benchmark.prompt(entry), benchmark.tools(entry))
-        for made in [plan(4096)]
-        for entry in made.entries
-        for benchmark in [made.benchmarks[entry.benchmark]]
-    )
-    longest = lengths[-1]
-    assert longest > lengths[-2]
-    told = f"5 of 6 prompts fit a context of {longest} tokens, the longest has {longest}"
-    shown = here("doctor", config_file(engine={"max_model_len": longest}, limit=6)).stdout
-    assert f"{told}; rows whose prompt does not fit are skipped (PromptTooLong)" in shown
-    said: list[object] = []
-    with opened(plan(longest), fresh=False, say=said.append, began=0.0):
-        assert any(told in str(line) for line in said)
-    said.clear()
-    with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
-        assert not said
 
 
 def test_plan_writes_nothing(here: Any, config_file: Any, tmp_path: Path) -> None:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.pipeline.planning.plan import make_manifest
@@ -57,11 +55,3 @@ def test_rescored_run_names_calls_in_another_format(tmp_path: Path) -> None:
     assert finding["readers"] == {"fenced_json": 8}
     stored = json.loads(store.get("summary.json") or b"")
     assert stored["benchmarks"]["acebench"]["diagnosis"] == [finding]
-
-
-@pytest.mark.parametrize(
-    "text", ["no JSON", "[]", '{"reader": "<b>", "where": "answer", "answers": 1}']
-)
-def test_damaged_second_reading_is_one_line(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UserError, match="the column second_reading"):
-        list(read_ledger(made(tmp_path, text)).rows())

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -130,26 +129,11 @@ def test_failed_start_is_one_line_with_the_cause(lab: Lab, mode: str, words: str
     assert server.log.exists()
 
 
-def test_start_ends_at_its_timeout_and_with_stop(lab: Lab) -> None:
+def test_start_ends_at_its_timeout(lab: Lab) -> None:
     server = lab.server("hang")
     with pytest.raises(ServerFailed, match=r"was not ready in 1\.5 s: no output|exit code"):
         server.start(1.5)
     server.stop()
-    assert eventually(lab.all_gone)
-    server, outcome = lab.server("hang"), list[str]()
-
-    def start() -> None:
-        try:
-            server.start(600)
-        except ServerFailed as error:
-            outcome.append(str(error))
-
-    starter = threading.Thread(target=start)
-    starter.start()
-    assert eventually(lambda: len(lab.pids()) == 2)
-    server.stop()
-    starter.join(PATIENCE_S)
-    assert len(outcome) == 1
     assert eventually(lab.all_gone)
 
 
