@@ -108,19 +108,9 @@ def test_reasons_of_missing_verdicts_are_grouped() -> None:
     ]
     other = [row("o", "skipped", error="the prompt has 9000 tokens"), row("s")]
     found = summary([*other, *late], declared=9)["failures"]
-    assert found == [
-        {
-            "status": "infra_error",
-            "error_class": "Boom",
-            "error": "host:800 gave no answer in 0 s",
-            "rows": 7,
-        },
-        {
-            "status": "skipped",
-            "error_class": "Boom",
-            "error": "the prompt has 9000 tokens",
-            "rows": 1,
-        },
+    assert [tuple(one.values()) for one in found] == [
+        ("infra_error", "Boom", "host:800 gave no answer in 0 s", 7),
+        ("skipped", "Boom", "the prompt has 9000 tokens", 1),
     ]
     many = [row(f"m{n}", "infra_error", error="x" * n) for n in range(1, 30)]
     told = summary(many, declared=29)["failures"]

@@ -103,12 +103,3 @@ def test_parts_that_are_merged_meanwhile_are_listed_again(run: Path) -> None:
     told: list[str] = []
     ledger = read_ledger(Merging(str(run)), told.append)
     assert (len(ledger.ids), ledger.ignored, told) == (170, {}, [])
-
-
-def test_many_torn_parts_are_named_in_few_lines(run: Path) -> None:
-    for number in range(40):
-        (run / f"rows/part-{number:014d}-aa-0123456789abcdef.parquet").write_bytes(b"")
-    told: list[str] = []
-    assert len(read_ledger(LocalStore(str(run)), told.append).ignored) == 40
-    assert len(told) == 6
-    assert told[-1].endswith("35 more parts are ignored, their rows are pending")

@@ -169,20 +169,6 @@ def test_row_that_was_set_aside_is_released_or_has_a_last_trial() -> None:
     assert isolation.rows["b"].end == "quarantined"
 
 
-@pytest.mark.parametrize(
-    ("count", "groups", "largest"), [(1, 1, 1), (16, 16, 1), (17, 4, 5), (64, 8, 8), (65, 8, 9)]
-)
-def test_many_rows_are_isolated_in_groups(count: int, groups: int, largest: int) -> None:
-    isolation, rows = Isolation(), names(count)
-    die(isolation, rows)
-    sizes = Counter(isolated_row.group for isolated_row in isolation.rows.values())
-    assert (len(sizes), max(sizes.values()), sum(sizes.values())) == (groups, largest, count)
-    assert OPEN not in sizes
-    group = [row for row in rows if isolation.rows[row].group == isolation.rows[rows[0]].group]
-    die(isolation, group)
-    assert all(isolation.rows[row].alone for row in group)
-
-
 def test_last_message_of_a_process_says_which_rows_were_at_work() -> None:
     isolation = Isolation()
     isolation.enter("e", ["a", "b", "c"])
@@ -248,17 +234,3 @@ def test_row_goes_where_its_preparation_goes() -> None:
         assert found.deaths == rows[SHARED if by_shared else "r"].deaths
         assert found.unstored == sum(s.deaths for s in rows.values())
     assert of_rows([{**ROW, "shares": -1}], {SHARED: alive}) == {}
-
-
-def test_lost_node_isolates_rows_only_the_second_time() -> None:
-    isolation, rows = Isolation(), names(40)
-    isolation.enter("a", rows)
-    isolation.moved("a")
-    isolation.died("a", outside=True)
-    assert isolated_rows(isolation) == set()
-    assert {row.unstored for row in isolation.rows.values()} == {0}, "not an attempt"
-    isolation.enter("b", [rows[0], "new"])
-    isolation.moved("b")
-    isolation.died("b", outside=True)
-    assert isolated_rows(isolation) == {rows[0]}
-    assert isolation.rows[rows[0]].unstored == 1

@@ -66,7 +66,6 @@ WAITS = """
     ("body", "code", "said", "error"),
     [
         ("print('in')\nreturn 0", 0, "before\nin\n", ""),
-        ("return 75", 75, "before\n", ""),
         ("raise SystemExit(2)", 2, "before\n", ""),
         ("raise ValueError('a defect')", 1, "before\n", "ValueError: a defect"),
         # What it has returned stays valid, however it ends.
