@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,17 +78,3 @@ def test_no_command_writes_behind_a_link(
         assert "Traceback" not in ended.stderr
         if ended.code == 2 and to == "folder":
             assert REFUSED in ended.stderr
-
-
-def test_sweep_is_not_written_behind_a_link(tmp_path: Path, here: Any, config_file: Any) -> None:
-    config = config_file(sweep_id="sweep", models=[{"source": "none"}])
-    tree = json.loads(config.read_text())
-    del tree["model"]
-    config.write_text(json.dumps(tree))
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "sweep").symlink_to(tmp_path / "kept")
-    ended = here("sweep", config)
-    assert ended.code == 2
-    assert REFUSED in ended.stderr
-    assert not contents(tmp_path / "kept")
