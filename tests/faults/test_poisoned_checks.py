@@ -14,10 +14,10 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.types import Entry, Verdict
 
 
-class Poison(Benchmark):
-    """Ten questions; judging the answer to the fourth kills, that to the sixth raises."""
+class Fatal(Benchmark):
+    """Ten questions. The check of the fourth kills its process, the check of the sixth raises."""
 
-    name = "poison"
+    name = "fatal"
     rule_sets = ("official", "strict")
 
     def entries(self):
@@ -34,13 +34,13 @@ class Poison(Benchmark):
 
 def test_row_that_kills_checkers_is_quarantined(make_run, monkeypatch):
     run: Run = make_run()
-    info = run.folder / "poison-1.dist-info"
+    info = run.folder / "fatal-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: poison\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[ace_ray.benchmarks]\npoison = poison:Poison\n")
-    (run.folder / "poison.py").write_text(BENCHMARK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fatal\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ace_ray.benchmarks]\nfatal = fatal:Fatal\n")
+    (run.folder / "fatal.py").write_text(BENCHMARK)
     monkeypatch.setenv("PYTHONPATH", str(run.folder))
-    run.write(benchmarks=["poison"], rows_per_block=10, max_attempts=2)
+    run.write(benchmarks=["fatal"], rows_per_block=10, max_attempts=2)
 
     driver = run.to_the_end()
     assert driver.code == 75, driver.text

@@ -186,7 +186,7 @@ def test_reference_must_have_the_same_roles(pair: Pair) -> None:
 def test_rules_and_order_may_not_change_after_a_look(
     pair: Pair, config_file: Callable[..., Path]
 ) -> None:
-    pair.looks.check_rules()  # nobody has looked yet
+    pair.looks.check_rules()  # before the first look
     pair.looks.note()
     pair.looks.check_rules()
     early = {"against": pair.other.store.root, "min_rows": 1, "margin": 1.0}

@@ -59,7 +59,7 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
     assert line == f"{mixed}; --fresh evaluates all of them anew"
     assert [one["began_at"] for one in recorded(run)] == ["first", "second", "third"]
     assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
-    # Of many sessions the first one, and those with other versions, are kept.
+    # The first session, and sessions with other versions, are kept.
     with_sessions(run, recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
     assert begin(run, NEW, "last") == [line]
     sessions = recorded(run)

@@ -1,4 +1,4 @@
-"""Admission of rows to an engine: one group at a time, isolated rows first, and none waits forever.
+"""Admission of rows to an engine: one group at a time, isolated rows first, and no row waits forever.
 
 A script is a list of steps. A tuple calls a method of `Visitors`; a list names who must be inside.
 """
@@ -54,7 +54,7 @@ class Visitors:
         self.admission.arrived()
 
     async def end(self) -> None:
-        """Let everybody leave. Then nobody is counted any more."""
+        """Let all tasks leave. Then no place is taken."""
         for _ in self._tasks:
             await self.go(*self._ends)
             await settle()

@@ -111,7 +111,7 @@ class TestWhyGone:
         killed = ("its process was killed", True)
         assert causes.why_gone(process_info(7)) == killed
         assert causes.why_gone(process_info(7)) == killed, "no file is left"
-        # Nobody kills a checker in the milliseconds of a check, three times.
+        # A kill from outside does not hit three checks of milliseconds.
         assert causes.why_gone(process_info(8, "checker")) == ("its process was killed", False)
         self.died("SIGKILL")
         monkeypatch.setattr(causes, "oom_kills", lambda: 1 << 30)

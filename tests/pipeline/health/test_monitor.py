@@ -1,4 +1,4 @@
-"""When the health monitor ends a run, by what the coordinator tells it."""
+"""The health monitor ends a run if engines, coordinator or lease are lost."""
 
 from __future__ import annotations
 

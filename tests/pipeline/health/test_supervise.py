@@ -68,7 +68,7 @@ WAITS = """
         ("print('in')\nreturn 0", 0, "before\nin\n", ""),
         ("raise SystemExit(2)", 2, "before\n", ""),
         ("raise ValueError('a defect')", 1, "before\n", "ValueError: a defect"),
-        # What it has returned stays valid, however it ends.
+        # The returned code stays valid if the process is killed later.
         ("import atexit\natexit.register(os._exit, 9)\nreturn 0", 0, "before\n", ""),
     ],
 )
