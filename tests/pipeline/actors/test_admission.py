@@ -1,4 +1,4 @@
-"""Admission of rows to an engine: one group at a time, isolated rows first, and no row waits forever.
+"""Admission of rows to an engine: one group at a time, and isolated rows first.
 
 A script is a list of steps. A tuple calls a method of `Visitors`; a list names who must be inside.
 """

@@ -8,7 +8,7 @@ import pytest
 from ace_ray.benchmarks.registry import benchmark_class
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.models.families import FamilyFacts, family_facts
+from ace_ray.models.families import FamilyFacts
 from ace_ray.models.roles import Role, parse_role
 from ace_ray.pipeline.planning.formats import choice_line
 from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
@@ -182,23 +182,3 @@ def test_template_of_a_family_without_templates_is_refused(
     template.write_text("{{ messages }}")
     with pytest.raises(UserError, match=r"model\.chat_template: vLLM writes .* by code"):
         planned(Toy(), facts, chat_template=str(template))
-
-
-@pytest.mark.parametrize(
-    ("files", "mode", "tekken"),
-    [
-        (("tekken.json",), "auto", True),
-        (("tekken.json", "tokenizer_config.json"), "auto", False),
-        (("tekken.json", "tokenizer_config.json", "consolidated.safetensors"), "auto", True),
-        (("tokenizer.model.v3", "tokenizer_config.json", "params.json"), "auto", True),
-        (("tekken.json", "consolidated.safetensors"), "hf", False),
-        (("tekken.json", "tokenizer_config.json"), "mistral", True),
-    ],
-)
-def test_mistral_format_of_a_folder_is_recognised(
-    tmp_path: Path, files: tuple[str, ...], mode: str, tekken: bool
-) -> None:
-    """As vLLM's ``resolve_tokenizer_args`` decides."""
-    for name in files:
-        (tmp_path / name).write_text('{"x": "[THINK]"}')
-    assert family_facts(tmp_path, mode).tekken is tekken
