@@ -38,16 +38,6 @@ def table(texts: list[str | None]) -> pa.Table:
     return pa.table({"a": texts, "n": list(range(len(texts)))}, schema=SCHEMA)
 
 
-def test_a_part_is_read_as_it_was_written(tmp_path: Path) -> None:
-    texts = [None, "", "x", "\u00e9" * 500, *(str(i) for i in range(5000))]
-    path = written(tmp_path / "p", table(texts), compression="zstd", row_group_size=700)
-    assert read(path).column("a").to_pylist() == texts
-    assert read(path).schema == SCHEMA
-    assert read(path, 1500).column("a").to_pylist() == [texts[1500]]
-    with pytest.raises(ValueError, match="is missing"):
-        read(path, len(texts))
-
-
 def one_number(count: int) -> pa.Table:
     numbers = pa.repeat(pa.scalar(0, pa.int32()), count)
     return table(["x"] * count).set_column(1, "n", numbers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,17 @@ OLD = {"python": "3.11.1", "vllm": "0.32.0", "torch": "2.9", "transformers": "5.
 NEW = {**OLD, "python": "3.12.0", "vllm": "0.33.0"}
 
 
-def begin(folder: Path, versions: dict[str, str], at: str = "", backend: str = "vllm") -> list[str]:
+def begin(folder: Path, versions: dict[str, str], at: str) -> list[str]:
     """Begin a session of the run in ``folder``, up to its first row. Return its lines."""
     plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
-    config = plan.config.model_copy(update={"backend": backend})
+    config = plan.config.model_copy(update={"backend": "vllm"})
     store, told = LocalStore(str(folder)), list[str]()
     lease = Lease.acquire(store, told.append)
     declared = store.get(MANIFEST) is not None
     plan = dataclasses.replace(plan, config=config)
     run = OpenRun(plan, store, lease, {}, declared, 0.0, 0.0, not declared, told.append)
     for _ in range(2):  # two passes are one session
-        run.declare({"created_at": at or "2026-11-27T00:00:00+00:00", "versions": versions})
+        run.declare({"created_at": at, "versions": versions})
     lease.release()
     return told
 
@@ -65,16 +64,6 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
     sessions = recorded(run)
     assert len(sessions) == MOST_SESSIONS
     assert (sessions[0]["began_at"], sessions[-1]["began_at"]) == ("first", "last")
-
-
-def test_versions_of_vllm_do_not_count_for_an_endpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begin(tmp_path / "run", OLD, backend="endpoint")
-    monkeypatch.setattr(ace_ray, "__version__", "9.0")
-    (line,) = begin(tmp_path / "run", NEW, backend="endpoint")
-    assert line.startswith(f"rows come from several versions: ace_ray {version('ace_ray')}, 9.0;")
-    assert "vllm" not in line
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:

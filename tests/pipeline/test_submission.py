@@ -93,22 +93,6 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
         submission(str(config))
 
 
-@pytest.mark.parametrize("text", ["--help", "model: {source: 'a $(id) `id`\n\"'}"])
-def test_hostile_text_stays_text(checkout: Path, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump({"model": {"source": text}, "output": "s3://b/p"}))
-    made = submission(str(path), "sweep", checkout=checkout)
-    sent = shlex.split(made.entrypoint)[2]
-    assert yaml.safe_load(sent.removeprefix("--config-text="))["model"] == {"source": text}
-    echoed = subprocess.run(
-        ["sh", "-c", f"printf '%s\\n' {made.entrypoint.removeprefix('python jobs/sweep.py ')}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert echoed.stdout == f"{sent}\n"
-
-
 def test_id_is_a_hash_of_the_resolved_config(config: Path, checkout: Path) -> None:
     def name(*overrides: str, **values: Any) -> str:
         return submission(str(config), checkout=checkout, overrides=overrides, **values).name

@@ -75,17 +75,6 @@ def test_every_command_names_a_torn_part_once(
     assert (run / TORN).read_bytes() == b"torn"
 
 
-def test_run_with_torn_parts_only_is_not_an_empty_run(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for part in (run / "rows").iterdir():
-        part.write_bytes(b"torn")
-    for command in ("show", "report"):
-        with pytest.raises(SystemExit):
-            main([command, str(run)])
-        assert "no row of the run can be read: rows/part-0-a-" in capsys.readouterr().err
-
-
 class Merging(LocalStore):
     """A store whose parts are merged after they were first listed."""
 

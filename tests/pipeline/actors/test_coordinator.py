@@ -114,26 +114,6 @@ def test_death_is_counted_once_and_isolates_rows_at_work(kind: Kind, says_why: b
     assert coordinator.isolated(other, ["a", "b"]) == {}
 
 
-def test_silence_is_counted_from_the_last_heartbeat(clock: Clock) -> None:
-    coordinator = Coordinator([])
-    up(coordinator, process(1, "a"))
-    coordinator.starting(process(2, "b"))
-    coordinator.phase(process(2, "b"), "weights")
-    clock.now += 10
-    tally = coordinator.read()
-    assert tally.silent == {process(1, "a"): 10.0}, "a process that starts sends no heartbeat"
-    assert (set(tally.starting), tally.phases) == ({process(2, "b")}, {"weights": 1})
-    coordinator.beat(process(1, "a"))
-    coordinator.beat(process(3, "never seen"))
-    clock.now += 1
-    assert coordinator.read().silent == {process(1, "a"): 1.0}
-    coordinator.ready(process(2, "b"), {})
-    up(coordinator, process(4, "b"))
-    clock.now += 2
-    coordinator.beat(process(2, "b"))  # the predecessor's
-    assert coordinator.read().silent == {process(1, "a"): 3.0, process(4, "b"): 2.0}
-
-
 def test_heartbeat_returns_the_time_left(clock: Clock) -> None:
     coordinator, here, other = Coordinator([]), process(), process(2, "other")
     up(coordinator, here)

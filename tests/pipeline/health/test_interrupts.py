@@ -104,24 +104,3 @@ def test_abort_wakes_a_waiting_main_thread(wait: Callable[[], Any], error: BaseE
         assert time.monotonic() - began < 20
         assert not interrupts.asked
         timer.join()
-
-
-def test_abort_is_raised_once_more_at_the_end_and_not_in_the_next_pass() -> None:
-    with Interrupts() as interrupts:
-        for line in ("pass 1", "pass 2"):
-            interrupts.install()
-            interrupts.drainable = True
-            threading.Timer(0.05, interrupts.abort, [RunFailed(line, again=True)]).start()
-            with pytest.raises(RunFailed, match=line):
-                threading.Event().wait(1)
-            interrupts.drainable = False
-            if line == "pass 1":
-                # Other code may have caught it.
-                with pytest.raises(RunFailed, match=line):
-                    interrupts.settle()
-            else:
-                interrupts.forget()
-        interrupts.install()
-        interrupts.drainable = True
-        interrupts.settle()
-        send(signal.SIGINT, lambda: interrupts.asked)

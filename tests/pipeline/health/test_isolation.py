@@ -13,7 +13,6 @@ from ace_ray.pipeline.health.isolation import (
     IsolatedRow,
     Isolation,
     ended_columns,
-    grouped,
     of_rows,
     set_aside,
     shared_id,
@@ -196,18 +195,6 @@ def test_isolated_rows_are_kept_by_the_next_pass() -> None:
     die(second, ["a"])
     assert second.rows["a"].trials == 1
     assert not first.rows["a"].trials
-
-
-def test_ended_rows_are_split_from_rows_to_run() -> None:
-    rows = [{"row_id": name} for name in "abcd"]
-    isolated = {
-        "a": IsolatedRow(2, 7),
-        "b": IsolatedRow(5, OPEN, end="quarantined"),
-        "c": IsolatedRow(1, OPEN),
-    }
-    ended, groups = grouped(rows, isolated)
-    assert ended == [({"row_id": "b"}, isolated["b"])]
-    assert groups == {7: rows[:1], OPEN: rows[2:]}
 
 
 ROW = {"row_id": "r", "run": 0, "shares": 3, "sample": 0, "repeat": 0}
