@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,7 @@ from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
 from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
 from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.monitoring.counts import Progress, Tally
-from ace_ray.pipeline.monitoring.metrics import PREFIX, RUN_TAGS, SPECS, Metrics
+from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
 
 
 def row(run: int = 0, language: str = "en", status: str = "scored", official: Any = True) -> Any:
@@ -150,15 +149,3 @@ def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
     coordinator.dying(engine, "dead", None)
     assert [shown(name)[last] for name in gauges] == [6, 0, 2, 0, 0]
     assert shown("deaths") == {(*last, "engine"): 1}
-
-
-def test_names_of_metrics_are_as_prometheus_wants_them() -> None:
-    assert len({spec.name for spec in SPECS}) == len(SPECS)
-    for spec in SPECS:
-        assert re.fullmatch(rf"{PREFIX}[a-z_]+", spec.name)
-        assert spec.description.endswith(".")
-        # Ray appends "_total" to counters.
-        assert not spec.name.endswith("_total")
-        assert spec.scraped.startswith(f"ray_{PREFIX}")
-        assert spec.scraped.endswith("_total") == (spec.kind == "counter")
-        assert not {*spec.tags} & {*RUN_TAGS, "row_id", "id"}

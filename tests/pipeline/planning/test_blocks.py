@@ -78,14 +78,6 @@ def test_blocks_of_a_worker(rows: int, how: dict[str, Any], expected: Shape) -> 
     assert shaped(rows, **how) == expected
 
 
-def test_few_large_blocks_are_kept_unless_other_workers_need_them() -> None:
-    assert shaped(700, concurrency=10, rows_per_block=50).calls == 4
-    assert shaped(700, concurrency=2, rows_per_block=500).calls == 2
-    assert shaped(400, workers=4, rows_per_block=50).calls == 2
-    endpoint = SimpleNamespace(max_concurrency=5)
-    assert [shaped(rows, endpoint=endpoint).most for rows in (3, 100)] == [3, 5]
-
-
 def test_pause_of_the_executor_is_a_millisecond_a_row() -> None:
     assert [pause(left, stopping=False) for left in (24, 2_040, -8)] == [0.024, PAUSE_S, 0.0]
     assert pause(2_040, stopping=True) == 0.0

@@ -169,16 +169,3 @@ def test_date_in_a_template_is_the_same_every_day(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("VLLM_SYSTEM_START_DATE")
     again = RunConfig.model_validate(make_manifest(dated, {})["config"])
     assert make_plan(again, MODEL, [Calls()], gpt_oss).run_id == dated.run_id
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [FamilyFacts((), (), "gpt_oss"), FamilyFacts((), (), "deepseek_v32"), FamilyFacts(tekken=True)],
-)
-def test_template_of_a_family_without_templates_is_refused(
-    tmp_path: Path, facts: FamilyFacts
-) -> None:
-    template = tmp_path / "t.jinja"
-    template.write_text("{{ messages }}")
-    with pytest.raises(UserError, match=r"model\.chat_template: vLLM writes .* by code"):
-        planned(Toy(), facts, chat_template=str(template))
