@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,9 +14,12 @@ import pytest
 
 from ace_ray.config.schema import load_config
 from ace_ray.errors import UserError
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.storage import parts
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.util.safe_loading import Unbounded, json_object, json_of_row, json_tree
-from tests.pipeline.made_run import sound_run
+from tests.pipeline.made_run import planned_run, sound_run
 
 SCHEMA = pa.schema([("a", pa.large_string()), ("n", pa.int32())])
 
@@ -98,6 +102,22 @@ def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: s
     assert "Traceback" not in done.stderr
     assert int(done.stdout.splitlines()[-1]) < 400
     assert sorted(path.name for path in (folder / "rows").iterdir()) == before
+
+
+def test_run_with_foreign_rows_is_not_continued(tmp_path: Path) -> None:
+    folder = sound_run(tmp_path / "run")
+    plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
+    store, lease = LocalStore(str(folder)), cast(Any, None)
+    run = OpenRun(plan, store, lease, {}, True, 0.0, 0.0, False, pytest.fail)
+    run.read()
+    run.check_declared()
+    first = pq.read_table(min((folder / "rows").iterdir())).slice(0, 1)
+    at = first.schema.get_field_index("row_id")
+    other = first.set_column(at, "row_id", pa.array(["f" * 32], first.schema.field(at).type))
+    written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", other)
+    run.read()
+    with pytest.raises(UserError, match="holds 1 rows that the run does not declare, such as ffff"):
+        run.check_declared()
 
 
 @pytest.mark.nightly

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import ace_ray
+from ace_ray.errors import UserError
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.open_run import OpenRun
 from ace_ray.reports.compared_runs import NotComparable
@@ -17,7 +18,7 @@ from ace_ray.reports.comparison import compare_runs
 from ace_ray.reports.runs import load_runs
 from ace_ray.storage.lease import Lease
 from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS
+from ace_ray.storage.stored import MANIFEST, MOST_SESSIONS, read_manifest
 from tests.pipeline.made_run import planned_run
 from tests.report.builders import everything, write_run
 
@@ -64,6 +65,13 @@ def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path
     sessions = recorded(run)
     assert len(sessions) == MOST_SESSIONS
     assert (sessions[0]["began_at"], sessions[-1]["began_at"]) == ("first", "last")
+
+
+@pytest.mark.parametrize("wrong", [[{}] * (MOST_SESSIONS + 1), [{"versions": {"vllm": 1}}], {}])
+def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
+    begin(tmp_path / "run", OLD, "first")
+    with pytest.raises(UserError, match="sessions"):
+        read_manifest(LocalStore(str(with_sessions(tmp_path / "run", wrong))))
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:
