@@ -91,8 +91,8 @@ MUTATIONS: dict[str, list[Mutation]] = {
         changed("run.json", "config.benchmarks", [[1], [2]]),
         changed("run.json", "identity.benchmarks", {NASTY: NASTY, "\ud800": 1}),
         changed("run.json", "identity.sampling", "../../../../etc"),
-        changed("run.json", "versions", json.loads("[" * 300 + "]" * 300)),
         changed("run.json", "config.benchmarks", [{"name": "acebench", "data": "~nosuchuser/x"}]),
+        changed("run.json", "versions", json.loads("[" * 300 + "]" * 300)),
     ],
     "values of a summary": [
         changed("summary.json", "timing", [1]),
@@ -108,7 +108,7 @@ MUTATIONS: dict[str, list[Mutation]] = {
         written("summary.json", b"[" + b"{}," * 1_100_000 + b"{}]"),
         written("lease.json", json.dumps({"host": NASTY, "pid": 1 << 80}).encode()),
         written("rows/\x1b[2Jx.parquet", b"x"),
-        written("rows/part-00000000000009-aa-x.parquet", LONG_FOOTER),
+        written("rows/part-00000000000009-aa-0123456789abcdef.parquet", LONG_FOOTER),
     ],
     "no files": [
         replaced("run.json", lambda target: target.mkdir()),
@@ -117,7 +117,7 @@ MUTATIONS: dict[str, list[Mutation]] = {
         replaced("summary.json", lambda target: target.symlink_to("/dev/zero")),
         replaced("rows", lambda target: target.write_bytes(b"x")),
         replaced("rows", lambda target: target.symlink_to("nowhere")),
-        lambda folder: os.mkfifo(folder / "rows/part-00000000000009-aa-x.parquet"),
+        lambda folder: os.mkfifo(folder / "rows/part-00000000000009-aa-0123456789abcdef.parquet"),
     ],
     "parts": [
         cut,
