@@ -1,4 +1,4 @@
-"""Runs that things happen to: a config of the fake engine, the command line, its processes."""
+"""Runs of the fake engine through the command line, and their processes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ace_ray.storage.parts import read_ledger
 from ace_ray.storage.rows import ROWS
 
 CATEGORIES = ["normal_atom_bool", "normal_atom_enum", "special_incomplete"]
-"""Twelve entries of the mini set, each with a question of its own."""
+"""Twelve entries of the mini set with different questions."""
 
 PATIENCE_S = 1800.0
-"""Until what does not come is called a hang: no machine is too slow for it."""
+"""Timeout of every wait."""
 
 
 class Run:
-    """One config, started as often as a test likes. As a context manager, ends what it started."""
+    """One config that can be started several times. As a context it ends its processes."""
 
     def __init__(self, folder: Path, output: str | None = None, **changes: Any) -> None:
         self.folder = folder
@@ -55,7 +55,7 @@ class Run:
         self.config.write_text(yaml.safe_dump(self.tree))
 
     def marker(self, name: str) -> str:
-        """The path of a file that does not exist until the engine does what it is told once."""
+        """Return the path of a file that the engine makes when it has failed once as told."""
         return str(self.folder / name)
 
     @property
@@ -69,7 +69,7 @@ class Run:
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,
-            # A group of its own, as in a terminal, so that Ctrl-C can be sent to all of it.
+            # A process group of its own, as in a terminal, so that a test can send it Ctrl-C.
             start_new_session=True,
             env={**os.environ, **env},
         )
@@ -82,7 +82,7 @@ class Run:
         return driver
 
     def rows(self) -> list[dict[str, Any]]:
-        """What readers see: every row once."""
+        """Return the rows as readers see them, each once."""
         return [
             row
             for table in read_ledger(open_store(f"{self.output}/run")).tables(ROWS.names)
@@ -90,7 +90,7 @@ class Run:
         ]
 
     def row(self, entry: int) -> dict[str, Any]:
-        """The row of an entry; the first sample's."""
+        """Return the row of the first sample of an entry."""
         key = self.entries[entry].category, self.entries[entry].id
         rows = (r for r in self.rows() if (r["category"], r["id"]) == key and not r["sample"])
         return next(rows)
@@ -113,15 +113,15 @@ class Run:
 
 
 class Driver:
-    """A command that runs, and the processes below it."""
+    """A running command, and the processes below it."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path, run: Run) -> None:
         self.process, self.log, self.run = process, log, run
-        self._below: list[psutil.Process] = []
+        self.below: list[psutil.Process] = []
 
     @property
     def pid(self) -> int:
-        """Of the driver itself, the child of the command's own process."""
+        """Process id of the driver, the child of the command's process."""
         return psutil.Process(self.process.pid).children()[0].pid
 
     @property
@@ -137,7 +137,7 @@ class Driver:
         return self.process.wait(timeout)
 
     def until(self, what: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
-        """Wait until ``what`` is true; fails when the command ends first."""
+        """Wait until ``what`` is true. Fails if the command ends first."""
         end = time.monotonic() + timeout
         while not (found := what()):
             assert self.process.poll() is None, self.text
@@ -146,15 +146,12 @@ class Driver:
         return found
 
     def until_stored(self, rows: int = 1) -> None:
-        """Wait until so many rows are stored."""
-
-        def stored() -> bool:
-            return len(read_ledger(open_store(f"{self.run.output}/run")).ids) >= rows
-
-        self.until(stored)
+        """Wait until ``rows`` rows are stored."""
+        store = open_store(f"{self.run.output}/run")
+        self.until(lambda: len(read_ledger(store).ids) >= rows)
 
     def find(self, title: str) -> psutil.Process:
-        """The process below this command whose title contains ``title``, once there is one."""
+        """Wait for a process below this command whose title contains ``title``."""
 
         def found() -> psutil.Process | None:
             return next((p for p in descendants(self.process.pid) if title in title_of(p)), None)
@@ -162,19 +159,16 @@ class Driver:
         return self.until(found)
 
     def remember(self) -> None:
-        """Note the processes below, to end them should the command die without doing so."""
-        self._below = descendants(self.process.pid)
+        """Note the processes below the command."""
+        self.below = descendants(self.process.pid)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the run's processes have followed.
-
-        Ray's own agents, which hold nothing of a run, take their time.
-        """
+        """Send SIGKILL, and wait until the run's processes have ended, except for Ray's agents."""
         self.remember()
-        self._below = [p for p in self._below if "Agent" not in title_of(p)]
+        self.below = [p for p in self.below if "Agent" not in title_of(p)]
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
-        _, alive = psutil.wait_procs(self._below, timeout=PATIENCE_S)
+        _, alive = psutil.wait_procs(self.below, timeout=PATIENCE_S)
         assert not alive, [title_of(p)[:60].strip() for p in alive]
 
 

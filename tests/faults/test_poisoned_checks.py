@@ -1,4 +1,4 @@
-"""A row whose checking kills its checker is quarantined; the others of its block are judged."""
+"""A row that kills its checker is quarantined; other rows of its block are judged."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ace_ray.benchmarks.base import Benchmark
 from ace_ray.types import Entry, Verdict
 
 
-class Poison(Benchmark):
-    """Ten questions; judging the answer to the fourth kills, that to the sixth raises."""
+class Fatal(Benchmark):
+    """Ten questions. The check of the fourth kills its process, the check of the sixth raises."""
 
-    name = "poison"
+    name = "fatal"
     rule_sets = ("official", "strict")
 
     def entries(self):
@@ -32,15 +32,15 @@ class Poison(Benchmark):
 '''
 
 
-def test_a_row_that_kills_checkers(make_run, monkeypatch):
+def test_row_that_kills_checkers_is_quarantined(make_run, monkeypatch):
     run: Run = make_run()
-    info = run.folder / "poison-1.dist-info"
+    info = run.folder / "fatal-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: poison\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[ace_ray.benchmarks]\npoison = poison:Poison\n")
-    (run.folder / "poison.py").write_text(BENCHMARK)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: fatal\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[ace_ray.benchmarks]\nfatal = fatal:Fatal\n")
+    (run.folder / "fatal.py").write_text(BENCHMARK)
     monkeypatch.setenv("PYTHONPATH", str(run.folder))
-    run.write(benchmarks=["poison"], rows_per_block=10, max_attempts=2)
+    run.write(benchmarks=["fatal"], rows_per_block=10, max_attempts=2)
 
     driver = run.to_the_end()
     assert driver.code == 75, driver.text
@@ -51,7 +51,7 @@ def test_a_row_that_kills_checkers(make_run, monkeypatch):
     assert killer["output"] == raiser["output"] == "[]"
     assert (raiser["status"], raiser["error_class"]) == ("infra_error", "CheckFailed")
     assert raiser["error"] == "RecursionError: too deep"
-    assert raiser["attempts"] == 1, "no engine can help a checker"
+    assert raiser["attempts"] == 1, "a failed check is not evaluated again"
     assert {row["status"] for row in rows.values()} == {"scored"}
     assert all(row["official_valid"] and row["strict_valid"] for row in rows.values())
     summary = run.summary()

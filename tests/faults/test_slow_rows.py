@@ -1,4 +1,4 @@
-"""Rows that end late hold up their own blocks, never the engine, and no others get their blame."""
+"""Slow rows hold up their own blocks, not the engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from ace_ray.benchmarks.acebench.data.loader import load, locate
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
 PLACES = 16
-"""At which two rows come in together, and each must leave by itself."""
 
 
 def wide(make_run: Any, slow: int, **changes: Any) -> tuple[Any, list[str]]:
-    """A run of the 60 mini rows that are one call each, and ``slow`` questions that never end."""
+    """Return a run of 60 single calls, and ``slow`` questions of it whose answers never end."""
     run = make_run(concurrency=PLACES, max_attempts=1, **changes)
     benchmark = {"name": "acebench", "languages": ["en"], "categories": ["normal", "special"]}
     questions = [
@@ -34,8 +33,7 @@ def late_ones(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
-    """Some end only when their time is over: by then all others have begun. There are enough to
-    take every place with those that they came in with."""
+    """All other rows have begun when the first slow row times out."""
     slow = PLACES - 4
     run, _ = wide(make_run, slow, rows_per_block=8, episode_timeout_s=15.0)
     driver = run.to_the_end()
@@ -46,9 +44,8 @@ def test_slow_rows_do_not_keep_others_from_the_engine(make_run):
     assert [row["id"] for row in rows if row["started_at"].timestamp() >= first_end] == []
 
 
-def test_rows_that_had_ended_are_not_blamed_for_a_death(make_run):
-    """They come again, since their block had not ended; but they are not isolated, and a death that
-    was none of theirs is not counted among their attempts."""
+def test_rows_that_ended_before_a_death_are_not_blamed(make_run):
+    """They run again with their block, but are not isolated, and count no attempt."""
     run, endless = wide(make_run, 2, rows_per_block=4, episode_timeout_s=30.0)
     driver = run.start()
     driver.until_stored(60 - 4 * len(endless))

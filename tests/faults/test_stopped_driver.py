@@ -1,4 +1,4 @@
-"""The driver is asked to stop, is interrupted, is killed; the same command goes on each time."""
+"""The driver is stopped, interrupted and killed; the same command continues each time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def started(run) -> dict[str, object]:
     return {row["row_id"]: row["started_at"] for row in run.rows()}
 
 
-def test_stop_interrupt_kill_and_go_on(make_run):
+def test_stopped_interrupted_and_killed_runs_continue(make_run):
     run = make_run(samples=8, engine={"delay_s": 1.5}, concurrency=2)
 
     first = run.start()
@@ -23,7 +23,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     assert second.code == 2
     assert f"is being written by process {first.pid} on " in second.text
     assert " since 20" in second.text
-    # As ``timeout`` and job managers do it: to every process of the command's group.
+    # `timeout` and job managers send the signal to every process of the group.
     os.killpg(first.process.pid, signal.SIGTERM)
     assert first.wait() == 75, first.text
     assert "rows in flight have 3 s to end" in first.text
@@ -38,7 +38,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
     before = started(run)
     assert len(before) == summary["scored"] >= 3
 
-    # As a terminal does it: to the command and everything below it.
+    # A terminal sends it to the command and every process below it.
     interrupted = run.start()
     interrupted.until_stored(len(before) + 2)
     os.killpg(interrupted.process.pid, signal.SIGINT)
@@ -63,7 +63,7 @@ def test_stop_interrupt_kill_and_go_on(make_run):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_while_engines_start_it_stops_at_once(make_run, number):
+def test_signal_during_engine_start_stops_at_once(make_run, number):
     run = make_run(engine={"ready_file": "/never"}, start_timeout_s=1000.0)
     driver = run.start()
     driver.find("EngineWorker")
@@ -72,7 +72,7 @@ def test_while_engines_start_it_stops_at_once(make_run, number):
     assert "Traceback" not in driver.text
 
 
-def test_rows_that_do_not_end_in_time_are_pending(make_run):
+def test_rows_in_flight_after_the_grace_period_are_pending(make_run):
     run = make_run(grace_s=1.0)
     run.write(engine={"endless": run.questions[:2]})
     driver = run.start()

@@ -1,7 +1,8 @@
-"""Rows and plans as `evaluate` makes them, without an engine."""
+"""Rows, plans and run folders as `evaluate` makes them, without an engine."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.actors.judging import judged
@@ -22,10 +24,11 @@ from ace_ray.storage.stored import MANIFEST
 from ace_ray.types import Entry, Episode
 
 CATEGORIES = ["normal_atom_bool", "special_incomplete"]
+QUESTION = [{"role": "user", "content": "q"}]
 
 
 def made_row(row_id: str, episode: Episode, **columns: Any) -> dict[str, Any]:
-    """A scored row without its verdicts."""
+    """Return a scored row without its verdicts."""
     return {
         "row_id": row_id,
         "run_id": "run",
@@ -45,7 +48,7 @@ def made_row(row_id: str, episode: Episode, **columns: Any) -> dict[str, Any]:
 
 
 def planned_run(folder: Path, model: ModelRef, *, samples: int = 1) -> Plan:
-    """Eight ACEBench entries; ``folder`` is the run's."""
+    """Return the plan of eight ACEBench entries whose run is in ``folder``."""
     tree = {
         "model": {"source": model.source},
         "backend": "fake",
@@ -59,7 +62,7 @@ def planned_run(folder: Path, model: ModelRef, *, samples: int = 1) -> Plan:
 
 
 def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list[dict[str, Any]]:
-    """The rows of ``plan`` with these episodes, by number and entry, and their verdicts."""
+    """Return the rows of ``plan`` with episodes by number and entry, and with verdicts."""
     rows = []
     for number, planned in enumerate(pa.table(plan.rows.columns()).to_pylist()):
         entry = plan.entries[planned["entry"]]
@@ -80,7 +83,7 @@ def judged_rows(plan: Plan, episode_of: Callable[[int, Entry], Episode]) -> list
 def written_run(
     folder: Path, episode_of: Callable[[int, Entry], Episode], *, samples: int = 1
 ) -> list[dict[str, Any]]:
-    """A run of eight ACEBench entries in ``folder``, as far as its rows; returns them."""
+    """Write manifest and rows of a run of eight ACEBench entries; return the rows."""
     plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"), samples=samples)
     rows = judged_rows(plan, episode_of)
     store = LocalStore(plan.uri)
@@ -88,3 +91,29 @@ def written_run(
     table = pa.Table.from_pylist(rows, schema=ROWS)
     write_parts(store, "00000000000001-aa", table)
     return rows
+
+
+def sound_run(folder: Path) -> Path:
+    """Make a complete run of eight rows in two parts, with all its files."""
+    plan = planned_run(folder, ModelRef("org/Toy-7B", "hub", "org/Toy-7B", "1234"))
+    rows = judged_rows(plan, lambda number, entry: Episode(QUESTION, render_gold(entry)))
+    store = LocalStore(str(folder))
+    session = {"began_at": "2026-01-01T00:00:00+00:00", "versions": {"vllm": "1"}}
+    facts = {"versions": {"vllm": "1"}, "machine": {"platform": "p"}, "sessions": [session]}
+    store.put(MANIFEST, as_json(make_manifest(plan, facts)))
+    for name, part in (("00000000000001-aa", rows[:5]), ("00000000000002-aa", rows[5:])):
+        write_parts(store, name, pa.Table.from_pylist(part, schema=ROWS))
+    engines = [{"versions": {"vllm": "1"}}]
+    timing = {"wall_s": 1.0, "engines": engines, "engine_deaths": ["x"], "device_s": {"idle": 1.0}}
+    summary = {
+        "complete": True,
+        "why": "",
+        "scored": 8,
+        "tokens": {"prompt": 1, "completion": 1},
+        "timing": timing,
+        "benchmarks": {"acebench": {"comparable": "with itself"}},
+        "rescored": {"ace_ray_version": "1"},
+    }
+    store.put("summary.json", json.dumps(summary).encode())
+    store.put("_SUCCESS", b"")
+    return folder

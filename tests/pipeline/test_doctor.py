@@ -1,66 +1,15 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ace_ray.config.schema import run_config
-from ace_ray.errors import UserError
-from ace_ray.models.fake import count_words
 from ace_ray.pipeline import doctor
-from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.open_run import opened
-from ace_ray.pipeline.planning.plan import Plan
 from ace_ray.types import Episode
 from tests.pipeline.made_run import CATEGORIES, written_run
 
 
-def test_other_roles_are_checked_beside_an_endpoint(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    server = {"url": "http://h/v1", "model": "m", "api_key_env": None}
-    tree = {
-        "model": {"endpoint": server},
-        "benchmarks": [{"name": "acebench", "data": "mini"}],
-        "output": str(tmp_path),
-    }
-
-    def refused(plan: object) -> None:
-        raise UserError("a chat of system is what this role is sent", where="user", fix="no")
-
-    monkeypatch.setattr("ace_ray.pipeline.planning.preflight.check_chat", refused)
-    *_, last = doctor.examine(lambda: run_config(tree, where="x"))
-    assert last.problem
-    assert "what this role is sent" in last.text
-
-
-def test_how_many_prompts_fit_is_told(here: Any, config_file: Any) -> None:
-    def plan(context: int) -> Plan:
-        tree = json.loads(config_file(engine={"max_model_len": context}, limit=6).read_text())
-        return plan_run(run_config(tree, where="x"))
-
-    lengths = sorted(
-        count_words(benchmark.prompt(entry), benchmark.tools(entry))
-        for made in [plan(4096)]
-        for entry in made.entries
-        for benchmark in [made.benchmarks[entry.benchmark]]
-    )
-    longest = lengths[-1]
-    assert longest > lengths[-2]
-    told = f"5 of 6 prompts fit a context of {longest} tokens, the longest has {longest}"
-    shown = here("doctor", config_file(engine={"max_model_len": longest}, limit=6)).stdout
-    assert f"{told}; rows whose prompt does not fit are skipped (PromptTooLong)" in shown
-    said: list[object] = []
-    with opened(plan(longest), fresh=False, say=said.append, began=0.0):
-        assert any(told in str(line) for line in said)
-    said.clear()
-    with opened(plan(longest + 1), fresh=False, say=said.append, began=0.0):
-        assert not said
-
-
-def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_path: Path) -> None:
+def test_plan_writes_nothing(here: Any, config_file: Any, tmp_path: Path) -> None:
     path = config_file(limit=3)
     ended = here("evaluate", path, "--plan")
     assert ended.code == 0, ended.stderr
@@ -74,7 +23,7 @@ def test_a_plan_is_told_and_nothing_is_written(here: Any, config_file: Any, tmp_
     assert here("evaluate", config_file(benchmarks=["acebenhc"]), "--plan").code == 2
 
 
-def test_the_plan_of_a_run_that_was_begun(tmp_path: Path) -> None:
+def test_plan_of_a_run_that_was_begun(tmp_path: Path) -> None:
     written_run(tmp_path / "run", lambda number, entry: Episode([], "[]", model_calls=1))
     (part,) = (tmp_path / "run/rows").iterdir()
     config = run_config(

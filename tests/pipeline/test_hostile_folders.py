@@ -1,141 +1,164 @@
-"""Folders made to do harm: every command ends with a line and an exit code, and no traceback."""
+"""Run folders made to do harm: every command ends in one line and an exit code."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from ace_ray.errors import UserError
 from ace_ray.storage import lease
-from ace_ray.storage.object_store import LocalStore
-from ace_ray.sweep.ledger import cost_record, read_ledger, still_valid
-from ace_ray.sweep.runs import is_finished
-from tests.pipeline.hostile_folders import MUTATIONS, make_run
+from tests.pipeline.made_run import sound_run
 
 COMMANDS = ("report", "compare", "score", "compact")
-LONGEST_S = 600
-"""A command that takes longer hangs; the slowest takes a few seconds."""
+NASTY = "x\x1b[31m\x07<b>&|`[a](javascript:1)\n# y\r\u202e\u2028"
+"""Markup, a link, line breaks, an escape sequence and a reversal of text."""
+
+Mutation = Callable[[Path], object]
 
 
-def test_there_are_enough() -> None:
-    assert len(MUTATIONS) >= 230
+def changed(name: str, path: str, value: Any) -> Mutation:
+    """Set ``path`` of a JSON file."""
+
+    def change(folder: Path) -> None:
+        tree = node = json.loads((folder / name).read_text())
+        *parents, last = path.split(".")
+        for key in parents:
+            node = node[key]
+        node[last] = value
+        (folder / name).write_text(json.dumps(tree))
+
+    return change
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("sound") / "run")
+def written(name: str, content: bytes) -> Mutation:
+    return lambda folder: (folder / name).write_bytes(content)
 
 
-@pytest.fixture(autouse=True)
-def no_hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(lease, "TTL_S", 0.2)
+def replaced(name: str, make: Callable[[Path], object]) -> Mutation:
+    """Put in the place of ``name`` what ``make`` makes there."""
 
-    def ring(*_: Any) -> None:
-        raise AssertionError(f"a command hangs for {LONGEST_S} s")
+    def replace(folder: Path) -> None:
+        target = folder / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink()
+        make(target)
 
-    before = signal.signal(signal.SIGALRM, ring)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+    return replace
 
 
-def ended_well(command: str, ended: Any) -> str:
-    """Why it has not, "" where it has."""
+def first_part(folder: Path) -> Path:
+    return min((folder / "rows").iterdir())
+
+
+def cut(folder: Path) -> None:
+    first_part(folder).write_bytes(first_part(folder).read_bytes()[:-100])
+
+
+def flipped(folder: Path) -> None:
+    content = bytearray(first_part(folder).read_bytes())
+    for at in range(50, len(content) - 8, 50):
+        content[at] ^= 0xFF
+    first_part(folder).write_bytes(content)
+
+
+def table(change: Callable[[pa.Table], pa.Table]) -> Mutation:
+    def write(folder: Path) -> None:
+        pq.write_table(change(pq.read_table(first_part(folder))), first_part(folder))
+
+    return write
+
+
+def column(name: str, value: Any, kind: pa.DataType | None = None) -> Mutation:
+    def change(rows: pa.Table) -> pa.Table:
+        values = pa.array([value] * rows.num_rows, kind)
+        return rows.set_column(rows.schema.get_field_index(name), name, values)
+
+    return table(change)
+
+
+LONG_FOOTER = b"PAR1" + bytes(50) + (1 << 31).to_bytes(4, "little") + b"PAR1"
+MUTATIONS: dict[str, list[Mutation]] = {
+    "values of a manifest": [
+        changed("run.json", "config.model", None),
+        changed("run.json", "run_id", NASTY),
+        changed("run.json", "declared", 1 << 70),
+        changed("run.json", "config.benchmarks", [[1], [2]]),
+        changed("run.json", "identity.benchmarks", {NASTY: NASTY, "\ud800": 1}),
+        changed("run.json", "identity.sampling", "../../../../etc"),
+        changed("run.json", "config.benchmarks", [{"name": "acebench", "data": "~nosuchuser/x"}]),
+        changed("run.json", "versions", json.loads("[" * 300 + "]" * 300)),
+    ],
+    "values of a summary": [
+        changed("summary.json", "timing", [1]),
+        changed("summary.json", "timing.engines", 0.5),
+        changed("summary.json", "timing.device_s", {"idle": NASTY}),
+        changed("summary.json", "benchmarks.acebench.comparable", NASTY),
+    ],
+    "whole files": [
+        written("run.json", b""),
+        written("run.json", b'{"run_id": "\xff\xfe"}'),
+        written("run.json", b"[" * 50_000),
+        written("run.json", b'{"schema_version": 1e999}'),
+        written("summary.json", b"[" + b"{}," * 1_100_000 + b"{}]"),
+        written("lease.json", json.dumps({"host": NASTY, "pid": 1 << 80}).encode()),
+        written("rows/\x1b[2Jx.parquet", b"x"),
+        written("rows/part-00000000000009-aa-0123456789abcdef.parquet", LONG_FOOTER),
+    ],
+    "no files": [
+        replaced("run.json", lambda target: target.mkdir()),
+        replaced("run.json", os.mkfifo),
+        replaced("run.json", lambda target: target.symlink_to(target)),
+        replaced("summary.json", lambda target: target.symlink_to("/dev/zero")),
+        replaced("rows", lambda target: target.write_bytes(b"x")),
+        replaced("rows", lambda target: target.symlink_to("nowhere")),
+        lambda folder: os.mkfifo(folder / "rows/part-00000000000009-aa-0123456789abcdef.parquet"),
+    ],
+    "parts": [
+        cut,
+        flipped,
+        table(lambda rows: pa.table({"name": ["x"]})),
+        table(lambda rows: pa.concat_tables([rows, rows])),
+        table(lambda rows: rows.append_column("status", rows.column("status"))),
+        table(lambda rows: pa.table({"row_id": rows.to_struct_array().combine_chunks()})),
+    ],
+    "columns": [
+        column("status", None, pa.string()),
+        column("id", NASTY),
+        column("official_error_type", 7),
+        column("output", b"\xff\xfe\x80", pa.binary()),
+        column("sample", -1, pa.int32()),
+        column("duration_s", float("nan")),
+        column("messages", "[" * 90_000),
+        column("started_at", 1 << 62, pa.timestamp("us", tz="UTC")),
+    ],
+}
+
+
+def ends_in_a_line(ended: Any) -> None:
     said = ended.stdout + ended.stderr
-    if "Traceback" in said:
-        return f"{command}: a traceback: {said[-400:]}"
-    if ended.code not in (0, 1, 2, 75):
-        return f"{command}: exit code {ended.code}"
-    if ended.code and not ended.stderr.strip() and not said.strip():
-        return f"{command}: exit code {ended.code} without a message"
-    if any(sign in said for sign in "\x1b\x07\u202e\u2028\x9b"):
-        return f"{command}: control characters reach the terminal"
-    if ended.code == 2 and "ace-ray: " not in ended.stderr:
-        return f"{command}: no line of ours: {ended.stderr[:200]}"
-    return ""
-
-
-NAMES = list(MUTATIONS)
-EVERY = int(os.environ.get("HOSTILE_FOLDERS_EVERY", "12"))
-"""One folder in so many is tried, with one command each; 1: all of them, with all commands (an hour
-on one core)."""
-
-
-def tried() -> list[tuple[str, str]]:
-    """(mutation, command)"""
-    if EVERY == 1:
-        return [(name, command) for name in NAMES for command in COMMANDS]
-    return [(name, COMMANDS[at % 4]) for at, name in enumerate(NAMES[::EVERY])]
+    assert "Traceback" not in said, said[-400:]
+    assert ended.code in (0, 1, 2, 75)
+    assert not ended.code or said.strip(), "an exit code without a message"
+    assert not any(sign in said for sign in "\x1b\x07\u202e\u2028\x9b"), said
+    assert ended.code != 2 or "ace-ray: " in ended.stderr, ended.stderr[:200]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("name", "command"), tried())
-def test_a_hostile_folder_ends_in_a_line(
-    name: str, command: str, sound: Path, tmp_path: Path, here: Callable[..., Any]
+@pytest.mark.parametrize("kind", MUTATIONS)
+def test_hostile_run_ends_in_a_line(
+    kind: str, tmp_path: Path, here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not ended_by(name, command, sound, tmp_path, here)
-
-
-def ended_by(name: str, command: str, sound: Path, tmp_path: Path, here: Callable[..., Any]) -> str:
-    """What is wrong with how ``command`` ended, "" for nothing."""
-    folder = tmp_path / "run"
-    shutil.copytree(sound, folder)
-    MUTATIONS[name](folder)
-    signal.alarm(LONGEST_S)
-    try:
-        return ended_well(command, here(command, folder, *([sound] * (command == "compare"))))
-    finally:
-        signal.alarm(0)
-
-
-SWEEP_FILES = ("sweep.json", "ledger.json")
-BAD_JSON = [
-    b"", b"{", b"[]", b"7", b"null", b"\xff\x00", b"[" * 50_000, b'{"a":' * 50_000,
-    b'{"schema_version": 1, "runs": [{"run_id": "../../x", "label": "a", "state": "complete"}]}',
-    b'{"schema_version": 1, "runs": [7], "steps": [[]], "identity": [1]}',
-    b'{"schema_version": NaN, "runs": {}, "identity": {"a": 1e999}}',
-    b'{"schema_version": 1, "runs": [' + b"{}," * 10_000 + b"{}]}",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("content", BAD_JSON)
-@pytest.mark.parametrize("name", SWEEP_FILES)
-def test_a_hostile_sweep_ends_in_a_line(
-    name: str, content: bytes, tmp_path: Path, here: Callable[..., Any]
-) -> None:
-    for file in SWEEP_FILES:
-        (tmp_path / file).write_bytes(content if file == name else b'{"schema_version": 1}')
-    ended = here("report", tmp_path)
-    assert ended.code == 2
-    assert not ended_well("report", ended)
-    # What a sweep that goes on reads: a ledger that is none is made anew.
-    store = LocalStore(str(tmp_path))
-    lines, steps = read_ledger(store)
-    assert not any("/" in line.run_id for line in still_valid(lines, [], store))
-    assert all(isinstance(step, int) for step in steps)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith(("run.json", "summary.json"))])
-def test_readers_of_a_sweep_take_any_run(name: str, sound: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(sound, folder)
-    MUTATIONS[name](folder)
-    run = SimpleNamespace(
-        label="x", step=1, source="s", run_id="run", parameters=None, refused="", awaited="",
-        plan=SimpleNamespace(run_id="run", identity={}, config=SimpleNamespace(early=None)),
-    )  # fmt: skip
-    store = LocalStore(str(tmp_path))
-    # What cannot be read at all, such as a folder in place of a file, is a user's mistake.
-    with suppress(UserError):
-        line = cost_record(cast(Any, run), store, price_per_hour=1.0)
-        assert line.state in ("pending", "complete", "incomplete")
-        assert not is_finished(store, cast(Any, run.plan))
+    monkeypatch.setattr(lease, "TTL_S", 0.2)
+    sound = sound_run(tmp_path / "sound")
+    for number, mutate in enumerate(MUTATIONS[kind]):
+        folder = tmp_path / str(number) / "run"
+        shutil.copytree(sound, folder)
+        mutate(folder)
+        command = COMMANDS[number % len(COMMANDS)]
+        ends_in_a_line(here(command, folder, *([sound] * (command == "compare"))))

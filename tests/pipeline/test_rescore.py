@@ -1,10 +1,9 @@
-"""Stored runs judged anew and tidied up, without an engine and without losing a row."""
+"""Stored runs are judged anew and compacted, without an engine and without losing a row."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import COMPLETE, INCOMPLETE, UserError
-from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.planning.plan import make_manifest
 from ace_ray.pipeline.rescore import compact_run, rescore
 from ace_ray.pipeline.summary import SUCCESS, as_json
 from ace_ray.storage import lease as lease_module
@@ -25,25 +21,20 @@ from ace_ray.storage.parts import FOLDER, part_names, read_ledger, write_parts
 from ace_ray.storage.rows import CHECK_FAILED, ROWS
 from ace_ray.storage.stored import MANIFEST, SUMMARY
 from ace_ray.types import Entry, Episode, Verdict
-from tests.pipeline.made_run import judged_rows, planned_run
-
-EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
+from tests.pipeline.made_run import sound_run
 
 
-@dataclass
 class MadeRun:
-    """A run folder as `evaluate` leaves it, every answer right but the first."""
+    """A complete run of eight rows in two parts, all answers right."""
 
-    store: LocalStore
-    manifest: dict[str, Any]
-    rows: list[dict[str, Any]]
+    def __init__(self, folder: Path) -> None:
+        self.uri = str(sound_run(folder))
+        self.store = LocalStore(self.uri)
+        self.rows = list(self.stored().values())
 
-    @property
-    def uri(self) -> str:
-        return self.store.root
-
-    def write(self, session: str, rows: list[dict[str, Any]]) -> None:
-        write_parts(self.store, session, pa.Table.from_pylist(rows, schema=ROWS))
+    def write(self, session: int, *rows: dict[str, Any]) -> None:
+        table = pa.Table.from_pylist(list(rows), schema=ROWS)
+        write_parts(self.store, f"{session:014}-aa", table)
 
     def stored(self) -> dict[str, dict[str, Any]]:
         tables = read_ledger(self.store).tables(ROWS.names)
@@ -51,201 +42,122 @@ class MadeRun:
         assert len({row["row_id"] for row in rows}) == len(rows), "a row is read twice"
         return {row["row_id"]: row for row in rows}
 
-    def altered(self, index: int, **changes: Any) -> dict[str, Any]:
-        """The row as an attempt that failed left it, or as ``changes`` say."""
+    def without_verdict(self, index: int, **changes: Any) -> dict[str, Any]:
         verdicts = {name: None for name in self.rows[index] if name.startswith(("off", "strict"))}
         return {**self.rows[index], **verdicts, **changes}
 
-
-Make = Callable[..., MadeRun]
-
-
-def answered(number: int, entry: Entry) -> Episode:
-    output = render_gold(entry) if number else "[nothing()]"
-    return Episode([{"role": "user", "content": "q"}], output, model_calls=1)
+    def rescore(self, said: list[str] | None = None) -> tuple[int, dict[str, Any]]:
+        return rescore(self.uri, (said if said is not None else []).append)
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Make:
-    def made(*, samples: int = 1) -> MadeRun:
-        ref = ModelRef("fake", "fake", "fake", "fake")
-        plan = planned_run(tmp_path / "run", ref, samples=samples)
-        rows = judged_rows(plan, answered)
-        run = MadeRun(LocalStore(plan.uri), make_manifest(plan, {}), rows)
-        run.store.put(MANIFEST, as_json(run.manifest))
-        return run
-
-    return made
-
-
-@pytest.fixture
-def run(make: Make) -> MadeRun:
-    """A complete run of 8 rows in two parts."""
-    run = make()
-    assert len(run.rows) == 8
-    run.write(EARLY, run.rows[:5])
-    run.write(LATE, run.rows[5:])
-    run.store.put(SUMMARY, as_json({"timing": {"wall_s": 12.5}, "complete": True}))
-    run.store.put(SUCCESS, b"")
-    return run
-
-
-def summary_of(run: MadeRun) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run.store.get(SUMMARY) or b"")
-    return found
+def run(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
 
 
 def reject(self: ACEBench, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
-    return {
-        "official": Verdict(False, "wrong", "said so"),
-        "strict": Verdict(False, "wrong", "said so"),
-    }
+    return {rules: Verdict(False, "wrong", "said so") for rules in ("official", "strict")}
 
 
-def test_the_same_checkers_change_nothing(run: MadeRun) -> None:
-    before = run.stored()
+def test_new_checkers_change_verdicts_only(run: MadeRun, monkeypatch) -> None:
+    before, manifest, old = run.stored(), run.store.get(MANIFEST), part_names(run.store)
     said: list[str] = []
-    code, summary = rescore(run.uri, said.append)
-    assert code == COMPLETE
-    assert run.stored() == before == {row["row_id"]: row for row in run.rows}
-    assert said[-1] == "no verdict changed"
-    assert (summary["declared"], summary["scored"], summary["complete"]) == (8, 8, True)
-    rules = [row["official_valid"] for row in before.values()]
-    assert (rules.count(True), rules.count(False)) == (7, 1)
-    assert json.loads(as_json(summary)) == summary_of(run)
-    assert summary["timing"] == {"wall_s": 12.5}, "the engine's times are those of the run"
-    assert summary["rescored"]["at"]
-    assert (summary["ignored_files"], summary["uri"]) == ({}, run.uri)
-    assert run.store.get(SUCCESS) == b""
-    assert run.store.get(LEASE) is None
-    assert run.store.get(MANIFEST) == as_json(run.manifest)
-
-
-def test_new_checkers_change_verdicts_and_nothing_else(run: MadeRun, monkeypatch) -> None:
-    before = run.stored()
-    old = part_names(run.store)
     monkeypatch.setattr(ACEBench, "check", reject)
-    said: list[str] = []
-    code, summary = rescore(run.uri, said.append)
+    code, summary = run.rescore(said)
     after = run.stored()
-    assert code == COMPLETE
+    assert (code, summary["scored"], summary["complete"]) == (COMPLETE, 8, True)
     assert after.keys() == before.keys()
-    verdicts = [name for name in ROWS.names if name.startswith(("official_", "strict_"))]
     for row_id, row in after.items():
-        kept = {name: row[name] for name in ROWS.names if name not in verdicts}
+        kept = {name: row[name] for name in row if not name.startswith(("official_", "strict_"))}
         assert kept == {name: before[row_id][name] for name in kept}
         assert (row["official_valid"], row["official_error_type"]) == (False, "wrong")
         assert (row["strict_error"], row["strict_metrics"]) == ("said so", "{}")
-    assert "official valid -> invalid: 7" in said
-    assert "strict valid -> invalid: 7" in said
-    assert any(line.startswith("official error type only: 1") for line in said)
-    assert not set(old) & set(part_names(run.store))
-    assert read_ledger(run.store).dominated == 0
-    assert json.loads(as_json(summary)) == summary_of(run)
-    # And back again, with the checkers as they are.
+    assert {"official valid -> invalid: 8", "strict valid -> invalid: 8"} <= {*said}
+    assert not {*old} & {*part_names(run.store)}
+    assert json.loads(as_json(summary)) == json.loads(run.store.get(SUMMARY) or b"")
+    assert summary["timing"]["wall_s"] == 1.0, "the times of the engines stay"
+    assert summary["rescored"]["at"]
+    assert (summary["ignored_files"], summary["uri"]) == ({}, run.uri)
     monkeypatch.undo()
-    rescore(run.uri, lambda line: None)
+    assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
+    run.rescore(said)
+    assert said[-1] == "no verdict changed"
+    assert (run.store.get(SUCCESS), run.store.get(LEASE)) == (b"", None)
+    assert run.store.get(MANIFEST) == manifest
 
 
-def test_rows_whose_checker_failed_are_judged_again(make: Make) -> None:
-    run = make()
-    failed = {"status": "infra_error", "error_class": CHECK_FAILED, "error": "KeyError: 'x'"}
-    run.write(EARLY, [run.altered(i, **failed) for i in range(3)] + run.rows[3:])
-    said: list[str] = []
-    code, summary = rescore(run.uri, said.append)
-    assert code == COMPLETE
-    assert run.stored() == {row["row_id"]: row for row in run.rows}
-    assert (summary["scored"], summary["infra_error"]) == (8, 0)
-    assert "official not judged -> valid: 2" in said
-    assert "official not judged -> invalid: 1" in said
-    assert run.store.get(SUCCESS) == b""
-
-
-def test_a_checker_that_fails_leaves_the_episode(run: MadeRun, monkeypatch) -> None:
+def test_rows_whose_checker_failed_are_judged_again(run: MadeRun, monkeypatch) -> None:
     def fail(*_: Any) -> Any:
         raise KeyError("hard \ud800 luck")
 
-    before = run.stored()
+    before, said = run.stored(), list[str]()
     with monkeypatch.context() as patch:
         patch.setattr(ACEBench, "check", fail)
-        said: list[str] = []
-        code, summary = rescore(run.uri, said.append)
-        assert (code, summary["infra_error"]) == (INCOMPLETE, 8)
-        assert run.store.get(SUCCESS) is None, "the run is not complete any more"
-        assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
-        assert "official valid -> not judged: 7" in said
-        rescore(run.uri, lambda line: None)
-        assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
-    assert rescore(run.uri, lambda line: None)[0] == COMPLETE
+        for _ in range(2):
+            code, summary = run.rescore(said)
+            assert (code, summary["infra_error"]) == (INCOMPLETE, 8)
+            assert run.store.get(SUCCESS) is None
+            assert {row["error_class"] for row in run.stored().values()} == {CHECK_FAILED}
+        assert "official valid -> not judged: 8" in said
+    assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
     assert run.store.get(SUCCESS) == b""
 
 
-def test_rows_without_an_episode_stay_as_they_are(make: Make, monkeypatch) -> None:
-    run = make()
+def test_calls_in_another_format_are_named(run: MadeRun) -> None:
+    fenced = '```json\n[{"name": "f", "arguments": {}}]\n```'
+    run.write(3, *({**row, "output": fenced} for row in run.rows))
+    _, summary = run.rescore()
+    readings = [json.loads(row["second_reading"]) for row in run.stored().values()]
+    assert {reading["reader"] for reading in readings} == {"fenced_json"}
+    (finding,) = summary["benchmarks"]["acebench"]["diagnosis"]
+    assert (finding["kind"], finding["rows"], finding["of"]) == ("unread_calls", 8, 8)
+    assert finding["readers"] == {"fenced_json": 8}
+
+
+def test_rows_without_an_episode_stay(run: MadeRun, monkeypatch) -> None:
     others = [
-        run.altered(0, status="quarantined", error_class="EngineKilled", error="2 engines died"),
-        run.altered(1, status="skipped", error_class="PromptTooLong", error="9 tokens"),
-        run.altered(2, status="infra_error", error_class="EpisodeTimeout", error="no end"),
-        run.altered(3, status="quarantined", error_class="CheckerKilled", error="2 died"),
+        run.without_verdict(0, status="quarantined", error_class="EngineKilled", error="2 died"),
+        run.without_verdict(1, status="skipped", error_class="PromptTooLong", error="9 tokens"),
+        run.without_verdict(2, status="infra_error", error_class="EpisodeTimeout", error="no end"),
+        run.without_verdict(3, status="quarantined", error_class="CheckerKilled", error="2 died"),
     ]
-    run.write(EARLY, [*others, *run.rows[4:]])
+    for name in part_names(run.store):
+        run.store.delete(name)
+    run.write(3, *others, *run.rows[4:7])
     monkeypatch.setattr(ACEBench, "check", reject)
-    code, summary = rescore(run.uri, lambda line: None)
+    code, summary = run.rescore()
     after = run.stored()
     assert [after[row["row_id"]] for row in others] == others
-    assert [after[row["row_id"]]["official_valid"] for row in run.rows[4:]] == [False] * 4
+    assert [after[row["row_id"]]["official_valid"] for row in run.rows[4:7]] == [False] * 3
     assert code == INCOMPLETE
     assert (summary["quarantined"], summary["skipped"], summary["infra_error"]) == (2, 1, 1)
+    assert (summary["scored"], summary["missing"]) == (3, 1)
     assert run.store.get(SUCCESS) is None
 
 
-def test_only_the_rows_that_count_are_kept(run: MadeRun) -> None:
-    run.write("00000000000003-aa", [run.altered(0, status="infra_error", error_class="Boom")])
-    run.write("00000000000004-aa", [{**run.rows[1], "duration_s": 9.0}])
+@pytest.mark.parametrize("work", [rescore, compact_run])
+def test_only_rows_that_count_are_kept(run: MadeRun, work: Any) -> None:
+    run.write(3, run.without_verdict(0, status="infra_error", error_class="Boom"))
+    run.write(4, {**run.rows[1], "duration_s": 9.0})
+    before = run.stored()
     assert read_ledger(run.store).dominated == 2
-    rescore(run.uri, lambda line: None)
-    assert read_ledger(run.store).dominated == 0
-    assert run.stored()[run.rows[0]["row_id"]]["status"] == "scored"
-    assert run.stored()[run.rows[1]["row_id"]]["duration_s"] == 9.0
-
-
-def test_samples_of_an_entry_are_rows_of_their_own(make: Make) -> None:
-    run = make(samples=3)
-    run.write(EARLY, run.rows)
-    code, summary = rescore(run.uri, lambda line: None)
-    assert (code, summary["declared"], summary["scored"]) == (COMPLETE, 24, 24)
-    assert run.stored() == {row["row_id"]: row for row in run.rows}
-
-
-def test_a_run_that_is_not_finished(make: Make) -> None:
-    run = make()
-    run.write(EARLY, run.rows[:3])
-    code, summary = rescore(run.uri, lambda line: None)
-    assert (code, summary["scored"], summary["missing"]) == (INCOMPLETE, 3, 5)
-    assert run.store.get(SUCCESS) is None
-    empty = make()
-    for name in part_names(empty.store):
-        empty.store.delete(name)
-    assert rescore(empty.uri, lambda line: None)[1]["missing"] == 8
-
-
-def test_files_that_are_no_parts_stay_and_are_named(run: MadeRun) -> None:
-    torn = f"{FOLDER}part-00000000000003-aa-torn.parquet"
-    run.store.put(torn, b"PAR1 half")
     said: list[str] = []
-    _, summary = rescore(run.uri, said.append)
-    assert list(summary["ignored_files"]) == [torn]
-    assert any(torn in line for line in said)
-    assert run.store.get(torn) == b"PAR1 half"
-    compact_run(run.uri, lambda line: None)
-    assert run.store.get(torn) == b"PAR1 half"
-    assert len(run.stored()) == 8
+    work(run.uri, said.append)
+    assert read_ledger(run.store).dominated == 0
+    assert run.stored() == before
+    assert before[run.rows[0]["row_id"]]["status"] == "scored"
+    assert before[run.rows[1]["row_id"]]["duration_s"] == 9.0
+    assert json.loads(run.store.get(SUMMARY) or b"")["complete"]
+    assert run.store.get(LEASE) is None
+    if work is compact_run:
+        assert said == [f"{run.uri}: 8 rows, 2 superseded ones dropped, 4 parts -> 1"]
+        assert len(part_names(run.store)) == 1
 
 
 def unchanged(run: MadeRun, work: Callable[[], Any], words: str) -> None:
-    """``work`` is refused with these words, and nothing in the folder has changed."""
+    """Check that ``work`` is refused with ``words`` and changes nothing."""
     before = {item.path: run.store.get(item.path) for item in run.store.list()}
     with pytest.raises(UserError, match=words) as caught:
         work()
@@ -253,48 +165,34 @@ def unchanged(run: MadeRun, work: Callable[[], Any], words: str) -> None:
     assert {item.path: run.store.get(item.path) for item in run.store.list()} == before
 
 
-def test_other_data_is_refused(run: MadeRun) -> None:
-    run.manifest["entries"]["acebench"] = "0" * 64
-    run.store.put(MANIFEST, as_json(run.manifest))
-    unchanged(
-        run, lambda: rescore(run.uri, pytest.fail), "data of acebench is not what this run was made"
-    )
-
-
-def test_a_row_of_no_entry_is_refused(run: MadeRun) -> None:
-    run.manifest["declared"] = 9
-    run.store.put(MANIFEST, as_json(run.manifest))
-    run.write("00000000000003-aa", [{**run.rows[0], "row_id": "f" * 32, "id": "of_other_data_1"}])
+def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
+    manifest = json.loads(run.store.get(MANIFEST) or b"")
+    for change, words in (
+        ({"entries": {"acebench": "0" * 64}}, "data of acebench is not what this run"),
+        ({"config": {**manifest["config"], "telepathy": True}}, "unknown key 'telepathy'"),
+    ):
+        run.store.put(MANIFEST, as_json(manifest | change))
+        unchanged(run, run.rescore, words)
+    run.store.put(MANIFEST, as_json(manifest | {"declared": 9}))
+    run.write(3, {**run.rows[0], "row_id": "f" * 32, "id": "of_other_data_1"})
     with pytest.raises(UserError, match="of_other_data_1"):
-        rescore(run.uri, pytest.fail)
+        run.rescore()
     assert run.store.get(LEASE) is None
     assert len(run.stored()) == 9
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-@pytest.mark.parametrize(
-    "manifest",
-    [None, b"", b"{", b"[]", b'"text"', b"7", b'{"config": {}}', b"\xff\xfe\x00", b"[" * 50_000],
-)
-def test_what_is_no_run_is_refused(run: MadeRun, work: Any, manifest: bytes | None) -> None:
+@pytest.mark.parametrize("manifest", [None, b"[]", b'{"config": {}}', b"\xff\xfe\x00"])
+def test_damaged_manifest_is_refused(run: MadeRun, work: Any, manifest: bytes | None) -> None:
     run.store.delete(MANIFEST)
     if manifest is not None:
         run.store.put(MANIFEST, manifest)
-    unchanged(
-        run, lambda: work(run.uri, pytest.fail), "not a run|is missing|is not (a )?JSON|nested"
-    )
-
-
-def test_a_config_that_this_version_does_not_know_is_named(run: MadeRun) -> None:
-    run.manifest["config"]["telepathy"] = True
-    run.store.put(MANIFEST, as_json(run.manifest))
-    unchanged(run, lambda: rescore(run.uri, pytest.fail), "unknown key 'telepathy'")
+    unchanged(run, lambda: work(run.uri, pytest.fail), "not a run|is missing|is not (a )?JSON")
 
 
 @pytest.mark.parametrize("work", [rescore, compact_run])
-def test_a_run_that_is_being_written_is_refused(run: MadeRun, work: Any, monkeypatch) -> None:
+def test_run_that_is_being_written_is_refused(run: MadeRun, work: Any, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "BEAT_S", 0.02)
-    before = run.stored()
     parts = part_names(run.store)
     lease = Lease.acquire(run.store, pytest.fail)
     try:
@@ -304,16 +202,15 @@ def test_a_run_that_is_being_written_is_refused(run: MadeRun, work: Any, monkeyp
     finally:
         lease.release()
     assert part_names(run.store) == parts
-    assert run.stored() == before
 
 
 class Crash(Exception):
-    """The process ends here."""
+    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize("survives", [0, 1])
 @pytest.mark.parametrize("step", ["put", "delete"])
-def test_a_crash_loses_no_row(run: MadeRun, monkeypatch, step: str, survives: int) -> None:
+def test_crash_loses_no_row(run: MadeRun, monkeypatch, step: str, survives: int) -> None:
     before = run.stored()
     real: Callable[..., None] = getattr(LocalStore, step)
     done: list[str] = []
@@ -329,27 +226,13 @@ def test_a_crash_loses_no_row(run: MadeRun, monkeypatch, step: str, survives: in
         patch.setattr(ACEBench, "check", reject)
         patch.setattr(LocalStore, step, crash)
         with pytest.raises(Crash):
-            rescore(run.uri, lambda line: None)
+            run.rescore()
     after = run.stored()
     assert after.keys() == before.keys()
     judged_anew = sum(row["official_error_type"] == "wrong" for row in after.values())
-    # Each part was written whole or not at all; all of them before the first deletion.
+    # All parts are written before the first one is deleted.
     assert judged_anew == (8 if step == "delete" else [0, 5][survives])
-    assert run.store.get(LEASE) is None, "an exception gives the lease back"
-    assert rescore(run.uri, lambda line: None)[0] == COMPLETE
+    assert run.store.get(LEASE) is None
+    assert run.rescore()[0] == COMPLETE
     assert run.stored() == before
     assert read_ledger(run.store).dominated == 0
-
-
-def test_compacting_a_run(run: MadeRun) -> None:
-    run.write("00000000000003-aa", [run.altered(0, status="infra_error", error_class="Boom")])
-    before = run.stored()
-    said: list[str] = []
-    compact_run(run.uri, said.append)
-    assert run.stored() == before
-    assert len(part_names(run.store)) == 1
-    assert said == [f"{run.uri}: 8 rows, 1 superseded ones dropped, 3 parts -> 1"]
-    assert run.store.get(LEASE) is None
-    assert summary_of(run)["complete"], "the summary is as it was"
-    assert rescore(run.uri, lambda line: None)[0] == COMPLETE
-    assert run.stored() == before

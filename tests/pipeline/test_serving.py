@@ -1,29 +1,34 @@
-"""Served roles: the command line of vLLM's server, and a child process that is started and ended.
+"""Served roles: their parsers, the command line of vLLM's server, and its process.
 
 The server here is a small script; vLLM itself is not started.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import RunConfig, validated
+from ace_ray.errors import UserError
 from ace_ray.models.roles import ServedRole
+from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline import serving
-from ace_ray.pipeline.roles import RoleBinding, demand
+from ace_ray.pipeline.roles import RoleBinding, bind_roles, demand
 from ace_ray.pipeline.serving import (
     Server,
     ServerFailed,
     command,
-    environment,
     flags,
     free_port,
 )
@@ -32,7 +37,7 @@ from ace_ray.types import Sampling
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0
 
-# Notes its process, then answers to /health; MODE changes that.
+# Note the process, then answer to /health. The mode changes that.
 SCRIPT = """
 import http.server, os, sys, time
 port, notes, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -55,14 +60,6 @@ http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def eventually(holds: Callable[[], bool]) -> bool:
     limit = time.monotonic() + PATIENCE_S
     while not holds():
@@ -76,23 +73,19 @@ class Lab:
     """Servers of one test, and their processes."""
 
     def __init__(self, folder: Path) -> None:
-        self.notes = folder / "pids"
-        self.port = free_port(HOST)
+        self.notes, self.port = folder / "pids", free_port(HOST)
         self.servers: list[Server] = []
 
-    def command(self, mode: str) -> list[str]:
-        return [sys.executable, "-S", "-c", SCRIPT, str(self.port), str(self.notes), mode]
-
     def server(self, mode: str = "serve") -> Server:
-        made = Server(self.command(mode), dict(os.environ), host=HOST, port=self.port)
-        self.servers.append(made)
-        return made
+        command = [sys.executable, "-S", "-c", SCRIPT, str(self.port), str(self.notes), mode]
+        self.servers.append(Server(command, dict(os.environ), host=HOST, port=self.port))
+        return self.servers[-1]
 
     def pids(self) -> list[int]:
         return [int(pid) for pid in self.notes.read_text().split()] if self.notes.exists() else []
 
     def all_gone(self) -> bool:
-        return not any(alive(pid) for pid in self.pids())
+        return not any(psutil.pid_exists(pid) for pid in self.pids())
 
 
 @pytest.fixture
@@ -103,42 +96,40 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     yield made
     for server in made.servers:
         server.stop()
-    for pid in made.pids():
-        if alive(pid):
-            os.kill(pid, signal.SIGKILL)
 
 
-def test_a_server_starts_and_stops(lab: Lab) -> None:
+def test_server_starts_and_stops(lab: Lab) -> None:
     server = lab.server()
     server.start(PATIENCE_S)
-    assert all(alive(pid) for pid in lab.pids())
-    server.stop()
     assert len(lab.pids()) == 1
+    assert not lab.all_gone()
+    server.stop()
     assert eventually(lab.all_gone)
     assert not server.log.exists()
     assert server.wait() == ""
     server.stop()  # twice does no harm
 
 
-def test_a_server_that_dies_while_loading_is_reported_with_its_last_lines(lab: Lab) -> None:
-    server = lab.server("die")
-    with pytest.raises(ServerFailed, match="exit code 3 before it was ready: loading") as caught:
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("die", "exit code 3 before it was ready: loading.*OutOfMemory: no room"),
+        # The first error is the cause.
+        ("raise", "ready: ValueError: no room for a KV cache"),
+    ],
+)
+def test_failed_start_is_one_line_with_the_cause(lab: Lab, mode: str, words: str) -> None:
+    server = lab.server(mode)
+    with pytest.raises(ServerFailed, match=words) as caught:
         server.start(PATIENCE_S)
     line = str(caught.value)
-    assert "OutOfMemory: no room" in line
-    assert str(server.log) in line
+    assert str(server.log) in line or mode == "raise"
     assert "\n" not in line
+    assert "root cause" not in line
     assert server.log.exists()
 
 
-def test_the_cause_is_the_first_error(lab: Lab) -> None:
-    server = lab.server("raise")
-    with pytest.raises(ServerFailed, match="ready: ValueError: no room for a KV cache") as caught:
-        server.start(PATIENCE_S)
-    assert "root cause" not in str(caught.value)
-
-
-def test_a_server_that_never_gets_ready_is_reported(lab: Lab) -> None:
+def test_start_ends_at_its_timeout(lab: Lab) -> None:
     server = lab.server("hang")
     with pytest.raises(ServerFailed, match=r"was not ready in 1\.5 s: no output|exit code"):
         server.start(1.5)
@@ -146,33 +137,52 @@ def test_a_server_that_never_gets_ready_is_reported(lab: Lab) -> None:
     assert eventually(lab.all_gone)
 
 
-def test_the_end_of_a_server_is_reported(lab: Lab) -> None:
-    server = lab.server()
-    server.start(PATIENCE_S)
-    os.kill(lab.pids()[0], signal.SIGKILL)
-    assert "the server ended with exit code -9" in server.wait()
+def role(**changes: object) -> ServedRole:
+    return ServedRole.model_validate({"model": {"source": "org/m"}, **changes})
 
 
-def test_a_stop_is_heard_while_the_server_loads(lab: Lab) -> None:
-    server = lab.server("hang")
-    outcome: list[str] = []
-
-    def start() -> None:
-        try:
-            server.start(600)
-        except ServerFailed as error:
-            outcome.append(str(error))
-
-    starter = threading.Thread(target=start)
-    starter.start()
-    assert eventually(lambda: len(lab.pids()) == 1)
-    server.stop()
-    starter.join(PATIENCE_S)
-    assert len(outcome) == 1
-    assert eventually(lab.all_gone)
+def line(engine: dict[str, object], **model: object) -> list[str]:
+    played = role(model={"source": "org/m", **model})
+    return command(Path("/models/m"), played, engine, name="m", host="10.0.0.1", port=8123)
 
 
-def test_engine_arguments_as_vllm_takes_them() -> None:
+def test_command_line_of_vllm_s_server() -> None:
+    words = line({"dtype": "bfloat16"})
+    assert words[:4] == [sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server"]
+    for word in ("--model=/models/m", "--host=10.0.0.1", "--port=8123", "--dtype=bfloat16"):
+        assert word in words
+    # As in the candidate's engine, the model's own sampling defaults are not used.
+    assert "--generation-config=vllm" in words
+    assert words[words.index("--served-model-name") + 1] == "m"
+    assert not any("api" in word for word in words[4:])
+    assert "--generation-config=auto" in line({"generation_config": "auto"})
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "more"),
+    [
+        ({}, {"reasoning_parser": "qwen3"}, ["--reasoning-parser=qwen3"]),
+        ({}, {"reasoning_parser": "none"}, []),
+        ({"reasoning_parser": "olmo3"}, {}, ["--reasoning-parser=olmo3"]),
+        (
+            {},
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            ['--default-chat-template-kwargs={"enable_thinking": false}'],
+        ),
+        (
+            {},
+            {"tool_parser": "hermes"},
+            ["--enable-auto-tool-choice", "--tool-call-parser=hermes"],
+        ),
+    ],
+)
+def test_parsers_and_template_of_a_served_model(engine: Any, model: Any, more: list[str]) -> None:
+    plain = line({})
+    assert not any(part in word for word in plain for part in ("reasoning", "template", "tool"))
+    assert [word for word in line(engine, **model) if word not in plain] == more
+
+
+def test_engine_arguments_become_flags() -> None:
     assert flags(
         {
             "max_model_len": 4096,
@@ -195,71 +205,59 @@ def test_engine_arguments_as_vllm_takes_them() -> None:
         "1",
         "--dtype=-x",
     ]
-    assert flags({"tensor_parallel_size": 1, "data_parallel_rank": 0}) == [
-        "--tensor-parallel-size=1",
-        "--data-parallel-rank=0",
-    ]
 
 
-def role(**changes: object) -> ServedRole:
-    return ServedRole.model_validate({"model": {"source": "org/m"}, **changes})
-
-
-def line(played: ServedRole, engine: dict[str, object]) -> list[str]:
-    return command(Path("/models/m"), played, engine, name="m", host="10.0.0.1", port=8123)
-
-
-def test_the_command_line() -> None:
-    words = line(role(), {"dtype": "bfloat16"})
-    assert words[:4] == [sys.executable, "-P", "-m", "vllm.entrypoints.openai.api_server"]
-    for word in ("--model=/models/m", "--host=10.0.0.1", "--port=8123", "--dtype=bfloat16"):
-        assert word in words
-    # Nothing of the model's own sampling defaults, as in the candidate's engine.
-    assert "--generation-config=vllm" in words
-    assert words[words.index("--served-model-name") + 1] == "m"
-    assert not any("api" in word for word in words[4:])
-    assert "--generation-config=auto" in line(role(), {"generation_config": "auto"})
-
-
-def test_template_and_reasoning_of_a_served_model() -> None:
-    model = {"chat_template_kwargs": {"enable_thinking": False}, "reasoning_parser": "qwen3"}
-    words = line(role(model={"source": "org/m", **model}), {})
-    assert "--reasoning-parser=qwen3" in words
-    assert '--default-chat-template-kwargs={"enable_thinking": false}' in words
-    plain = line(role(), {})
-    assert not any("reasoning" in word or "template" in word for word in plain)
-
-
-def test_the_reasoning_parser_of_a_served_model() -> None:
-    def words(engine: dict[str, object], named: str) -> list[str]:
-        played = role(model={"source": "org/m", "reasoning_parser": named})
-        return [word for word in line(played, engine) if word.startswith("--reasoning")]
-
-    assert words({}, "qwen3") == ["--reasoning-parser=qwen3"]
-    assert words({}, "auto") == words({}, "none") == []
-    assert words({"reasoning_parser": "olmo3"}, "auto") == ["--reasoning-parser=olmo3"]
-
-
-def test_the_tool_parser_of_a_served_model() -> None:
-    plain = line(role(), {})
-    words = line(role(model={"source": "org/m", "tool_parser": "hermes"}), {})
-    flags = ["--enable-auto-tool-choice", "--tool-call-parser=hermes"]
-    assert [word for word in words if word not in plain] == flags
-    assert not any("tool" in word for word in plain)
-
-
-def test_the_key_travels_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "another")
-    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "0")
-    env = environment("k")
-    assert (env["VLLM_API_KEY"], env["VLLM_CPU_OMP_THREADS_BIND"]) == ("k", "0")
-    monkeypatch.delenv("VLLM_CPU_OMP_THREADS_BIND")
-    cores = {int(core) for core in environment("k")["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
-    assert cores == os.sched_getaffinity(0)
-
-
-def test_the_demand_is_known_beforehand() -> None:
+def test_resources_of_served_models() -> None:
     piped = role(replicas=2, engine={"tensor_parallel_size": 2, "pipeline_parallel_size": 3})
     bindings = {"toy": {"user": RoleBinding(piped, None, Sampling(), {})}}
     assert demand(bindings, on_gpu=True) == [(1.0, 6)] * 2
     assert demand(bindings, on_gpu=False) == [(1.0, 0)] * 2
+
+
+CALLS = "{{ tools }}<tool_call>{{ messages }}"
+THINKS = "<|im_start|>assistant\n{% if enable_thinking %}<think>{% endif %}"
+
+
+def user(folder: Path, template: str = THINKS, **role: Any) -> RoleBinding:
+    (folder / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (folder / "chat_template.jinja").write_text(template)
+    header = b'{"w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}'
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + b"w")
+    model = {"source": str(folder), **role.pop("model", {})}
+    benchmark = make_benchmark("acebench", {"user": {"model": model, **role}})
+    config = validated(
+        RunConfig,
+        {
+            "model": {"source": "org/m"},
+            "benchmarks": [{"name": "acebench"}],
+            "output": str(folder / "runs"),
+        },
+        where="",
+    )
+    candidate = ModelRef("org/m", "hub", "org/m", "0" * 40)
+    return bind_roles(config, candidate, [benchmark])["acebench"]["user"]
+
+
+def test_parsers_of_a_served_model_are_those_of_its_family(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parsers(template: str, **more: Any) -> tuple[Any, Any]:
+        binding = user(tmp_path, template, **more)
+        assert isinstance(binding.role, ServedRole)
+        model = binding.role.model
+        assert binding.identity["reasoning_parser"] == model.reasoning_parser
+        assert binding.identity.get("tool_parser") == model.tool_parser
+        return model.reasoning_parser, model.tool_parser
+
+    auto = {"tool_parser": "auto"}
+    assert parsers(THINKS) == ("qwen3", None)
+    assert parsers("{{ messages }}", model=auto) == ("auto", None)
+    assert parsers(THINKS, model={"reasoning_parser": "none"}) == ("none", None)
+    assert parsers(THINKS, engine={"reasoning_parser": "olmo3"}) == ("auto", None)
+    tool = {"type": "function", "function": {"name": "find"}}
+    monkeypatch.setattr(ACEBench, "role_tools", lambda self, role: [tool])
+    with pytest.raises(UserError) as caught:
+        parsers(CALLS)
+    refused = str(caught.value)
+    assert refused.startswith("benchmarks.acebench.user.model.tool_parser: this role is offered")
+    assert "write auto" in refused

@@ -1,4 +1,4 @@
-"""The sessions of a run: recorded with their versions, and said where rows of two versions mix."""
+"""Sessions of a run: recorded with their versions, which are named where rows of several mix."""
 
 from __future__ import annotations
 
@@ -26,87 +26,52 @@ OLD = {"python": "3.11.1", "vllm": "0.32.0", "torch": "2.9", "transformers": "5.
 NEW = {**OLD, "python": "3.12.0", "vllm": "0.33.0"}
 
 
-class Sessions:
-    """Sessions of one run, each of a command of its own, up to the first row."""
-
-    def __init__(self, folder: Path, backend: str = "vllm") -> None:
-        plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
-        config = plan.config.model_copy(update={"backend": backend})
-        self.plan = dataclasses.replace(plan, config=config)
-        self.store = LocalStore(str(folder))
-
-    def begin(self, versions: dict[str, str], at: str = "2026-11-27T00:00:00+00:00") -> list[str]:
-        """Return what the session says."""
-        told: list[str] = []
-        lease = Lease.acquire(self.store, told.append)
-        declared = self.store.get(MANIFEST) is not None
-        run = OpenRun(
-            self.plan, self.store, lease, {}, declared, 0.0, 0.0, not declared, told.append
-        )
-        for _ in range(2):  # two passes are one session
-            run.declare({"created_at": at, "versions": versions})
-        lease.release()
-        return told
-
-    @property
-    def recorded(self) -> list[dict[str, Any]]:
-        return list(json.loads(self.store.get(MANIFEST) or b"")["sessions"])
+def begin(folder: Path, versions: dict[str, str], at: str) -> list[str]:
+    """Begin a session of the run in ``folder``, up to its first row. Return its lines."""
+    plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
+    config = plan.config.model_copy(update={"backend": "vllm"})
+    store, told = LocalStore(str(folder)), list[str]()
+    lease = Lease.acquire(store, told.append)
+    declared = store.get(MANIFEST) is not None
+    plan = dataclasses.replace(plan, config=config)
+    run = OpenRun(plan, store, lease, {}, declared, 0.0, 0.0, not declared, told.append)
+    for _ in range(2):  # two passes are one session
+        run.declare({"created_at": at, "versions": versions})
+    lease.release()
+    return told
 
 
-def test_sessions_are_recorded_with_their_versions(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path / "run")
-    assert sessions.begin(OLD, "first") == []
-    assert sessions.begin(OLD, "second") == []
-    (line,) = sessions.begin(NEW, "third")
-    mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
-    assert line == f"{mixed}; --fresh evaluates all of them anew"
-    assert [one["began_at"] for one in sessions.recorded] == ["first", "second", "third"]
-    assert sessions.recorded[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
-    assert sessions.begin(NEW) == [line], "its rows are mixed still"
-
-
-def test_another_ace_ray_is_named_whatever_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sessions = Sessions(tmp_path / "run", backend="endpoint")
-    sessions.begin(OLD)
-    monkeypatch.setattr(ace_ray, "__version__", "9.0")
-    (line,) = sessions.begin(NEW)
-    assert line.startswith(f"rows come from several versions: ace_ray {_version()}, 9.0;")
-    assert "vllm" not in line, "no engine of this machine answers"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("ace_ray")
-
-
-def test_sessions_are_few_and_no_version_is_forgotten(tmp_path: Path) -> None:
-    sessions = Sessions(tmp_path / "run")
-    sessions.begin(OLD, "first")
-    tree = json.loads(sessions.store.get(MANIFEST) or b"")
-    tree["sessions"] += [{**tree["sessions"][0], "versions": NEW}] * (MOST_SESSIONS - 1)
-    sessions.store.put(MANIFEST, json.dumps(tree).encode())
-    sessions.begin(NEW, "last")
-    assert len(sessions.recorded) == MOST_SESSIONS
-    assert (sessions.recorded[0]["began_at"], sessions.recorded[-1]["began_at"]) == (
-        "first",
-        "last",
-    )
-
-
-@pytest.mark.parametrize("wrong", [[{}] * 1001, [{"versions": {"vllm": 1}}], {}])
-def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
-    folder = with_sessions(write_run(tmp_path / "run", everything({})), wrong)
-    with pytest.raises(UserError, match="sessions"):
-        read_manifest(LocalStore(str(folder)))
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads((folder / MANIFEST).read_text())["sessions"])
 
 
 def with_sessions(folder: Path, sessions: Any) -> Path:
     tree = json.loads((folder / MANIFEST).read_text())
     (folder / MANIFEST).write_text(json.dumps({**tree, "sessions": sessions}))
     return folder
+
+
+def test_versions_of_all_sessions_are_recorded_and_named_if_they_differ(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert begin(run, OLD, "first") == begin(run, OLD, "second") == []
+    (line,) = begin(run, NEW, "third")
+    mixed = "rows come from several versions: vllm 0.32.0, 0.33.0"
+    assert line == f"{mixed}; --fresh evaluates all of them anew"
+    assert [one["began_at"] for one in recorded(run)] == ["first", "second", "third"]
+    assert recorded(run)[-1]["versions"] == {"ace_ray": ace_ray.__version__, **NEW}
+    # The first session, and sessions with other versions, are kept.
+    with_sessions(run, recorded(run)[:1] + recorded(run)[2:] * (MOST_SESSIONS - 1))
+    assert begin(run, NEW, "last") == [line]
+    sessions = recorded(run)
+    assert len(sessions) == MOST_SESSIONS
+    assert (sessions[0]["began_at"], sessions[-1]["began_at"]) == ("first", "last")
+
+
+@pytest.mark.parametrize("wrong", [[{}] * 1001, [{"versions": {"vllm": 1}}], {}])
+def test_sessions_of_another_shape_are_refused(tmp_path: Path, wrong: Any) -> None:
+    begin(tmp_path / "run", OLD, "first")
+    with pytest.raises(UserError, match="sessions"):
+        read_manifest(LocalStore(str(with_sessions(tmp_path / "run", wrong))))
 
 
 def test_comparisons_name_runs_of_several_versions(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a config becomes on its way to a cluster: a command, an id, and nothing secret."""
+"""The job that is made of a config: its command, its id, and no secrets."""
 
 from __future__ import annotations
 
@@ -38,36 +38,29 @@ def checkout(tmp_path: Path) -> Path:
     return root
 
 
-def submission(
-    config: str,
-    job: str = "evaluate",
-    *,
-    checkout: Path = CHECKOUT,
-    overrides: Any = (),
-    **values: Any,
-) -> Submission:
-    return make_submission(job, config, overrides=overrides, values=values, checkout=checkout)
+def submission(config: str, job: str = "evaluate", **how: Any) -> Submission:
+    checkout, overrides = how.pop("checkout", CHECKOUT), how.pop("overrides", ())
+    return make_submission(job, config, overrides=overrides, values=how, checkout=checkout)
 
 
 def parsed(entrypoint: str) -> Any:
-    """The arguments of an entrypoint, as its job's own parser reads them."""
+    """Return the arguments of an entrypoint, as the parser of its job reads them."""
     python, script, *arguments = shlex.split(entrypoint)
     assert (python, script) == ("python", "jobs/evaluate.py")
-    code = "import sys, json; sys.argv = ['x']; from shared import config_parser; "
-    code += "print(json.dumps(vars(config_parser('p').parse_args(json.loads(sys.stdin.read())))))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps(arguments),
-        cwd=ROOT / "jobs",
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    code = "import sys, json; from shared import config_parser; "
+    code += "print(json.dumps(vars(config_parser('p').parse_args(sys.argv[1:]))))"
+    command = [sys.executable, "-c", code, *arguments]
+    return json.loads(subprocess.check_output(command, cwd=ROOT / "jobs", text=True))
 
 
 @pytest.mark.nightly
-def test_a_config_goes_as_text_with_its_options(config: Path) -> None:
+def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_path: Path) -> None:
+    template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
+    template.write_text("{{ messages }}")
+    plugin.write_text("x = 1")
+    model = {"source": "org/m", "chat_template": str(template), "plugins": [str(plugin)]}
+    tree = {**yaml.safe_load(config.read_text()), "model": model}
+    config.write_text(yaml.safe_dump(tree))
     made = submission(
         str(config),
         overrides=["sampling.stop=['; rm -rf / #', \"it's\"]", "samples=2"],
@@ -77,8 +70,14 @@ def test_a_config_goes_as_text_with_its_options(config: Path) -> None:
     )
     read = parsed(made.entrypoint)
     assert read["config"] is None
-    tree = yaml.safe_load(config.read_text())
-    assert yaml.safe_load(read["config_text"]) == tree | {
+    texts = dict(file.split(":", 1) for file in read["files"])
+    assert sorted(texts.values()) == ["x = 1", "{{ messages }}"]
+    sent = yaml.safe_load(read["config_text"])
+    assert {sent["model"].pop("chat_template"), *sent["model"].pop("plugins")} == {
+        f"./{name}" for name in texts
+    }
+    assert sent == tree | {
+        "model": {"source": "org/m"},
         "benchmarks": [{"name": "acebench"}],
         "sampling": {"stop": ["; rm -rf / #", "it's"]},
         "samples": 2,
@@ -86,68 +85,26 @@ def test_a_config_goes_as_text_with_its_options(config: Path) -> None:
         "limit": 7,
         "ids": ["--odd", "a/b"],
     }
+    first = submission(str(config)).digest
+    plugin.write_text("x = 2")
+    assert submission(str(config)).digest != first
+    plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
+    with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
+        submission(str(config))
 
 
-@pytest.mark.parametrize("text", ["--help", "-x", "model: {source: 'a $(id) `id`\n\"'}"])
-def test_hostile_text_stays_text(checkout: Path, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "c.yaml"
-    path.write_text(yaml.safe_dump({"model": {"source": text}, "output": "s3://b/p"}))
-    made = submission(str(path), "sweep", checkout=checkout)
-    sent = shlex.split(made.entrypoint)[2]
-    assert yaml.safe_load(sent.removeprefix("--config-text="))["model"] == {"source": text}
-    echoed = subprocess.run(
-        ["sh", "-c", f"printf '%s\\n' {made.entrypoint.removeprefix('python jobs/sweep.py ')}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert echoed.stdout == f"{sent}\n"
+def test_id_is_a_hash_of_the_resolved_config(config: Path, checkout: Path) -> None:
+    def name(*overrides: str, **values: Any) -> str:
+        return submission(str(config), checkout=checkout, overrides=overrides, **values).name
 
-
-@pytest.mark.nightly
-def test_the_printed_line_does_the_same(config: Path) -> None:
-    made = submission(str(config), limit=3)
-    words = shlex.split(made.command("http://head:8265"))
-    ours, entrypoint = words[: words.index("--")], words[words.index("--") + 1 :]
-    assert ours[:3] == ["ray", "job", "submit"]
-    options = dict(zip(ours[3::2], ours[4::2], strict=True))
-    assert options["--address"] == "http://head:8265"
-    assert options["--submission-id"] == made.id(1)
-    assert json.loads(options["--runtime-env-json"]) == made.runtime_env
-    # Ray joins the words after "--" as this does.
-    assert shlex.join(entrypoint) == made.entrypoint
-    assert "--address" not in made.command(None)
-
-
-@pytest.mark.nightly
-def test_the_id_is_of_the_resolved_config(config: Path, tmp_path: Path) -> None:
-    def made(path: Path = config, **options: Any) -> Submission:
-        return submission(str(path), **options)
-
-    first = made()
-    assert first.id(1) == made().id(1)
-    assert first.id(1) != first.id(2)
+    first = submission(str(config), checkout=checkout)
     assert first.id(2) == f"{first.name}-2"
-    other = tmp_path / "same.yaml"
-    tree = {"output": "s3://b/p", "samples": 1, **yaml.safe_load(config.read_text())}
-    other.write_text(f"# the default, said aloud\n{json.dumps(tree)}")
-    assert made(other).name == first.name
-    assert made(overrides=["samples=1"]).name == first.name
-    assert made(overrides=["samples=2"]).name != first.name
-    assert made(limit=5).name != first.name
-    assert made(output="s3://b/q").name != first.name
-
-
-def git(checkout: Path, *arguments: str) -> str:
-    who = ["-c", "user.name=n", "-c", "user.email=e@e"]
-    done = subprocess.run(
-        ["git", "-C", str(checkout), *who, *arguments], check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
+    assert name() == name("samples=1") == first.name, "the default"
+    assert len({first.name, name("samples=2"), name(limit=5), name(output="s3://b/q")}) == 4
 
 
 def packed(made: Submission) -> set[str]:
-    """The files that travel, by Ray's own packing of the folder."""
+    """Return the files that travel, as Ray packs the folder."""
     from ray._private.runtime_env import packaging
 
     with tempfile.TemporaryDirectory() as folder:
@@ -158,15 +115,17 @@ def packed(made: Submission) -> set[str]:
             return {name for name in zipped.namelist() if not name.endswith("/")}
 
 
-def test_files_with_keys_and_untracked_ones_stay_behind(config: Path, checkout: Path) -> None:
+def test_files_with_names_of_keys_and_untracked_files_stay_behind(
+    config: Path, checkout: Path
+) -> None:
     code = {"jobs/evaluate.py", "jobs/sweep.py", "ace_ray/util/secrets.py", "with blank.py"}
     keys = [".env", "prod.env", ".ssh/config", "server.pem", "sub/id_rsa", "secrets/prod.txt"]
     for name in (*code, *keys, ".venv/x", "runs/rows.parquet"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text("x")
     assert packed(submission(str(config), checkout=checkout)) == code
-    git(checkout, "init", "-q")
-    git(checkout, "add", ".")
+    for arguments in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", "-C", str(checkout), *arguments], check=True)
     for name in ("notes [1].txt", "mine/diary.txt", "configs/mine.yaml"):
         (checkout / name).parent.mkdir(parents=True, exist_ok=True)
         (checkout / name).write_text(config.read_text())
@@ -180,75 +139,47 @@ SECRET = "sk-THIS-IS-A-SECRET"
 @pytest.mark.parametrize(
     "override",
     [
-        f"engine.hf_token={SECRET}",
         f"engine.nested={{deep: [{{password: {SECRET}}}]}}",
-        f"benchmarks.0.user={{endpoint: {{url: 'http://x/v1', api_key: {SECRET}}}}}",
         f"benchmarks.0.user={{endpoint: {{url: 'http://me:{SECRET}@x/v1'}}}}",
         f"output=s3://{SECRET}@bucket/p",
     ],
 )
-def test_a_secret_is_refused_and_not_repeated(config: Path, override: str) -> None:
+def test_secret_is_refused_and_not_repeated(config: Path, override: str) -> None:
     with pytest.raises(UserError) as refused:
         submission(str(config), overrides=[override])
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.nightly
-def test_names_of_variables_and_tokenizers_are_no_secrets(config: Path) -> None:
-    user = "{endpoint: {url: 'http://x/v1', model: m, api_key_env: MY_KEY}}"
-    overrides = [f"benchmarks.0.user={user}", "engine.tokenizer_mode=slow"]
-    overrides += ["engine.max_num_batched_tokens=3000"]
-    submission(str(config), overrides=overrides)
-
-
-@pytest.mark.parametrize("output", ["runs", "./runs", "../x", "s3:/typo"])
-def test_an_output_that_dies_with_the_job_is_refused(config: Path, output: str) -> None:
-    with pytest.raises(UserError, match="temporary"):
-        submission(str(config), output=output)
-
-
-def test_a_bad_config_is_refused_here(config: Path) -> None:
-    with pytest.raises(UserError, match="did you mean 'samples'"):
-        submission(str(config), overrides=["sampels=2"])
+def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Path) -> None:
+    for override, words in (
+        ("sampels=2", "did you mean 'samples'"),
+        ("output=runs", "'runs' is relative, and a job's folder is temporary"),
+        ("output=../x", "temporary"),
+        ("output=s3:/typo", "temporary"),
+        (f"benchmarks=['{tmp_path}/mine.py:Mine']", "cannot be read: No such file"),
+    ):
+        with pytest.raises(UserError, match=words):
+            submission(str(config), overrides=[override])
+    with pytest.raises(UserError, match="travels as text"):
+        submission(str(config), ids=["x" * TEXT_BYTES])
     with pytest.raises(UserError, match="cannot be read"):
         submission("nothing.yaml")
-
-
-def test_a_config_too_long_for_a_command_is_refused(config: Path, checkout: Path) -> None:
-    config.write_text(config.read_text() + f"ids: [{'x' * TEXT_BYTES}]")
-    with pytest.raises(UserError, match="travels as text"):
-        submission(str(config), checkout=checkout)
-
-
-def test_an_installed_package_is_no_checkout(config: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="not installed from a checkout"):
         submission(str(config), checkout=tmp_path)
 
 
-@pytest.mark.parametrize("output", [None, "runs"])
-def test_a_sweep_whose_output_dies_with_the_job_is_refused(
-    checkout: Path, tmp_path: Path, output: str | None
-) -> None:
-    """Left out it is the default, which is relative."""
-    path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump({"checkpoints": "s3://b/run", "benchmarks": ["acebench"]}))
-    with pytest.raises(UserError, match="'runs' is relative, and a job's folder is temporary"):
-        submission(str(path), "sweep", checkout=checkout, **({"output": output} if output else {}))
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("checkpoints", "run-7"), ("checkpoints", "./run"), ("stop_file", "stop")]
-)
-def test_a_sweep_that_would_find_nothing_in_a_job_is_refused(
-    checkout: Path, tmp_path: Path, key: str, value: str
-) -> None:
+def test_sweep_with_a_relative_path_is_refused(checkout: Path, tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     tree = {"checkpoints": "/data/run", "watch": True, "stop_file": "/data/stop"}
-    tree |= {"benchmarks": ["acebench"], "output": "s3://b/p"}
-    path.write_text(yaml.safe_dump(tree))
-    submission(str(path), "sweep", checkout=checkout)
-    with pytest.raises(UserError, match=f"{key}: '{value}' is relative, .* name an absolute path"):
-        submission(str(path), "sweep", checkout=checkout, overrides=[f"{key}={value}"])
+    path.write_text(yaml.safe_dump(tree | {"benchmarks": ["acebench"]}))
+    with pytest.raises(UserError, match=r"output: 'runs' is relative, .* name an absolute path"):
+        submission(str(path), "sweep", checkout=checkout)
+    submission(str(path), "sweep", checkout=checkout, output="s3://b/p")
+    for override in ("checkpoints=run-7", "stop_file=stop"):
+        with pytest.raises(UserError, match="is relative"):
+            submission(
+                str(path), "sweep", checkout=checkout, output="s3://b/p", overrides=[override]
+            )
 
 
 MARKED = """
@@ -263,7 +194,7 @@ class Mine(Benchmark):
 
 
 @pytest.mark.parametrize("form", ["config", "run.json", "sweep"])
-def test_a_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str) -> None:
+def test_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str) -> None:
     mark, code = tmp_path / "mark", tmp_path / "mine.py"
     code.write_text(MARKED.format(mark=str(mark)))
     tree: dict[str, Any] = {
@@ -283,34 +214,3 @@ def test_a_dry_run_runs_no_local_benchmark(here: Any, tmp_path: Path, form: str)
     assert done.code == 0, done.stderr
     assert "class Mine(Benchmark)" in done.stdout
     assert not mark.exists()
-
-
-def test_a_local_benchmark_that_is_not_there_is_refused_before_the_cluster(
-    tmp_path: Path, config: Path
-) -> None:
-    with pytest.raises(UserError, match="cannot be read: No such file"):
-        submission(str(config), overrides=[f"benchmarks=['{tmp_path}/mine.py:Mine']"])
-
-
-def test_a_chat_template_and_plugins_travel(tmp_path: Path, checkout: Path) -> None:
-    template, plugin = tmp_path / "t.jinja", tmp_path / "p.py"
-    template.write_text("{{ messages }}")
-    plugin.write_text("x = 1")
-    tree = {
-        "model": {"source": "org/m", "chat_template": str(template), "plugins": [str(plugin)]},
-        "benchmarks": ["acebench"],
-        "output": "s3://b/p",
-    }
-    config = tmp_path / "c.yaml"
-    config.write_text(yaml.safe_dump(tree))
-    sent = submission(str(config), checkout=checkout)
-    asked = parsed(sent.entrypoint)
-    texts = dict(file.split(":", 1) for file in asked["files"])
-    assert sorted(texts.values()) == ["x = 1", "{{ messages }}"]
-    model = yaml.safe_load(asked["config_text"])["model"]
-    assert {model["chat_template"], *model["plugins"]} == {f"./{name}" for name in texts}
-    plugin.write_text("x = 2")
-    assert submission(str(config), checkout=checkout).digest != sent.digest
-    plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
-    with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
-        submission(str(config), checkout=checkout)

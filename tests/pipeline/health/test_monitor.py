@@ -1,40 +1,44 @@
-"""What the health monitor makes of a tally: when it ends a run, and how."""
+"""The health monitor ends a run if engines, coordinator or lease are lost."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed
 from ace_ray.pipeline.health import monitor as monitor_module
-from ace_ray.pipeline.health.monitor import HealthMonitor
-from ace_ray.pipeline.health.processes import ProcessInfo
+from ace_ray.pipeline.health.monitor import BUG_ROWS, END_S, HealthMonitor
+from ace_ray.pipeline.health.processes import Kind, ProcessInfo
 from ace_ray.pipeline.health.signals import Interrupts
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.monitoring.counts import Bug, Tally
 
-CONFIG = RunConfig.model_validate(
-    {
-        "model": {"source": "fake"},
-        "backend": "fake",
-        "benchmarks": [{"name": "acebench"}],
-        "output": "runs",
-        "start_timeout_s": 100.0,
-        "store_patience_s": 50.0,
-        "stall_s": 40.0,
-    }
-)
-ENGINE = ProcessInfo("engine", "actor", "host", "node", 7, 1.0)
-READY = {"worker": "host:7"}
+SETTINGS = {
+    "model": {"source": "fake"},
+    "backend": "fake",
+    "benchmarks": [{"name": "acebench"}],
+    "output": "runs",
+    "start_timeout_s": 100.0,
+    "store_patience_s": 50.0,
+    "stall_s": 40.0,
+    "grace_s": 7.0,
+}
+READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
+
+
+def process(kind: Kind = "engine") -> ProcessInfo:
+    return ProcessInfo(kind, "actor", "host", "node", 7, 1.0)
 
 
 class Ended(Interrupts):
-    """Keeps what the health monitor ends the run with."""
+    """Keeps the error that the health monitor ends the run with."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.error: BaseException | None = None
+    error: BaseException | None = None
 
     def abort(self, error: BaseException) -> None:
         self.error = self.error or error
@@ -47,168 +51,194 @@ class Clock:
         return self.now
 
 
+class Monitored:
+    """A monitor at work, with a coordinator and a clock of the test."""
+
+    def __init__(
+        self, clock: Clock, *, lost: str = "", had_success: bool = False, **settings: Any
+    ) -> None:
+        self.clock, self.looks = clock, 0
+        self.tally = Tally()
+        self.next: tuple[Tally, float] | None = None
+        self.lines: list[str] = []
+        self.drained: list[float] = []
+        self.interrupts = Ended()
+        config = RunConfig.model_validate({**SETTINGS, **settings})
+        coordinator = SimpleNamespace(
+            read=SimpleNamespace(remote=self._read),
+            drain=SimpleNamespace(remote=self.drained.append),
+        )
+        self.monitor = HealthMonitor(
+            coordinator,
+            config,
+            self.interrupts,
+            lambda: lost,
+            lambda line: self.lines.append(str(line)),
+            rows=10,
+            had_success=had_success,
+        )
+
+    def _read(self) -> Tally:
+        if self.next is not None:
+            (self.tally, seconds), self.next = self.next, None
+            self.clock.now += seconds
+        self.looks += 1
+        return self.tally
+
+    def later(self, seconds: float = 0.0, *, stored: int = 0, **known: Any) -> Any:
+        """Return the error, if any, after some looks at ``known``, ``seconds`` later."""
+        tally = Tally()
+        tally.of(0).stored = stored
+        for name, value in known.items():
+            setattr(tally, name, value)
+        self.next = tally, seconds
+        looks, until = self.looks + 4, time.monotonic() + 30
+        while self.looks < looks and self.interrupts.error is None:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        return self.interrupts.error
+
+
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def monitored(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setattr(monitor_module, "POLL_S", 0.001)
+    monkeypatch.setattr(ray, "get", lambda answer, timeout: answer)
+    clock, made = Clock(), list[Monitored]()
     monkeypatch.setattr(monitor_module, "time", clock)
-    return clock
+
+    def make(**how: Any) -> Monitored:
+        one = Monitored(clock, **how)
+        made.append(one)
+        one.monitor.__enter__()
+        return one
+
+    yield make
+    for one in made:
+        one.monitor.__exit__()
 
 
-def monitored(
-    *, had_success: bool = False, rows: int = 10, lost: str = ""
-) -> tuple[HealthMonitor, Ended]:
-    ended = Ended()
-    return HealthMonitor(
-        None, CONFIG, ended, lambda: lost, lambda line: None, rows=rows, had_success=had_success
-    ), ended
+def test_deaths_are_printed_once_and_few_at_a_time(monitored: Any) -> None:
+    one = monitored()
+    one.later(**UP, deaths=["host:7: told to die"])
+    one.later(**UP, deaths=["host:7: told to die", "host:8"])
+    assert one.lines == ["engine worker host:7: told to die", "engine worker host:8"]
+    one.monitor.__exit__()
+    one.tally.deaths = [*one.tally.deaths, *(f"host:{pid}" for pid in range(9, 18))]
+    assert one.monitor.last_look().deaths[-1] == "host:17"
+    assert len(one.lines) == 2 + 6
+    assert one.lines[-1] == "and 4 more engine workers ended"
 
 
-def tally(**known: Any) -> Tally:
-    made = Tally()
-    made.of(0).stored = known.pop("stored", 0)
-    for name, value in known.items():
-        setattr(made, name, value)
-    return made
+def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
+    """Served models load before."""
+    one = monitored()
+    assert one.later(500) is None
+    one.monitor.engines_start()
+    assert one.later(99) is None
+    error = one.later(2)
+    assert "no engine has started within start_timeout_s = 100" in str(error)
+    assert (error.resumable, error.again) == (True, False)
 
 
-def failure(ended: Ended) -> RunFailed:
-    assert isinstance(ended.error, RunFailed)
-    return ended.error
+BUG = {"bugs": {("toy", "place"): Bug("toy", "place", "Traceback", BUG_ROWS)}}
+UP = {"workers": [READY]}
+AGAIN = {"had_success": True}
+ELASTIC = {"workers": {"max": 4}}
+LATE = {"starting": {process(): 101.0}}
 
 
-def test_the_last_look_tells_what_ended_since_the_look_before(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("how", "known", "words", "end"),
+    [
+        ({}, {"failure": "cannot start"}, "cannot start", (False, False)),
+        (AGAIN, {"failure": "cannot start"}, "cannot start", (True, True)),
+        (AGAIN, {"failure": "full", "store_failed": True}, "full", (True, False)),
+        (AGAIN, UP | {"failure": "stuck", "no_progress": True}, "stuck", (True, False)),
+        ({}, UP | BUG, "in the same exception", (False, False)),
+        ({}, UP | LATE, "the engine worker host:7 is gone", (True, True)),
+        (
+            ELASTIC,
+            UP | {"starting": {process("checker"): 101.0}},
+            "the checker host:7 is gone",
+            (True, True),
+        ),
+        ({"lost": "it is taken"}, UP, "it is taken", (True, False)),
+    ],
+)
+def test_what_ends_a_run(
+    monitored: Any, how: Any, known: Any, words: str, end: tuple[bool, bool]
 ) -> None:
-    lines: list[str] = []
-    monitor = HealthMonitor(
-        None, CONFIG, Ended(), lambda: "", lines.append, rows=10, had_success=False
-    )
-    looks = [tally(deaths=["host:7: told to die"]), tally(deaths=["host:7: told to die", "host:8"])]
-    monkeypatch.setattr(monitor, "refresh", lambda: looks.pop(0))
-    monitor.last_look()
-    assert monitor.last_look().deaths[-1] == "host:8"
-    assert lines == ["engine worker host:7: told to die", "engine worker host:8"]
+    error = monitored(**how).later(**known)
+    assert isinstance(error, RunFailed)
+    assert words in str(error)
+    assert (error.resumable, error.again) == end
 
 
-def test_a_run_that_works_goes_on(clock: Clock) -> None:
-    monitor, ended = monitored()
-    monitor.engines_start()
-    monitor._give_up(tally())
-    monitor._give_up(tally(workers=[READY], failure="a checker failed", silent={ENGINE: 20.0}))
-    assert ended.error is None
+def test_what_does_not_end_a_run(monitored: Any) -> None:
+    failed = {"failure": "a checker failed", "silent": {process(): 20.0}}
+    for how, known in (({}, failed), (AGAIN, BUG), (ELASTIC, LATE)):
+        assert monitored(**how).later(**UP, **known) is None
 
 
-def test_servers_may_load_before_the_engines_time_begins(clock: Clock) -> None:
-    monitor, ended = monitored()
-    clock.now += 50
-    monitor._answered_at = clock.now
-    monitor._give_up(tally())
-    monitor.engines_start()
-    clock.now += 99
-    monitor._answered_at = clock.now
-    monitor._give_up(tally())
-    assert ended.error is None
-    clock.now += 2
-    monitor._give_up(tally())
-    assert "no engine has started within start_timeout_s = 100" in str(failure(ended))
-    assert failure(ended).resumable
+def test_silent_coordinator_ends_the_pass(monitored: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = monitored()
+    one.later(**UP)
 
+    def refuse(answer: Any, timeout: float) -> Any:
+        raise TimeoutError
 
-@pytest.mark.parametrize("had_success", [False, True])
-def test_a_failure_before_any_engine_is_up(clock: Clock, had_success: bool) -> None:
-    """What an engine says that has never started would be said again."""
-    monitor, ended = monitored(had_success=had_success)
-    monitor._give_up(tally(failure="an engine worker could not start"))
-    assert (failure(ended).resumable, failure(ended).again) == (had_success, had_success)
-
-
-def test_engines_without_progress_end_the_run(clock: Clock) -> None:
-    monitor, ended = monitored(had_success=True)
-    monitor._give_up(tally(workers=[READY], failure="engines die on every row", no_progress=True))
-    assert (failure(ended).resumable, failure(ended).again) == (True, False)
-
-
-def test_a_lost_lease_ends_the_run(clock: Clock) -> None:
-    monitor, ended = monitored(lost="somebody else has it")
-    monitor._give_up(tally(workers=[READY]))
-    assert "somebody else" in str(failure(ended))
-
-
-def test_a_silent_coordinator_ends_the_pass(clock: Clock) -> None:
-    monitor, ended = monitored()
-    clock.now += 61
-    monitor._give_up(tally(workers=[READY]))
-    assert failure(ended).again
+    monkeypatch.setattr(ray, "get", refuse)
+    error = one.later(61)
+    assert "coordinator has not answered" in str(error)
+    assert error.again
 
 
 @pytest.mark.parametrize(
     ("there", "silent", "stored", "ends"),
     [
-        (True, 41.0, 0, False),  # killed just now: another comes in its place
-        (True, 101.0, 0, True),
+        (True, 41.0, 0, False),  # just killed: another one takes its place
         (True, 101.0, 10, True),
-        (False, 101.0, 0, False),  # let go, and its last rows are on their way
-        (False, 151.0, 0, True),  # dead, and nothing came in its place
-        (False, 9e9, 10, False),  # let go when all was done
+        (False, 101.0, 0, False),  # removed, and its last rows are on their way
+        (False, 151.0, 0, True),  # dead without a successor
+        (False, 9e9, 10, False),  # removed when all was done
     ],
 )
-def test_a_process_that_is_gone(
-    clock: Clock, monkeypatch, there: bool, silent: float, stored: int, ends: bool
+def test_frozen_process_is_killed_and_must_be_replaced(
+    monitored: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    there: bool,
+    silent: float,
+    stored: int,
+    ends: bool,
 ) -> None:
-    monkeypatch.setattr(monitor_module, "_kill", lambda coordinator, process: there)
-    monitor, ended = monitored()
-    known = tally(workers=[READY], silent={ENGINE: silent}, stored=stored)
-    monitor._end_frozen(known)
-    monitor._give_up(known)
-    assert bool(ended.error) == ends
-    if ends:
-        assert failure(ended).again
+    task = SimpleNamespace(remote=lambda coordinator, process: there)
+    actor = SimpleNamespace(options=lambda **_: task)
+    monkeypatch.setattr(ray, "remote", lambda work: actor)
+    one = monitored()
+    error = one.later(**UP, silent={process(): silent}, stored=stored)
+    assert bool(error) == ends
+    assert not ends or error.again
+    assert one.lines == ["engine worker host:7 was frozen and is killed"] * there
 
 
-def test_a_process_that_does_not_get_ready(clock: Clock) -> None:
-    monitor, ended = monitored()
-    monitor._give_up(tally(workers=[READY], starting={ENGINE: 101.0}))
-    assert "host:7 is gone" in str(failure(ended))
+def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:
+    one = monitored(workers={"max": 4}, had_success=True)
+    one.monitor.engines_start()
+    one.later(90, **UP, silent={process(): 1.0})
+    assert one.later(99, **UP) is None
+    error = one.later(2, **UP)
+    assert "no engine is left" in str(error)
+    assert error.again
 
 
-ELASTIC = RunConfig.model_validate({**CONFIG.model_dump(), "workers": {"max": 4}})
-
-
-def elastic() -> tuple[HealthMonitor, Ended]:
-    ended = Ended()
-    monitor = HealthMonitor(
-        None, ELASTIC, ended, lambda: "", lambda line: None, rows=10, had_success=True
-    )
-    monitor.engines_start()
-    return monitor, ended
-
-
-def later(monitor: HealthMonitor, clock: Clock, seconds: float, **known: Any) -> None:
-    clock.now += seconds
-    monitor._answered_at = clock.now
-    monitor._give_up(tally(workers=[READY], **known))
-
-
-def test_where_engines_come_and_go_one_that_does_not_start_ends_nothing(clock: Clock) -> None:
-    monitor, ended = elastic()
-    late = ProcessInfo("engine", "late", "host", "gone", 8, 1.0)
-    for _ in range(5):
-        later(monitor, clock, 90, silent={ENGINE: 1.0}, starting={late: 500.0})
-    assert ended.error is None
-
-
-def test_where_engines_come_and_go_a_pass_without_any_ends(clock: Clock) -> None:
-    monitor, ended = elastic()
-    later(monitor, clock, 90, silent={ENGINE: 1.0})
-    later(monitor, clock, 99)
-    assert ended.error is None
-    later(monitor, clock, 2)
-    assert "no engine is left" in str(ended.error)
-    assert failure(ended).again
-
-
-def test_where_engines_come_and_go_a_checker_that_is_gone_ends_the_pass(clock: Clock) -> None:
-    monitor, ended = elastic()
-    checker = ProcessInfo("checker", "c", "host", "node", 9, 1.0)
-    later(monitor, clock, 1, silent={ENGINE: 1.0}, starting={checker: 101.0})
-    assert "the checker host:9 is gone" in str(ended.error)
+def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
+    one = monitored()
+    one.later(**UP)
+    one.interrupts.asked = True
+    assert one.later(**UP) is None
+    assert one.drained == [7.0]
+    assert "rows in flight have 7 s to end" in one.lines[-1]
+    assert isinstance(one.later(7.0 + END_S + 1, **UP), KeyboardInterrupt)
+    idle = monitored()
+    idle.interrupts.asked = True
+    assert isinstance(idle.later(), KeyboardInterrupt), "nothing is in flight"

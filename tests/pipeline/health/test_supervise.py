@@ -1,4 +1,4 @@
-"""The command's process and the driver below it: signals, exit codes, ends that nobody chose."""
+"""The command's process above the driver: signals, exit codes, and a driver that is killed."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def start() -> Iterator[Start]:
 
 WAITS = """
     asked = []
-    signal.signal(signal.SIGTERM, lambda *_: asked.append("term"))
-    signal.signal(signal.SIGINT, lambda *_: asked.append("int"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: asked.append(signal.Signals(number).name))
     print("ready", flush=True)
     while not asked:
         time.sleep(0.01)
@@ -62,28 +62,33 @@ WAITS = """
 """
 
 
-@pytest.mark.parametrize("code", [0, 1, 3, 75])
-def test_its_exit_code_is_the_commands(start: Start, code: int) -> None:
-    process = start(f"print('in')\nreturn {code}")
-    said, wrong = process.communicate(timeout=60)
-    assert (process.returncode, said, wrong) == (code, "before\nin\n", "")
-
-
-def test_what_it_raises_is_told_once(start: Start) -> None:
-    process = start("raise SystemExit(2)")
-    assert process.communicate(timeout=60) == ("before\n", "")
-    assert process.returncode == 2
-    process = start("raise ValueError('a defect')")
-    _, wrong = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert wrong.count("ValueError: a defect") == 1
+@pytest.mark.parametrize(
+    ("body", "code", "said", "error"),
+    [
+        ("print('in')\nreturn 0", 0, "before\nin\n", ""),
+        ("raise SystemExit(2)", 2, "before\n", ""),
+        ("raise ValueError('a defect')", 1, "before\n", "ValueError: a defect"),
+        # The returned code stays valid if the process is killed later.
+        ("import atexit\natexit.register(os._exit, 9)\nreturn 0", 0, "before\n", ""),
+    ],
+)
+def test_exit_code_and_exception_of_the_driver_are_the_command_s(
+    start: Start, body: str, code: int, said: str, error: str
+) -> None:
+    process = start(body)
+    printed, wrong = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert printed == said
+    assert wrong.count(error) == 1 if error else wrong == ""
 
 
 @pytest.mark.parametrize(
     ("end", "how"),
     [("os._exit(1)", "exit code 1"), ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9")],
 )
-def test_an_end_by_another_hand_can_be_resumed(start: Start, end: str, how: str) -> None:
+def test_killed_driver_ends_in_one_line_and_can_be_resumed(
+    start: Start, end: str, how: str
+) -> None:
     process = start(end)
     _, wrong = process.communicate(timeout=60)
     assert process.returncode == 75
@@ -91,32 +96,21 @@ def test_an_end_by_another_hand_can_be_resumed(start: Start, end: str, how: str)
     assert wrong == said
 
 
-def test_what_was_concluded_stays_whatever_comes_after(start: Start) -> None:
-    process = start("import atexit\natexit.register(os._exit, 9)\nreturn 0")
-    assert process.wait(60) == 0
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("to", [os.kill, os.killpg])
-def test_a_signal_arrives_once(
-    start: Start, number: signal.Signals, to: Callable[[int, int], None]
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_reach_the_driver_once_and_it_ends_with_the_command(
+    start: Start, number: signal.Signals
 ) -> None:
     process = start(WAITS)
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == ["before\n", "ready\n"]
-    to(process.pid, number)
-    said, _ = process.communicate(timeout=60)
-    assert (process.returncode, said) == (75, "term\n" if number == signal.SIGTERM else "int\n")
-
-
-def test_it_dies_with_the_command(start: Start) -> None:
-    process = start(WAITS)
-    assert process.stdout is not None
-    while process.stdout.readline() != "ready\n":
-        pass
     (driver,) = psutil.Process(process.pid).children()
-    process.kill()
-    until = time.monotonic() + 30
-    while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    if number == signal.SIGKILL:
+        process.kill()
+        until = time.monotonic() + 30
+        while driver.is_running() and driver.status() != psutil.STATUS_ZOMBIE:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    else:
+        os.killpg(process.pid, number)
+        said, _ = process.communicate(timeout=60)
+        assert (process.returncode, said) == (75, f"{number.name}\n")

@@ -1,52 +1,151 @@
-"""Running counts: a bug is the same exception in every row."""
+"""Running counts of a run: progress lines, bugs in a benchmark's code, and Prometheus metrics."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+import ray.util.metrics
+from ray.exceptions import GetTimeoutError, RayActorError
+
 from ace_ray.pipeline.actors.coordinator import MOST_BUGS, Coordinator
-from ace_ray.pipeline.monitoring.counts import Tally
+from ace_ray.pipeline.actors.judging import MOST_CHARS, report_bug
+from ace_ray.pipeline.health.processes import Kind, ProcessInfo
+from ace_ray.pipeline.monitoring.counts import Progress, Tally
+from ace_ray.pipeline.monitoring.metrics import PREFIX, Metrics
 
 
-def ended(status: str) -> tuple[Any, ...]:
-    return (0, "toy", "en", status, {"correct": 1.0}, 1, 1)
+def row(run: int = 0, language: str = "en", status: str = "scored", official: Any = True) -> Any:
+    scores = {"official": official, "strict": False} if status == "scored" else {}
+    return (run, "toy", language, status, scores, 3, 5)
 
 
-def told(rows: int, place: str = "KeyError in toy.py:7") -> Coordinator:
+def test_progress_tells_start_rows_accuracy_and_failures() -> None:
+    tally, lines = Tally(), list[str]()
+    view = Progress(5, lines.append)
+    assert view.line(tally) == "starting engines ... 0 s"
+    tally.phases = Counter({"cache": 1, "weights": 3})
+    assert view.line(tally) == "starting engines ... 0 s (3 weights, 1 cache)"
+    tally.workers = [{"load_s": 41.2, "start_s": {"fetch": 0.1, "process": 28.6}}] * 2
+    view.show(tally)
+    view.show(tally)
+    ready = "the first engine is ready after 41 s: fetch 0 s, process 29 s"
+    assert lines == [ready, "0/5 rows"]
+    tally.add([row(), row(official=False), row(status="infra_error")])
+    tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
+    tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
+    assert view.line(tally) == (
+        "3/5 rows | toy en: official 0.500 strict 0.000 | 6 tokens/s | about 0:03 left | "
+        "1 not scored | 1 engine death(s) | results cannot be stored yet"
+    )
+
+
+def with_bug(rows: int) -> Coordinator:
     coordinator = Coordinator([])
     for _ in range(rows):
-        coordinator.bug("toy", place, "Traceback ...")
-        coordinator.rows([ended("infra_error")])
+        coordinator.bug("toy", "KeyError in toy.py:7", "Traceback ...")
+        coordinator.rows([row(status="infra_error")])
     return coordinator
 
 
-def tally(coordinator: Coordinator) -> Tally:
-    return coordinator.read()
-
-
-def test_the_same_exception_in_every_row_is_a_bug() -> None:
-    found = tally(told(3)).bug(3)
+def test_same_exception_in_every_row_is_a_bug() -> None:
+    found = with_bug(3).read().bug(3)
     assert found is not None
     assert found.line == (
         "each of 3 rows ended in the same exception of the code of toy: KeyError in toy.py:7"
     )
-    assert tally(told(3)).bug(4) is None
-
-
-def test_a_row_with_a_verdict_or_another_failure_makes_it_none() -> None:
+    assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
     for status in ("scored", "infra_error"):
-        coordinator = told(3)
-        coordinator.rows([ended(status)])
-        assert tally(coordinator).bug(1) is None
-    coordinator = told(3)
-    coordinator.bug("toy", "KeyError in toy.py:8", "Traceback ...")
-    coordinator.rows([ended("infra_error")])
-    assert tally(coordinator).bug(1) is None
-    assert tally(told(0)).bug(1) is None
-
-
-def test_few_places_are_kept() -> None:
-    coordinator = Coordinator([])
-    for number in range(3 * MOST_BUGS):
+        coordinator = with_bug(3)
+        coordinator.rows([row(status=status)])
+        assert coordinator.read().bug(1) is None
+    for number in range(2 * MOST_BUGS):
         coordinator.bug("toy", f"KeyError in toy.py:{number}", "x")
-    assert len(tally(coordinator).bugs) == MOST_BUGS
+    assert len(coordinator.read().bugs) == MOST_BUGS
+
+
+def test_transient_exceptions_are_not_reported_as_bugs() -> None:
+    calls: list[tuple[str, str, str]] = []
+    coordinator = SimpleNamespace(bug=SimpleNamespace(remote=lambda *call: calls.append(call)))
+
+    def report(error: Exception) -> None:
+        try:
+            raise error
+        except Exception:  # noqa: BLE001 - any
+            report_bug(coordinator, "toy")
+
+    for error in (OSError("full"), MemoryError(), GetTimeoutError("late"), RayActorError()):
+        report(error)
+    assert calls == []
+    report(KeyError("\ud800" + "x" * 10_000))
+    ((benchmark, place, text),) = calls
+    assert (benchmark, place.partition(" in ")[0]) == ("toy", "KeyError")
+    assert "test_counts.py:" in place
+    assert len(text) <= MOST_CHARS
+    text.encode("ascii")
+
+
+class Meter:
+    """A counter or gauge that keeps its values by tags."""
+
+    made: dict[str, Meter]
+
+    def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
+        self.keys, self.values = tag_keys, defaultdict[tuple[str, ...], float](float)
+        Meter.made[name.removeprefix(PREFIX)] = self
+
+    def inc(self, value: float, tags: dict[str, str]) -> None:
+        assert value > 0, "Ray refuses it"
+        self.values[tuple(tags[key] for key in self.keys)] += value
+
+    def set(self, value: float, tags: dict[str, str]) -> None:
+        self.values[tuple(tags[key] for key in self.keys)] = value
+
+
+def process(kind: Kind, actor: str) -> ProcessInfo:
+    return ProcessInfo(kind, actor, "host", "node", 1, 1.0)
+
+
+def test_metrics_follow_the_coordinator_with_the_tags_of_their_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Meter.made = {}
+    monkeypatch.setattr(ray.util.metrics, "Counter", Meter)
+    monkeypatch.setattr(ray.util.metrics, "Gauge", Meter)
+    runs = [("r0", "m0", 0), ("r1", "m1", 5), ("r2", "m2", 6)]
+    coordinator = Coordinator([], metrics=lambda: Metrics(runs))
+
+    def shown(name: str) -> dict[tuple[str, ...], float]:
+        coordinator.read()
+        return dict(Meter.made[name].values)
+
+    assert shown("rows_planned") == {("r1", "m1"): 5}
+    coordinator.rows([row(1), row(1, official=False), row(1, "zh"), row(1, status="infra_error")])
+    coordinator.stored(1, 4)
+    first, last = ("r1", "m1"), ("r2", "m2")
+    assert shown("rows") == {
+        (*first, "toy", "en", "scored"): 2,
+        (*first, "toy", "zh", "scored"): 1,
+        (*first, "toy", "en", "infra_error"): 1,
+    }
+    assert shown("tokens") == {(*first, "toy", "prompt"): 12, (*first, "toy", "completion"): 20}
+    assert shown("rows_stored") == {first: 4}
+    assert shown("accuracy")[(*first, "toy", "en", "official")] == 0.5
+    coordinator.rows([row(2)])
+    engine, checker = process("engine", "a"), process("checker", "c")
+    for one in (engine, checker):
+        coordinator.starting(one)
+        coordinator.ready(one, {})
+        coordinator.enter(one, ["1", "2", "3"])
+    coordinator.starting(process("engine", "b"))
+    coordinator.notice("results cannot be stored yet")
+    gauges = ("rows_planned", "engines", "engines_starting", "rows_in_flight", "store_refusing")
+    assert [shown(name)[last] for name in gauges] == [6, 1, 1, 3, 1]
+    coordinator.notice("")
+    coordinator.leave(engine, ["1", "2"])
+    assert [shown(name)[last] for name in gauges] == [6, 1, 1, 1, 0]
+    coordinator.dying(engine, "dead", None)
+    assert [shown(name)[last] for name in gauges] == [6, 0, 2, 0, 0]
+    assert shown("deaths") == {(*last, "engine"): 1}

@@ -1,6 +1,10 @@
+"""The rows that a run declares: their ids, their order, and the entries that are chosen."""
+
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,23 +12,15 @@ import pytest
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.plan import Plan, PlannedRows, make_manifest, make_plan
+from ace_ray.pipeline.entries import Entries, entry_table
+from ace_ray.pipeline.planning.plan import Plan, make_manifest, make_plan
+from ace_ray.pipeline.planning.selection import select
+from ace_ray.types import Entry
 from tests.pipeline.planning.toy_benchmark import MODEL, Toy, planned
-
-
-def same(one: PlannedRows, other: PlannedRows) -> bool:
-    columns = zip(vars(one).values(), vars(other).values(), strict=True)
-    return all(np.array_equal(mine, theirs) for mine, theirs in columns)
 
 
 def ids(plan: Plan) -> set[bytes]:
     return set(plan.rows.ids.tolist())
-
-
-def test_row_ids_are_stable() -> None:
-    assert same(planned().rows, planned().rows)
-    assert planned().run_id == planned().run_id
-    assert len(ids(planned(samples=3))) == 9
 
 
 @pytest.mark.parametrize(
@@ -40,21 +36,20 @@ def test_row_ids_are_stable() -> None:
     ],
     ids=str,
 )
-def test_row_ids_change_with_what_is_asked(changes: dict[str, Any]) -> None:
+def test_row_ids_change_with_all_that_changes_answers(changes: dict[str, Any]) -> None:
     assert not ids(planned(**changes)) & ids(planned())
     assert planned(**changes).run_id != planned().run_id
 
 
-def test_row_ids_change_with_the_model_and_the_texts() -> None:
-    before = ids(planned())
-    other = dataclasses.replace(MODEL, revision="commit-2")
-    assert not ids(planned(ref=other)) & before
+def test_row_ids_change_with_model_prompt_gold_answer_and_protocol() -> None:
     reworded, regraded, revised = Toy(), Toy(), Toy()
     reworded.wording = "write: "
     regraded.answer = "other gold"
     revised.facts = {"variant": "standard", "protocol": {"mode": "other"}}
-    for toy in (reworded, regraded, revised):
-        assert not ids(planned(toy)) & before
+    plans = [planned(toy) for toy in (reworded, regraded, revised)]
+    plans.append(planned(ref=dataclasses.replace(MODEL, revision="commit-2")))
+    for plan in plans:
+        assert not ids(plan) & ids(planned())
 
 
 @pytest.mark.parametrize(
@@ -70,73 +65,123 @@ def test_row_ids_change_with_the_model_and_the_texts() -> None:
     ],
     ids=str,
 )
-def test_a_run_stays_the_same_however_it_is_carried_out(changes: dict[str, Any]) -> None:
-    assert same(planned(**changes).rows, planned().rows)
+def test_run_stays_the_same_however_it_is_carried_out(changes: dict[str, Any]) -> None:
+    assert planned(**changes).rows.ids.tolist() == planned().rows.ids.tolist()
     assert planned(**changes).run_id == planned().run_id
 
 
 def test_engine_arguments_make_another_run_of_the_same_rows() -> None:
     plan = planned(engine={"dtype": "float32"})
-    assert same(plan.rows, planned().rows)
+    assert plan.rows.ids.tolist() == planned().rows.ids.tolist()
     assert plan.run_id != planned().run_id
 
 
-def test_more_samples_keep_the_first() -> None:
-    assert ids(planned(samples=1)) < ids(planned(samples=2)) < ids(planned(samples=3))
-
-
-def test_the_longest_work_comes_first() -> None:
+def test_longest_prompts_come_first_and_samples_of_an_entry_together() -> None:
     plan = planned(samples=2)
-    sizes = plan.rows.size.tolist()
-    assert sizes == sorted(sizes, reverse=True)
+    assert plan.rows.size.tolist() == sorted(plan.rows.size.tolist(), reverse=True)
     assert plan.rows.entry.tolist() == [1, 1, 2, 2, 0, 0]
+    assert plan.rows.sample.tolist() == [0, 1] * 3
+    assert len(ids(plan)) == 6
+    assert ids(planned()) < ids(plan) < ids(planned(samples=3))
+    chosen = plan.rows.where(plan.rows.sample == 1)
+    assert chosen.ids.tolist() == plan.rows.ids[1::2].tolist()
+    # Columns, not objects: a million rows take some 50 MB.
+    assert sum(column.nbytes for column in vars(plan.rows).values()) == 58 * 6
+    assert len(plan.rows.where(np.zeros(6, bool))) == 0
 
 
-def test_a_limit_takes_some_of_the_rows() -> None:
-    plan = planned(limit=2)
-    assert len(plan.entries) == 2
-    assert ids(plan) < ids(planned())
-    assert plan.run_id != planned().run_id
-    assert planned(limit=99).run_id == planned().run_id
+class Spoken(Toy):
+    """Two ids, each in two languages and two categories."""
+
+    def entries(self) -> Sequence[Entry]:
+        return [
+            Entry(self.name, category, language, one, {"text": "x"}, "gold", one)
+            for language in ("en", "zh")
+            for category in ("calls", "chats")
+            for one in ("first", "second")
+        ]
 
 
-def test_nothing_to_run_is_a_mistake() -> None:
-    with pytest.raises(UserError, match="nothing to evaluate"):
-        planned(Toy([]))
+class Other(Toy):
+    name = "other"
+
+    def entries(self) -> Sequence[Entry]:
+        return [Entry("other", "all", "en", f"o{n}", {"text": "x"}, "", str(n)) for n in range(4)]
 
 
-def test_run_ids_are_names_that_every_store_takes() -> None:
-    odd = dataclasses.replace(MODEL, location="org/Tïny Model (v2)")
-    run_id = planned(ref=odd).run_id
-    assert run_id.startswith("toy-t-ny-model-v2")
-    assert RunConfig.model_fields["run_id"]
-    assert planned(ref=odd, run_id=run_id).run_id == run_id
-    assert planned(run_id="mine").uri == "runs/mine"
-
-
-def test_the_config_of_the_manifest_is_the_same_run() -> None:
-    plan = planned(samples=2, sampling={"temperature": 1.0, "seed": 4}, engine={"dtype": "auto"})
+def test_config_of_the_manifest_is_the_same_run() -> None:
+    changes = {"samples": 2, "sampling": {"temperature": 1.0, "seed": 4}, "ids": ["first"]}
+    plan = planned(Spoken(), limit=3, engine={"dtype": "auto"}, **changes)
     manifest = make_manifest(plan, {"machine": {}})
-    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Toy()])
-    assert same(again.rows, plan.rows)
+    again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Spoken()])
+    assert again.rows.ids.tolist() == plan.rows.ids.tolist()
     assert (again.run_id, again.identity) == (plan.run_id, plan.identity)
     assert manifest["config"]["model"]["revision"] == "commit-1"
     assert manifest["declared"] == 6
+    assert manifest["restricted"] == {"toy": {"ids": ["first"]}}
+    assert planned(Spoken(), ids=["first", "second"]).run_id == planned(Spoken()).run_id
 
 
-def test_planned_rows_are_chosen_by_a_mask() -> None:
-    rows = planned(samples=2).rows
-    chosen = rows.where(rows.sample == 1)
-    assert chosen.ids.tolist() == rows.ids[rows.sample == 1].tolist()
-    assert len(rows.where(np.zeros(len(rows), bool))) == 0
+def test_workers_read_entries_and_prompts_as_planned() -> None:
+    plan = planned()
+    entries = Entries(entry_table(plan.entries, plan.openings))
+    assert len(entries) == len(plan.entries)
+    for number, entry in enumerate(plan.entries):
+        assert entries[number] == entry
+        assert json.dumps(entries[number].data) == json.dumps(entry.data), "keys in their order"
+        opening = plan.benchmarks[entry.benchmark].opening(entry)
+        assert entries.opening(number) == tuple(opening)
 
 
-def test_a_plan_of_many_rows_is_small() -> None:
-    """Columns, not objects: a million rows take some 50 MB."""
-    plan = planned(Toy([f"text {i}" for i in range(100)]), samples=50)
-    assert (len(plan.rows), len(ids(plan))) == (5000, 5000)
-    held = sum(column.nbytes for column in vars(plan.rows).values())
-    assert held == 58 * 5000
-    # The samples of an entry stay side by side, in order.
-    assert plan.rows.sample[:50].tolist() == list(range(50))
-    assert len({*plan.rows.entry[:50].tolist()}) == 1
+def config_of(*sections: Any, **changes: Any) -> RunConfig:
+    tree = {"model": {"source": "m"}, "benchmarks": list(sections), **changes}
+    return RunConfig.model_validate(tree)
+
+
+@pytest.mark.parametrize(
+    ("ids", "chosen"),
+    [
+        (["first"], ["en/calls", "en/chats", "zh/calls", "zh/chats"]),
+        (["calls/first"], ["en/calls", "zh/calls"]),
+        (["zh/chats/first", "zh/chats/first"], ["zh/chats"]),
+        (["zh/chats/first", "calls/first"], ["en/calls", "zh/calls", "zh/chats"]),
+    ],
+)
+def test_id_names_every_entry_that_has_it(ids: list[str], chosen: list[str]) -> None:
+    entries, restricted = select(config_of({"name": "toy", "ids": ids}), [Spoken()])
+    assert [f"{entry.language}/{entry.category}" for entry in entries] == chosen
+    assert {entry.id for entry in entries} == {"first"}
+    assert restricted == {"toy": {"ids": sorted(set(ids))}}
+
+
+def test_limit_of_a_benchmark_replaces_the_limit_of_the_run() -> None:
+    config = config_of({"name": "toy", "limit": 5}, "other", limit=2)
+    entries, restricted = select(config, [Spoken(), Other()])
+    assert [entry.benchmark for entry in entries] == ["toy"] * 5 + ["other"] * 2
+    assert restricted == {"toy": {"limit": 5}}
+    assert ids(planned(limit=2)) < ids(planned())
+    assert planned(limit=2).run_id != planned().run_id == planned(limit=99).run_id
+
+
+@pytest.mark.parametrize(
+    ("section", "run", "words"),
+    [
+        ({"ids": ["#", "first"]}, {}, "benchmarks.toy.ids: toy has no entry '#'; write an id such"),
+        ({}, {"ids": ["first", "o9"]}, "ids: toy, other have no entry 'o9'"),
+        ({}, {"ids": ["?1", "?2", "?3", "?4"]}, "no entry '?1', '?2', '?3' and 1 more"),
+    ],
+)
+def test_id_of_no_entry_is_a_mistake(section: Any, run: Any, words: str) -> None:
+    with pytest.raises(UserError) as refused:
+        select(config_of({"name": "toy", **section}, "other", **run), [Spoken(), Other()])
+    assert words in str(refused.value)
+
+
+def test_benchmarks_without_entries_are_no_part_of_a_run() -> None:
+    odd = dataclasses.replace(MODEL, location="org/Tïny Model (v2)")
+    plan = make_plan(config_of("toy", "other", ids=["o1"]), odd, [Toy(), Other()])
+    assert list(plan.benchmarks) == ["other"]
+    assert plan.run_id.startswith("other-t-ny-model-v2")
+    assert planned(run_id="mine").uri == "runs/mine"
+    with pytest.raises(UserError, match="nothing to evaluate"):
+        planned(Toy([]))

@@ -1,12 +1,11 @@
-"""A benchmark of sentences, and its plan."""
+"""A benchmark of sentences with a plan."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ace_ray.benchmarks.base import Benchmark
-from ace_ray.benchmarks.context import EpisodeContext
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.sources import ModelRef
 from ace_ray.pipeline.planning.plan import Plan, make_plan
@@ -40,17 +39,8 @@ class Toy(Benchmark):
     def prompt(self, entry: Entry) -> list[dict[str, Any]]:
         return [{"role": "user", "content": self.wording + entry.data["text"]}]
 
-    def interactive(self, entry: Entry) -> bool:
-        return False
-
-    async def run(self, entry: Entry, context: EpisodeContext) -> Episode:
-        raise NotImplementedError
-
     def check(self, entry: Entry, episode: Episode) -> Mapping[str, Verdict]:
         raise NotImplementedError
-
-    def summarize(self, rows: Iterable[Any], max_unscored: float) -> dict[str, Any]:
-        return {"rows": len(list(rows)), "max_unscored": max_unscored}
 
 
 def planned(toy: Toy | None = None, ref: ModelRef = MODEL, **changes: Any) -> Plan:
