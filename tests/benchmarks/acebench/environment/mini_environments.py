@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import pytest
+
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -15,6 +17,7 @@ from ace_ray.benchmarks.acebench.environment.environment import (
 )
 from ace_ray.types import Entry
 
+LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 ON = {"BaseApi": {"wifi": True, "logged_in": True}}
 
 
@@ -30,7 +33,7 @@ def start(
     changes: Mapping[str, Any] | None = None,
     methods: Mapping[str, Any] | None = None,
 ) -> Environment:
-    """An environment of the mini set; ``changes`` and ``methods`` change the first class."""
+    """Open an environment; ``changes`` and ``methods`` change the first class."""
     names = [classes] if isinstance(classes, str) else list(classes)
     app_specs = mini()
     if changes or methods:
@@ -38,18 +41,15 @@ def start(
         described = app_specs["multi_turn"][language][names[0]]
         described["state"].update(changes or {})
         described["methods"].update(methods or {})
-    entry = agent_entry(names, config, language=language)
-    return open_environment(app_specs, entry)
+    return open_environment(app_specs, agent_entry(names, config, language=language))
 
 
 def agent_entry(
     classes: Sequence[str],
     config: Mapping[str, Any],
-    *,
     loop: str = "multi_turn",
     language: str = "en",
 ) -> Entry:
-    """An entry of which only the environment counts."""
     data = {"involved_classes": list(classes), "initial_config": config}
     return Entry("acebench", f"agent_{loop}", language, "one", data)
 
@@ -59,7 +59,7 @@ def initial(language: str, app: str, attribute: str) -> Any:
 
 
 def said(language: str, app: str, method: str, number: int, **values: Any) -> str:
-    """The ``number``-th text of an app specification, with its placeholders replaced one by one."""
+    """Return a text of an app specification, with its placeholders replaced one by one."""
     text: str = mini()["multi_turn"][language][app]["methods"][method]["texts"][number]
     for name, value in values.items():
         text = text.replace("{" + name + "}", str(value))
@@ -75,19 +75,19 @@ def success(*args: Any, **values: Any) -> dict[str, Any]:
 
 
 def part(environment: Environment, app: str) -> dict[str, Any]:
-    """The recorded state of one class."""
+    """Return the recorded state of one class."""
     return next(entry[app] for entry in environment.state() if app in entry)
 
 
 def answer(environment: Environment, name: str, /, **arguments: Any) -> Any:
-    """The value of a call that must be answered."""
+    """Return the answer of a call that must not fail."""
     observation = environment.call(name, arguments)
     assert observation.error == "", observation
     return observation.value
 
 
 def failed(environment: Environment, name: str, /, **arguments: Any) -> str:
-    """The text of a call that must raise in the tool."""
+    """Return the error text of a call that must raise in the tool."""
     observation = environment.call(name, arguments)
     assert observation.error == "failed", observation
     return str(observation.value)
