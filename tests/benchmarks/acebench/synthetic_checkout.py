@@ -1,6 +1,7 @@
 """A tiny checkout in the official layout, of our own words; importing its modules would raise."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ace_ray.benchmarks.acebench.data.upstream import (
     PHRASE_MODULES,
     ROLE_MODULES,
 )
+from ace_ray.benchmarks.dataset import imports_folder
 
 TRAP = 'raise SystemExit("imported")\nimport no_such_module_anywhere\n'
 
@@ -43,17 +45,20 @@ class {name}({base}):
 '''
 
 
+def left_in(cache: Path) -> list[str]:
+    """Return the names of all imports, unfinished ones too."""
+    home = imports_folder("acebench", cache)
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
 def rows_of(category: str) -> list[tuple[dict, dict]]:
-    """(question, answer) rows of one category."""
+    """Return the (question, answer) rows of one category."""
     ids = [f"{category}_0_0", f"{category}_0_1"] if category in MULTI_TURN else [f"{category}_0"]
     function = {"name": "light", "parameters": {"type": "object", "properties": {}}}
     rows = []
     for row_id in ids:
-        question: dict[str, Any] = {
-            "id": row_id,
-            "question": "user: light up\u2028now",
-            "function": [function],
-        }
+        question: dict[str, Any] = {"id": row_id, "function": [function]}
+        question["question"] = "user: light up\u2028now"
         answer: dict[str, Any] = {"id": row_id, "ground_truth": {"light": {"room": 1}}}
         if category in AGENT:
             question |= {"initial_config": {"BaseApi": {"lamp": True}}, "path": []}

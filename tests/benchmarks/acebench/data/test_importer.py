@@ -1,7 +1,6 @@
 import json
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -10,7 +9,7 @@ from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
+from tests.benchmarks.acebench.synthetic_checkout import left_in, write_checkout
 
 
 @pytest.fixture
@@ -23,12 +22,14 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
-def left_in(cache: Path) -> list[str]:
-    home = imports_folder("acebench", cache)
-    return sorted(os.listdir(home)) if home.exists() else []
+def refused(path, cache, message):
+    with pytest.raises(UserError, match=message) as caught:
+        importer.import_checkout(path, cache=cache)
+    assert left_in(cache) == []
+    return caught.value
 
 
-def test_import_lands_whole(checkout, cache):
+def test_an_import_lands_whole_and_runs_nothing(checkout, cache):
     said: list[str] = []
     before = set(sys.modules)
     folder = importer.import_checkout(checkout, cache=cache, say=said.append)
@@ -47,32 +48,21 @@ def test_import_lands_whole(checkout, cache):
     assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
 
 
-def test_second_import_is_a_no_op_and_says_so(checkout, cache):
+def test_the_same_contents_are_imported_once(checkout, cache):
     folder = importer.import_checkout(checkout, cache=cache)
     stamp = (folder / "manifest.json").stat().st_mtime_ns
     said: list[str] = []
-    assert importer.import_checkout(checkout, cache=cache, say=said.append) == folder
+    # An import is itself in the layout, and has the same content.
+    for source in (checkout, folder):
+        assert importer.import_checkout(source, cache=cache, say=said.append) == folder
     assert said[0].startswith("already imported, nothing to do: 38 rows")
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
-    assert left_in(cache) == [folder.name]
-    # an import is itself in the layout, and has the same content
-    assert importer.import_checkout(folder, cache=cache) == folder
-
-
-def test_changed_contents_are_another_version(checkout, cache):
-    first = importer.import_checkout(checkout, cache=cache)
     path = checkout / "model_inference" / "prompt_en.py"
     path.write_text(path.read_text().replace("hello", "good morning"))
     second = importer.import_checkout(checkout, cache=cache)
-    assert first != second
-    assert left_in(cache) == sorted([first.name, second.name])
-
-
-def test_layout_without_upstream_texts(tmp_path, cache):
-    said: list[str] = []
-    folder = importer.import_checkout(write_data(tmp_path / "rows"), cache=cache, say=said.append)
-    assert not (folder / "upstream").exists()
-    assert "official prompts and apps are not available" in said[1]
+    assert left_in(cache) == sorted([folder.name, second.name])
+    with pytest.raises(UserError, match="not the expected 0000"):
+        importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
 
 
 def test_prompts_are_read_as_literals(checkout):
@@ -114,12 +104,9 @@ def test_app_specs_are_read_as_literals(checkout):
         ("#" * (3 << 20), "more than the 2,097,152 that are read"),
     ],
 )
-def test_hostile_source(checkout, cache, source, message):
+def test_hostile_sources_are_refused(checkout, cache, source, message):
     (checkout / "model_inference" / "prompt_zh.py").write_text(source)
-    with pytest.raises(UserError, match=message) as caught:
-        importer.import_checkout(checkout, cache=cache)
-    assert "prompt_zh.py" in str(caught.value)
-    assert left_in(cache) == []
+    assert "prompt_zh.py" in str(refused(checkout, cache, message))
 
 
 @pytest.mark.parametrize(
@@ -133,86 +120,44 @@ def test_hostile_source(checkout, cache, source, message):
         ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
     ],
 )
-def test_hostile_scenario(checkout, cache, old, new, message):
+def test_hostile_scenarios_are_refused(checkout, cache, old, new, message):
     path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
-    with pytest.raises(UserError, match=message):
-        importer.import_checkout(checkout, cache=cache)
-    assert left_in(cache) == []
+    refused(checkout, cache, message)
 
 
-def test_links_are_not_followed(checkout, cache, tmp_path):
-    secret = tmp_path / "secret.json"
+def test_links_pipes_and_huge_files_are_refused(checkout, cache, tmp_path):
     path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
-    path.rename(secret)
-    path.symlink_to(secret)
-    with pytest.raises(UserError, match="is a symbolic link"):
-        importer.import_checkout(checkout, cache=cache)
-    path.unlink()
-    secret.rename(path)
-    folder = checkout / "data_all" / "data_zh"
-    folder.rename(tmp_path / "elsewhere")
-    folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match=r"data_zh: is a symbolic link"):
-        importer.import_checkout(checkout, cache=cache)
-    assert left_in(cache) == []
-
-
-def test_pipes_and_huge_files_are_refused(checkout, cache):
-    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
+    (checkout / "data_all" / "data_zh").rename(tmp_path / "elsewhere")
+    (checkout / "data_all" / "data_zh").symlink_to(tmp_path / "elsewhere")
+    refused(checkout, cache, r"data_zh: is a symbolic link")
     with path.open("r+b") as file:
         file.truncate(65 << 20)
-    with pytest.raises(UserError, match="68,157,440 bytes, more than the 67,108,864"):
-        importer.import_checkout(checkout, cache=cache)
+    refused(checkout, cache, "68,157,440 bytes, more than the 67,108,864")
+    path.unlink()
+    path.symlink_to("/dev/null")
+    refused(checkout, cache, "is a symbolic link")
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match="is not a plain file"):
-        importer.import_checkout(checkout, cache=cache)
+    refused(checkout, cache, "is not a plain file")
 
 
-def test_bad_rows_name_the_file_of_the_checkout(checkout, cache):
+def test_bad_rows_and_missing_files_are_named(checkout, cache):
     path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
     path.write_text("{}\n")
-    with pytest.raises(UserError, match=r'data_special_irrelevant.json:1: "id" is missing') as e:
-        importer.import_checkout(checkout, cache=cache)
-    assert e.value.where == f"{path}:1"
-    assert left_in(cache) == []
+    error = refused(checkout, cache, r'data_special_irrelevant.json:1: "id" is missing')
+    assert error.where == f"{path}:1"
+    (checkout / "data_all/data_en/possible_answer/data_normal_preference.json").unlink()
+    refused(checkout, cache, r"possible_answer/data_normal_preference.json: cannot be")
 
 
-def test_not_a_checkout(tmp_path, cache):
-    with pytest.raises(UserError, match="has neither data_all nor data_en"):
-        importer.import_checkout(tmp_path, cache=cache)
-    with pytest.raises(UserError, match="no such folder"):
-        importer.import_checkout(tmp_path / "nowhere", cache=cache)
+def test_other_folders_are_no_checkout(tmp_path, cache):
+    refused(tmp_path, cache, "has neither data_all nor data_en")
+    refused(tmp_path / "nowhere", cache, "no such folder")
     (tmp_path / "archive.zip").write_bytes(b"PK")
-    with pytest.raises(UserError, match="is a file; unpack it"):
-        importer.import_checkout(tmp_path / "archive.zip", cache=cache)
-
-
-def test_a_missing_category_is_named(checkout, cache):
-    path = checkout / "data_all" / "data_en" / "possible_answer" / "data_normal_preference.json"
-    path.unlink()
-    with pytest.raises(UserError, match=r"possible_answer/data_normal_preference.json: cannot be"):
-        importer.import_checkout(checkout, cache=cache)
-
-
-def test_expected_contents(checkout, cache):
-    with pytest.raises(UserError, match="not the expected 0000"):
-        importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
-    assert left_in(cache) == []
-
-
-@pytest.mark.skipif(
-    "ACEBENCH_CHECKOUT" not in os.environ, reason="set ACEBENCH_CHECKOUT to an official checkout"
-)
-def test_official_checkout(cache):
-    folder = importer.import_checkout(Path(os.environ["ACEBENCH_CHECKOUT"]), cache=cache)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["content_sha256"] == importer.OFFICIAL_CONTENT_SHA256
-    assert manifest["commit"] == importer.OFFICIAL_COMMIT
-    assert [sum(manifest["rows"][language].values()) for language in ("en", "zh")] == [1023, 1017]
+    refused(tmp_path / "archive.zip", cache, "is a file; unpack it")
 
 
 def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatch):
@@ -220,6 +165,9 @@ def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatc
     ended = here("data", "import", "acebench", checkout)
     (line,) = ended.stdout.splitlines()
     assert line.startswith("imported: 38 rows")
-    assert left_in(cache)[0] in line
+    (version,) = left_in(cache)
+    assert version in line
     ended = here("data", "import", "acebench", checkout / "data_all")
     assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
+    (second,) = set(left_in(cache)) - {version}
+    assert not (imports_folder("acebench", cache) / second / "upstream").exists()

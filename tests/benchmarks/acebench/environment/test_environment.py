@@ -24,15 +24,12 @@ from ace_ray.benchmarks.acebench.environment.environment import (
 from ace_ray.errors import UserError
 from tests.benchmarks.acebench.environment.mini_environments import (
     ON,
+    Sandbox,
     agent_entry,
-    answer,
     initial,
     mini,
-    part,
     start,
 )
-
-EVERYTHING = list(APPS)
 
 
 def write_app_specs(folder: Path, text: str) -> Path:
@@ -45,7 +42,6 @@ def write_app_specs(folder: Path, text: str) -> Path:
     ("edit", "message"),
     [
         (lambda w: w.pop("multi_step"), r"multi_step en BaseApi cannot be opened \(KeyError"),
-        (lambda w: w["multi_turn"].update(en=None), "multi_turn en BaseApi cannot be opened"),
         (lambda w: w["multi_turn"]["en"].pop("Travel"), "multi_turn en Travel cannot be opened"),
         (
             lambda w: w["multi_turn"]["en"]["MessageApi"]["state"]["inbox"].update(x={}),
@@ -58,10 +54,6 @@ def write_app_specs(folder: Path, text: str) -> Path:
         (
             lambda w: w["multi_turn"]["zh"]["Travel"]["methods"]["modify_flight"]["texts"].pop(),
             "zh Travel cannot be opened",
-        ),
-        (
-            lambda w: w["multi_turn"]["zh"]["BaseApi"]["load_scenario"].pop("wifi"),
-            "zh BaseApi cannot be opened",
         ),
     ],
 )
@@ -114,8 +106,7 @@ def test_environments_that_cannot_be_opened(
 
 
 def test_classes_are_recorded_in_the_entrys_order_with_integer_keys_as_texts() -> None:
-    environment = start(["Travel", "MessageApi", "BaseApi", "ReminderApi", "FoodPlatform"])
-    state = environment.state()
+    state = start("Travel", "MessageApi", "BaseApi", "ReminderApi", "FoodPlatform").state()
     assert [(name, list(value)) for entry in state for name, value in entry.items()] == [
         ("Travel", ["users", "reservations"]),
         ("MessageApi", ["inbox"]),
@@ -123,13 +114,12 @@ def test_classes_are_recorded_in_the_entrys_order_with_integer_keys_as_texts() -
         ("ReminderApi", ["reminder_list"]),
         ("FoodPlatform", ["users", "logged_in_users", "orders"]),
     ]
-    assert part(environment, "MessageApi")["inbox"] == initial("en", "MessageApi", "inbox")
+    assert state[1]["MessageApi"]["inbox"] == initial("en", "MessageApi", "inbox")
 
 
-@pytest.mark.parametrize("config", [{}, {"Baspi": ON["BaseApi"]}, {"MessageApi": {"wifi": True}}])
-def test_only_the_phones_own_key_sets_switches(config: dict[str, Any]) -> None:
-    environment = start(["BaseApi", "MessageApi"], "en", config)
-    assert part(environment, "BaseApi") == {"wifi": False, "logged_in": True}
+def test_only_the_phones_own_key_sets_switches() -> None:
+    for config in ({}, {"Baspi": ON["BaseApi"]}, {"MessageApi": {"wifi": True}}):
+        assert Sandbox("BaseApi", config=config).state == {"wifi": False, "logged_in": True}
 
 
 def test_defaults_are_those_of_the_app_specs() -> None:
@@ -165,21 +155,13 @@ def test_texts_are_filled_in_one_pass_and_values_not_looked_into() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["", "__init__", "_load_scenario", "state", "turn_on_wifi ", "MessageApi.send_message"],
+    "name", ["", "__init__", "state", "turn_on_wifi ", "BaseApi.turn_on_wifi", "view_all_reminders"]
 )
-def test_only_declared_names_can_be_called(name: str) -> None:
-    environment = start(EVERYTHING, "en")
-    before = environment.state()
+def test_only_tools_of_the_involved_apps_can_be_called(name: str) -> None:
+    environment = start("MessageApi")
     observation = environment.call(name, {})
     assert observation.error == "unknown_tool"
     assert len(observation.value) < 200
-    assert environment.state() == before
-
-
-def test_apps_that_are_not_involved_cannot_be_called() -> None:
-    environment = start(["BaseApi", "ReminderApi"])
-    assert environment.call("get_latest_message_id", {}).error == "unknown_tool"
 
 
 @pytest.mark.parametrize(
@@ -194,20 +176,16 @@ def test_the_receiver_is_bound(arguments: dict[str, Any], problem: str) -> None:
     assert (found.error, found.value) == ("bad_arguments", f"BaseApi.turn_on_wifi() {problem}")
 
 
-def test_a_recorded_state_is_a_copy() -> None:
-    environment = start(EVERYTHING)
-    environment.state()[1]["MessageApi"]["inbox"].clear()
-    answer(environment, "view_reminder_by_title", title="Piano")["reminder"]["title"] = "?"
-    assert part(environment, "MessageApi")["inbox"] == initial("en", "MessageApi", "inbox")
-    assert part(environment, "ReminderApi")["reminder_list"]["1"]["title"] == "Piano"
-
-
-def test_arguments_are_not_kept() -> None:
-    environment = start("ReminderApi")
+def test_states_answers_and_arguments_are_copies() -> None:
+    app = Sandbox("ReminderApi")
+    before = app.state
+    app.state["reminder_list"].clear()
+    app("view_reminder_by_title", title="Piano")["reminder"]["title"] = "?"
+    assert app.state == before
     time: list[Any] = [{"h": 1}]
-    answer(environment, "add_reminder", title="t", description="d", time=time)
+    app("add_reminder", title="t", description="d", time=time)
     time[0]["h"] = 2
-    assert part(environment, "ReminderApi")["reminder_list"]["3"]["time"] == [{"h": 1}]
+    assert app.state["reminder_list"]["3"]["time"] == [{"h": 1}]
 
 
 DEEP: list[Any] = []
@@ -240,11 +218,11 @@ def wander(environment: Environment, seed: int, steps: int) -> list[str]:
 
 def test_hostile_calls_never_raise_and_replay_to_the_same_state() -> None:
     pristine = copy.deepcopy(mini())
-    untouched = start(EVERYTHING)
+    untouched = start(*APPS)
     before = untouched.state()
     changed = 0
     for seed in range(15):
-        environments = [start(EVERYTHING) for _ in range(2)]
+        environments = [start(*APPS) for _ in range(2)]
         seen = [wander(environment, seed, 40) for environment in environments]
         assert seen[0] == seen[1]
         assert json.dumps(environments[0].state()) == json.dumps(environments[1].state())
@@ -255,15 +233,13 @@ def test_hostile_calls_never_raise_and_replay_to_the_same_state() -> None:
 
 
 def test_answers_show_changes_by_later_calls() -> None:
-    environment = start("FoodPlatform")
-    one, two = list(initial("en", "FoodPlatform", "users"))[:2]
-    answer(environment, "login_food_platform", username=one, password="pear11")
-    shown = answer(environment, "view_logged_in_users")
-    answer(environment, "login_food_platform", username=two, password="plum22")
-    assert shown["logged_in_users"] == [one]
-    assert environment.shown(2)[0]["logged_in_users"] == [one, two]
-    assert environment.shown(0) == []
-    assert len(environment.shown(10_000)) == 3
+    app = Sandbox("FoodPlatform")
+    app("login_food_platform", username="Nora", password="pear11")
+    assert app("view_logged_in_users")["logged_in_users"] == ["Nora"]
+    app("login_food_platform", username="Timo", password="plum22")
+    shown = app.environment.shown
+    assert shown(2)[0]["logged_in_users"] == ["Nora", "Timo"]
+    assert (len(shown(0)), len(shown(10_000))) == (0, 3)
     for _ in range(MAX_SHOWN):
-        answer(environment, "view_logged_in_users")
-    assert len(environment.shown(10_000)) == MAX_SHOWN
+        app("view_logged_in_users")
+    assert len(shown(10_000)) == MAX_SHOWN
