@@ -165,7 +165,8 @@ def test_a_bomb_is_not_unpacked(server, cache, monkeypatch):
 def test_damaged_archives_are_refused(server, cache, packed):
     plain = gzip.decompress(packed)
     half = gzip.compress(plain[: len(plain) // 2 + 7])
-    for server.body in (b"<html>Sign in</html>", packed[: len(packed) // 2], half):
+    for body in (b"<html>Sign in</html>", packed[: len(packed) // 2], half):
+        server.body = body
         refused(server, cache, r"is damaged or not a tar.gz .*; download it again")
 
 
