@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, GENERATION
+from ace_ray.benchmarks.acebench.categories import AGENT, CATEGORIES, GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
@@ -24,11 +24,6 @@ from ace_ray.benchmarks.acebench.gold import (
 )
 from ace_ray.types import Entry
 
-SHARED = Path(os.environ.get("ACE_RAY_SHARED", Path(__file__).parents[4] / "shared"))
-OFFICIAL = SHARED / "data" / "acebench"
-needs_official = pytest.mark.skipif(
-    not OFFICIAL.is_dir(), reason="the official data is not here: set ACE_RAY_SHARED"
-)
 FUNCTIONS = [{"name": "f", "parameters": {"type": "object"}}, {"name": "g_2", "parameters": {}}]
 
 
@@ -37,49 +32,31 @@ def entry(gold: object, category: str = "normal_atom_bool") -> Entry:
 
 
 @pytest.mark.parametrize(
-    ("gold", "text"),
+    ("gold", "text", "mangled"),
     [
-        ({"f": {"a": "it's", "b": [1, None, True]}}, """[f(a="it's", b=[1, None, True])]"""),
-        ({"f_1": {"a": 1}, "f_2": {"a": 2.5}}, "[f(a=1), f(a=2.5)]"),
-        ({"g_2": {}}, "[g_2()]"),
-        ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]"),
+        ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
+        ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
+        ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
+        ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
+        ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
+        # The mangled copy is none of the alternatives.
+        ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
     ],
 )
-def test_gold_calls_are_written_as_a_model_would(gold: object, text: str) -> None:
+def test_gold_calls_are_written_and_mangled(gold: object, text: str, mangled: str) -> None:
     assert render_gold(entry(gold)) == text
+    assert render_mangled(entry(gold)) == mangled
 
 
 def test_gold_messages_are_written_as_the_prompt_asks() -> None:
+    repeated = entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
+    assert render_gold(repeated) == "[f(a=1), f(a=2.5)]"
     incomplete = entry({"f": ["a", "b"]}, "special_incomplete")
     assert render_gold(incomplete) == '["Missing necessary parameters (a, b) for the api (f)"]'
     wrong = entry({"a": ["x"]}, "special_error_param")
     assert render_gold(wrong) == (
         '["There is incorrect value (x) for the parameters (a) in the conversation history."]'
     )
-
-
-def test_mangling_avoids_the_other_answers_and_never_changes() -> None:
-    either = entry([{"f": {"a": 1}}, {"f": {"a": 2}}])
-    assert render_mangled(either) == "[f_altered(a=1)]"
-    assert render_mangled(entry({"f": {"a": [True, 1]}})) == "[f(a=[False, 1])]"
-    assert render_mangled(entry({"f": {"a": {}}})) == "[f(a='altered')]"
-    assert render_mangled(entry({"f": {}})) == "[f_altered()]"
-
-
-def checked(data: Path) -> tuple[bool, list[str]]:
-    said: list[str] = []
-    return ACEBench.check_data(str(data), said.append), said
-
-
-def test_the_mini_set_proves_itself() -> None:
-    sound, said = checked(MINI)
-    assert sound
-    assert [line.split(":")[0] for line in said[: len(CATEGORIES)]] == list(CATEGORIES)
-    assert "136 gold answers and as many mangled ones: 0 surprises" in said
-    assert (
-        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
-        "official rules accept, 4 in the gold state"
-    ) in said
 
 
 def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
@@ -93,33 +70,41 @@ def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
     assert truth[0] == {"BaseAPI": {"wifi": True}}
 
 
+def checked(data: Path) -> tuple[bool, list[str]]:
+    said: list[str] = []
+    return ACEBench.check_data(str(data), said.append), said
+
+
+def test_the_mini_set_proves_itself() -> None:
+    entries = load(MINI)
+    counts = Counter((entry.language, entry.category) for entry in entries)
+    assert counts == {(language, c): 4 for language in LANGUAGES for c in CATEGORIES}
+    assert len({entry.key for entry in entries}) == 136
+    sound, said = checked(MINI)
+    assert sound
+    assert [line.split(":")[0] for line in said[: len(CATEGORIES)]] == list(CATEGORIES)
+    assert "136 gold answers and as many mangled ones: 0 surprises" in said
+    assert (
+        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
+        "official rules accept, 4 in the gold state"
+    ) in said
+
+
 @pytest.mark.nightly
-@needs_official
-def test_the_official_set() -> None:
-    """Which gold answers the official rules reject, and which ideal paths miss the gold state: a
-    login left out, another message deleted, an initial state older than the gold state."""
-    sound, said = checked(OFFICIAL)
+def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) -> None:
+    """Some ideal paths miss the gold state: a login left out, another message deleted, an initial
+    state older than the gold state."""
+    sound, said = checked(shared_data)
     assert sound
     rejected = [
         f"{row.language} {row.id}"
-        for row in load(OFFICIAL, categories=GENERATION)
+        for row in load(shared_data, categories=GENERATION)
         if not check(row, render_gold(row))["official"].valid
     ]
-    english = [name for name in rejected if name.startswith("en ")]
-    assert len(english) == 29
-    assert {name for name in english if "multi_turn" not in name} == {
+    assert Counter(name.split()[0] for name in rejected) == {"en": 29, "zh": 8}
+    assert {name for name in rejected if name.startswith("en ") and "multi_turn" not in name} == {
         "en normal_single_turn_parallel_function_42",
         "en normal_preference_40",
-    }
-    assert {name for name in rejected if name.startswith("zh ")} == {
-        "zh normal_multi_turn_user_adjust_3_0",
-        "zh normal_multi_turn_user_switch_32_0",
-        "zh normal_single_turn_parallel_function_45",
-        "zh normal_single_turn_parallel_function_80",
-        "zh normal_similar_api_2",
-        "zh normal_similar_api_22",
-        "zh normal_atom_list_28",
-        "zh normal_atom_object_short_1",
     }
     found = {
         " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
@@ -137,19 +122,16 @@ def test_the_official_set() -> None:
     assert missed == {"agent_multi_turn_6,", *(f"agent_multi_step_{n}," for n in steps)}
 
 
-APP_SPECS = load_app_specs(MINI)
-
-
-def with_path(entry: Entry, steps: list[Any]) -> Entry:
-    return replace(entry, gold={**entry.gold, "mile_stone": steps})
-
-
 def test_a_path_that_misses_has_the_step_that_was_refused() -> None:
+    app_specs = load_app_specs(MINI)
     entry = next(e for e in load(MINI, categories=AGENT) if e.id == "agent_multi_turn_0")
-    bad = with_path(entry, ["[send_message(sender_name='a', receiver_name='b', message='c')]"])
-    ((number, verdicts, refused),) = replay(bad, APP_SPECS)
-    assert number == 1
-    assert not verdicts["strict"].valid
+
+    def replayed(step: str) -> Any:
+        (found,) = replay(replace(entry, gold={**entry.gold, "mile_stone": [step]}), app_specs)
+        return found
+
+    call = "[send_message(sender_name='a', receiver_name='b', message='c')]"
+    number, verdicts, refused = replayed(call)
+    assert (number, verdicts["strict"].valid) == (1, False)
     assert refused[0].startswith("step 1, send_message, is refused: ")
-    ((_, _, refused),) = replay(with_path(entry, ["[turn_on_wifi("]), APP_SPECS)
-    assert refused == ["step 1 cannot be read"]
+    assert replayed("[turn_on_wifi(")[2] == ["step 1 cannot be read"]
