@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.data.loader import MINI
 from ace_ray.benchmarks.acebench.environment.environment import (
     Environment,
@@ -17,7 +15,6 @@ from ace_ray.benchmarks.acebench.environment.environment import (
 )
 from ace_ray.types import Entry
 
-LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 ON = {"BaseApi": {"wifi": True, "logged_in": True}}
 
 
@@ -36,7 +33,7 @@ def agent_entry(
     return Entry("acebench", f"agent_{loop}", language, "one", data)
 
 
-def initial(language: str, app: str, attribute: str) -> Any:
+def initial(app: str, attribute: str, language: str = "en") -> Any:
     return copy.deepcopy(mini()["multi_turn"][language][app]["state"][attribute])
 
 
@@ -44,13 +41,13 @@ def start(
     *classes: str,
     language: str = "en",
     config: Mapping[str, Any] = ON,
-    changes: Mapping[str, Any] | None = None,
     methods: Mapping[str, Any] | None = None,
+    **state: Any,
 ) -> Environment:
-    """Open an environment; ``changes`` and ``methods`` change the first class."""
+    """Open an environment; ``methods`` and ``state`` change the first class."""
     app_specs = copy.deepcopy(mini())
     described = app_specs["multi_turn"][language][classes[0]]
-    described["state"].update(changes or {})
+    described["state"].update(state)
     described["methods"].update(methods or {})
     return open_environment(app_specs, agent_entry(classes, config, language=language))
 
