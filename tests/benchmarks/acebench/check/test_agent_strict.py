@@ -49,12 +49,9 @@ def test_the_end_state_must_be_the_gold_state() -> None:
     for state in (END, END[::-1], [{**END[0], **END[1]}]):
         assert strict(state).valid
     wrong: list[Any] = [
-        None,
         [None],
         {"BaseApi": {"wifi": True}},
-        END[:1],
         [*END, END[0]],
-        [{"BaseApi": {"wifi": 1}}, END[1]],
         [{"BaseApi": {"wifi": True, "more": 1}}, END[1]],
         [END[0], {"ReminderApi": {"reminder_list": {"1": {"n": 1, "m": 1}}}}],
     ]
@@ -67,21 +64,12 @@ def test_the_end_state_must_be_the_gold_state() -> None:
     assert found["official"].error_type == "wrong number of class"
 
 
-@pytest.mark.parametrize(
-    ("value", "gold", "same"),
-    [
-        (1, 1.0, True),
-        (1, True, False),
-        ("1", 1, False),
-        ([1, 2], [2, 1], False),
-        ([1], [1, 2], False),
-        ({"a": [1]}, {"a": [1.0]}, True),
-        ({"a": 1}, {"a": 1, "b": None}, False),
-        ({}, [], False),
-    ],
-)
-def test_values_are_equal_as_json(value: Any, gold: Any, same: bool) -> None:
-    assert same_value(value, gold) is same
+def test_values_are_equal_as_json() -> None:
+    equal: list[tuple[Any, Any]] = [(1, 1.0), ({"a": [1]}, {"a": [1.0]}), (None, None)]
+    assert all(same_value(value, gold) for value, gold in equal)
+    different: list[tuple[Any, Any]] = [(1, True), (True, 1), ("1", 1), ([1, 2], [2, 1]), ({}, [])]
+    different += [([1], [1, 2]), ({"a": 1}, {"a": 1, "b": None})]
+    assert not any(same_value(value, gold) for value, gold in different)
 
 
 def test_the_process_counts_calls_one_by_one_until_the_first_mismatch() -> None:
@@ -105,18 +93,15 @@ def test_the_process_counts_calls_one_by_one_until_the_first_mismatch() -> None:
     assert process(RIGHT[0], gold_steps=ways) == 1 / 3
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
-        ("[f(a='Domino's')] ", {"a": "Domino's"}),
-        ("[f(a='Don't, he's off', b=1)]", {"a": "Don't, he's off", "b": 1}),
-        ("[f(a='x's', b=[{'k': 'y's'}])]", {"a": "x's", "b": [{"k": "y's"}]}),
-        ("[f(a='boys'')]", {"a": "boys'"}),
-        ('[f(a="it\'s")]', {"a": "it's"}),
-    ],
-)
-def test_milestones_with_naive_apostrophes_are_read(text: str, arguments: dict[str, Any]) -> None:
-    assert paths([text]) == [[Call("f", arguments)]]
+def test_milestones_with_naive_apostrophes_are_read() -> None:
+    for text, value in {
+        "[f(a='Domino's')] ": "Domino's",
+        "[f(a='Don't, he's off')]": "Don't, he's off",
+        "[f(a='boys'')]": "boys'",
+        '[f(a="it\'s")]': "it's",
+        "[f(a=[{'k': 'y's'}])]": [{"k": "y's"}],
+    }.items():
+        assert paths([text]) == [[Call("f", {"a": value})]]
 
 
 def step(*calls: Any, observations: Any = (), errors: Any = None) -> dict[str, Any]:
@@ -160,7 +145,6 @@ CAUSES: dict[str, list[Any]] = {
         [step(LOGIN), {"errors": ["not_a_call"]}],
         [UNKNOWN, step(("login", {"x": 1}))],
         [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
-        ["[login()]", "[other()]"],
         ["[login()]", "[login(x=1)]"],
         ["[login()]", "[send(to='Eve')]"],
         ["[login()]", "What now?"],
@@ -171,7 +155,6 @@ CAUSES: dict[str, list[Any]] = {
         [step(LOGIN), step(LAST)],
         [step(LOGIN), step(SEND, observations=[NO])],
         [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
-        ["[view(name='Eve')]"],
     ],
     "information_mismanagement": [
         [step(LOGIN), step(OTHER), step(FRANK)],
@@ -180,16 +163,12 @@ CAUSES: dict[str, list[Any]] = {
     ],
     "undetermined": [
         [],
-        [step(LOGIN)],
         [UNKNOWN, step(LOGIN)],  # recovered
-        [step(LOGIN), step(OTHER, errors=["failed"])],
         [step(LOGIN), step(SEND)],  # other values of a later milestone, not refused
         [step(LOGIN), step(SEND, observations=["not logged in"])],  # words prove nothing
-        [step(LOGIN), step(OTHER, observations=[NO])],
         [step(OTHER, VIEW, observations=["x"], errors=["failed"])],  # never ran
         [step(LOGIN), step(VIEW), step(LAST)],
         [None, 5, {"calls": 7}, {"calls": [None, {"name": 3}]}],
-        ["[login()]"],
     ],
 }
 

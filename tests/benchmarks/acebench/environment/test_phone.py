@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial
+from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial, start
 
 OFF = {"BaseApi": {"wifi": True, "logged_in": False}}
 OFFLINE = {"BaseApi": {"wifi": False, "logged_in": True}}
@@ -23,11 +23,11 @@ def test_switches_turn_the_whole_phone_on() -> None:
     assert phone("get_latest_message_id")["status"] is True
 
 
-@pytest.mark.parametrize(("app", "error"), [(M, ""), (R, ""), (F, ""), ("Travel", "unknown_tool")])
-def test_only_phone_apps_have_the_switches(app: str, error: str) -> None:
-    environment = Sandbox(app, config={}).environment
-    assert environment.call("turn_on_wifi", {}).error == error
-    assert [list(entry) for entry in environment.state()] == [[app]]
+def test_only_phone_apps_have_the_switches() -> None:
+    for app, error in ((M, ""), (R, ""), (F, ""), ("Travel", "unknown_tool")):
+        environment = start(app, config={})
+        assert environment.call("turn_on_wifi", {}).error == error
+        assert [list(entry) for entry in environment.state()] == [[app]]
 
 
 def test_messages_are_sent_and_deleted() -> None:
@@ -93,17 +93,6 @@ def test_times_latest_and_earliest() -> None:
     # The latest of equal times is the first.
     inbox = {key: {**m, "time": "2024-06-04"} for key, m in initial(M, "inbox").items()}
     assert Sandbox(M, inbox=inbox)(latest)["message_id"] == 1
-
-
-def test_odd_ids_and_texts_behave_as_in_python() -> None:
-    app = Sandbox(M)
-    assert app("delete_message", message_id="1")["status"] is False
-    assert app("delete_message", message_id=True)["status"] is True
-    assert list(app.state["inbox"]) == ["2", "3"]
-    assert app.failed("delete_message", message_id=[1]) == "unhashable type: 'list'"
-    app("send_message", sender_name="Nora", receiver_name="Timo", message=5)
-    error = "'int' object has no attribute 'lower'"
-    assert app.failed("search_messages", user_name="Nora", keyword="x") == error
 
 
 def test_reminders_are_viewed_added_listed_and_deleted() -> None:
@@ -179,18 +168,13 @@ def test_an_order_is_paid_stored_and_found() -> None:
     app = Sandbox(F)
     app("login_food_platform", **NORA)
     assert app("view_orders", user_name="Nora") == app.no("view_orders", 0)
-    items = [{**BEET, "quantity": 2}, {"product": "Corn Wrap", "note": "hot"}]
     done = app.yes(ADD, 0, merchant_name="Green Ladle", total_price=44.5)
-    assert order(app, *items) == done
-    placed = {
-        "user_name": "Nora",
-        "merchant_name": "Green Ladle",
-        "items": [
-            {"product": "Beet Wrap", "quantity": 2, "price_per_unit": 14.0},
-            {"product": "Corn Wrap", "quantity": 1, "price_per_unit": 16.5},
-        ],
-        "total_price": 44.5,
-    }
+    assert order(app, {**BEET, "quantity": 2}, {"product": "Corn Wrap", "note": "hot"}) == done
+    lines = [("Beet Wrap", 2, 14.0), ("Corn Wrap", 1, 16.5)]
+    names = ("product", "quantity", "price_per_unit")
+    items = [dict(zip(names, line, strict=True)) for line in lines]
+    placed: dict[str, Any] = {"user_name": "Nora", "merchant_name": "Green Ladle", "items": items}
+    placed["total_price"] = 44.5
     assert app.state["orders"] == [placed]
     assert app.state["users"]["Nora"]["balance"] == 45.5
     found = {"status": True, "orders": [placed]}
