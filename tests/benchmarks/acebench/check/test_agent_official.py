@@ -5,8 +5,6 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.check.agent import official as judge
 
 COUNT, ATTRIBUTES = "wrong number of class", "class attributes wrong"
@@ -84,21 +82,20 @@ def test_a_state_on_which_the_evaluator_raises_is_invalid() -> None:
         assert verdict(state)[::2] == ("official_crash", error), state
 
 
-@pytest.mark.parametrize(
-    ("process", "accuracy"),
-    [
-        ((), 0),
-        ((" [a()]\n", "\t[b(x='1')]", "[c()] "), 1),
-        (("[x()]", "[a()]", "[a()]", "[x()]", "[b(x='1')]", "[c()]"), 1),
-        (("[a()]", "[c()]"), 1 / 3),  # [b] is looked for to the end, so [c] is never found
-        (("[b(x='1')]", "[c()]"), 0),
-        (("[a()]", "[b(x= '1')]", "[c()]"), 1 / 3),
-        (("[a()]", "[b(x='1')]"), 2 / 3),
-        ("[a()]", 0),
-    ],
-)
-def test_the_process_is_a_subsequence_of_texts(process: Any, accuracy: float) -> None:
-    assert verdict([], process)[1] == accuracy
+PROCESSES: list[tuple[Any, float]] = [
+    ((), 0),
+    ((" [a()]\n", "\t[b(x='1')]", "[c()] "), 1),
+    (("[x()]", "[a()]", "[a()]", "[x()]", "[b(x='1')]", "[c()]"), 1),
+    (("[a()]", "[c()]"), 1 / 3),  # [b] is looked for to the end, so [c] is never found
+    (("[b(x='1')]", "[c()]"), 0),
+    (("[a()]", "[b(x= '1')]", "[c()]"), 1 / 3),
+    ("[a()]", 0),
+]
+
+
+def test_the_process_is_a_subsequence_of_texts() -> None:
+    for process, accuracy in PROCESSES:
+        assert verdict([], process)[1] == accuracy, process
 
 
 def test_alternatives_and_odd_processes() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.types import Entry
 
@@ -38,56 +36,46 @@ def verdict(output: str | None, gold: Any, *functions: Any, category: str = "ato
     return result.error_type
 
 
-@pytest.mark.parametrize(
-    ("output", "error_type"),
-    [
-        ("Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]", ""),
-        ("[plan(city=Rome)]", ""),
-        ("[plan(city='Rome'[0])]", ""),
-        ("[plan(city='Rome')] \ud800\x01", ""),
-        ("(plan(city='Rome'),)", FORMAT),
-        ("Step [1]: [plan(city='Rome')]", FORMAT),
-        ("] [plan(city='Rome')]", FORMAT),
-        ("[plan(city='[Rome')]", FORMAT),
-        ("[plan(city=-'Rome')]", FORMAT),
-        (None, FORMAT),
-    ],
-)
-def test_the_first_list_is_read_leniently(output: str | None, error_type: str) -> None:
-    assert verdict(output, ROME) == error_type
+FIRST_LIST = {
+    "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": "",
+    "[plan(city=Rome)]": "",
+    "[plan(city='Rome'[0])]": "",
+    "[plan(city='Rome')] \ud800\x01": "",
+    "(plan(city='Rome'),)": FORMAT,
+    "Step [1]: [plan(city='Rome')]": FORMAT,
+    "] [plan(city='Rome')]": FORMAT,
+    "[plan(city='[Rome')]": FORMAT,
+    "[plan(city=-'Rome')]": FORMAT,
+    None: FORMAT,
+}
+WITHOUT_WHITESPACE = {
+    "[ plan ( city = 'Ro\tme' ) ]\n": "",
+    "(plan(city='Rome'),)": "",
+    "{plan(city='Rome')}": "",
+    "Sure: [plan(city='Rome')]": FORMAT,
+    "[plan(options={'a': ['x y']})]": "addition_args",
+}
+OPERATIONS = {
+    "1 + [1, 2][0]": "",
+    "1 + (2 or print(1))": "",
+    "2025-Q2": FORMAT,
+    "1 / 0, city=x + 1": FORMAT,
+    "json + 1": FORMAT,
+    "ast.x + 1": UNSAFE,
+    "max(1, 2) + days": UNSAFE,
+    "max(1, days) + 2": FORMAT,
+}
 
 
-@pytest.mark.parametrize(
-    ("output", "error_type"),
-    [
-        ("[ plan ( city = 'Ro\tme' ) ]\n", ""),
-        ("(plan(city='Rome'),)", ""),
-        ("{plan(city='Rome')}", ""),
-        ("Sure: [plan(city='Rome')]", FORMAT),
-        ("[plan(options={'a': ['x y']})]", "addition_args"),
-    ],
-)
-def test_multi_turn_reads_all_text_without_whitespace(output: str, error_type: str) -> None:
-    assert verdict(output, {"plan": {"city": "Ro me"}}, category="multi_turn_user_switch") == (
-        error_type
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "error_type"),
-    [
-        ("1 + [1, 2][0]", ""),
-        ("1 + (2 or print(1))", ""),
-        ("2025-Q2", FORMAT),
-        ("1 / 0, city=x + 1", FORMAT),
-        ("json + 1", FORMAT),
-        ("ast.x + 1", UNSAFE),
-        ("max(1, 2) + days", UNSAFE),
-        ("max(1, days) + 2", FORMAT),
-    ],
-)
-def test_operations_on_literals_are_done_and_others_named(value: str, error_type: str) -> None:
-    assert verdict(f"[plan(days={value})]", {"plan": {"days": 3, "city": "Rome"}}) == error_type
+def test_outputs_are_decoded_as_upstream_decodes_them() -> None:
+    for output, error_type in FIRST_LIST.items():
+        assert verdict(output, ROME) == error_type, output
+    spaced = {"plan": {"city": "Ro me"}}
+    for output, error_type in WITHOUT_WHITESPACE.items():
+        assert verdict(output, spaced, category="multi_turn_user_switch") == error_type, output
+    for value, error_type in OPERATIONS.items():
+        gold = {"plan": {"days": 3, "city": "Rome"}}
+        assert verdict(f"[plan(days={value})]", gold) == error_type, value
 
 
 SCALARS: list[tuple[str, Any, str, str]] = [
@@ -123,9 +111,8 @@ CONTAINERS: list[tuple[str, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("rows", [SCALARS, CONTAINERS], ids=["scalars", "containers"])
-def test_values(rows: list[tuple[str, Any, str, str]]) -> None:
-    for param, gold, value, error_type in rows:
+def test_values() -> None:
+    for param, gold, value, error_type in SCALARS + CONTAINERS:
         found = verdict(f"[plan({param}={value})]", {"plan": {param: gold}})
         assert found == error_type, (param, gold, value[:30])
 
@@ -168,20 +155,18 @@ def test_calls_are_counted_and_matched_by_name() -> None:
 
 
 INCOMPLETE, WRONG = {"book": ["day", "room"], "pay": ["card"]}, {"day": ["x1"]}
+SPECIAL: list[tuple[str, Any, str | None, str]] = [
+    ("incomplete", INCOMPLETE, "Missing necessary parameters: book pay day room card", ""),
+    ("incomplete", INCOMPLETE, "Missing necessary parameters (day, room)", "error_correction"),
+    ("incomplete", INCOMPLETE, "missing necessary parameters", "error_detection"),
+    ("incomplete", INCOMPLETE, None, CRASH),
+    ("error_param", WRONG, "There is incorrect value (x1) for (hour)", ""),
+    ("error_param", WRONG, "There is incorrect value (x)", "error_correction"),
+    ("irrelevant", "...", "[f(x='the limitations of the function')]", ""),
+    ("irrelevant", "...", "I cannot solve this problem.", "error_detection"),
+]
 
 
-@pytest.mark.parametrize(
-    ("category", "gold", "output", "error_type"),
-    [
-        ("incomplete", INCOMPLETE, "Missing necessary parameters: book pay day room card", ""),
-        ("incomplete", INCOMPLETE, "Missing necessary parameters (day, room)", "error_correction"),
-        ("incomplete", INCOMPLETE, "missing necessary parameters", "error_detection"),
-        ("incomplete", INCOMPLETE, None, CRASH),
-        ("error_param", WRONG, "There is incorrect value (x1) for (hour)", ""),
-        ("error_param", WRONG, "There is incorrect value (x)", "error_correction"),
-        ("irrelevant", "...", "[f(x='the limitations of the function')]", ""),
-        ("irrelevant", "...", "I cannot solve this problem.", "error_detection"),
-    ],
-)
-def test_special_rows(category: str, gold: Any, output: str | None, error_type: str) -> None:
-    assert verdict(output, gold, category=f"special_{category}") == error_type
+def test_special_rows() -> None:
+    for category, gold, output, error_type in SPECIAL:
+        assert verdict(output, gold, category=f"special_{category}") == error_type, output

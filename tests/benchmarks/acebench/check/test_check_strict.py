@@ -6,8 +6,6 @@ import itertools
 import random
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.check.strict import assign
 from ace_ray.types import Entry
@@ -54,15 +52,15 @@ ERRORS = {
 }
 
 
-@pytest.mark.parametrize("category", ["normal_atom_bool", "normal_multi_turn_user_adjust"])
-def test_the_output_is_the_list_and_nothing_else(category: str) -> None:
+def test_the_output_is_the_list_and_nothing_else() -> None:
     gold = {"plan": {"city": "Rome"}}
-    for output in ('\n [ plan(\n  city = "Rome",\n) ] \n', "[plan(\r\n\rcity='Rome')\r\n]"):
-        assert verdict(output, gold, category=category) == ""
+    right = '\n [ plan(\n  city = "Rome",\n) ] \n'
+    assert verdict(right, gold) == verdict("[plan(\r\n\rcity='Rome')\r\n]", gold) == ""
+    assert verdict(right, gold, category="normal_multi_turn_user_adjust") == ""
     for wrong in FORMATS:
-        assert verdict(wrong, gold, category=category) == "output_format", wrong
+        assert verdict(wrong, gold) == "output_format", wrong
     for output, error_type in ERRORS.items():
-        assert verdict(output, gold, category=category) == error_type
+        assert verdict(output, gold) == error_type
 
 
 NUMBERS: list[tuple[str, Any, str, str]] = [
@@ -91,9 +89,8 @@ CONTAINERS: list[tuple[str, Any, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("rows", [NUMBERS, CONTAINERS], ids=["numbers", "containers"])
-def test_types_and_values(rows: list[tuple[str, Any, str, str]]) -> None:
-    for param, gold, value, error_type in rows:
+def test_types_and_values() -> None:
+    for param, gold, value, error_type in NUMBERS + CONTAINERS:
         found = verdict(f"[plan({param}={value})]", {"plan": {param: gold}})
         assert found == error_type, (param, gold, value)
 
@@ -109,8 +106,11 @@ def test_parallel_calls_need_a_call_each_in_any_order() -> None:
     assert verdict("[trip(days=3), trip(days=2), plan(days=1)]", gold, *names) == "function_name"
     # The closest assignment names the error.
     gold = {"plan_1": {"days": 1}, "plan_2": {"days": 2, "city": "Rome"}}
-    for calls in itertools.permutations(["plan(days=9)", "plan(days=2, city='Oslo')"]):
-        assert verdict(f"[{', '.join(calls)}]", gold) == "param_value"
+    for calls in (
+        "plan(days=9), plan(days=2, city='Oslo')",
+        "plan(days=2, city='Oslo'), plan(days=9)",
+    ):
+        assert verdict(f"[{calls}]", gold) == "param_value"
 
 
 def test_gold_calls_lose_their_number_unless_a_function_has_that_name() -> None:

@@ -1,6 +1,15 @@
+import gzip
+import hashlib
+import io
 import json
 import os
 import sys
+import tarfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +18,7 @@ from ace_ray.benchmarks.acebench.data.loader import load
 from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.acebench.synthetic_checkout import left_in, write_checkout
+from tests.benchmarks.acebench.data.synthetic_checkout import write_checkout
 
 
 @pytest.fixture
@@ -17,9 +26,10 @@ def checkout(tmp_path):
     return write_checkout(tmp_path / "checkout")
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
+def left_in(cache: Path) -> list[str]:
+    """Return the names of all imports, unfinished ones too."""
+    home = imports_folder("acebench", cache)
+    return sorted(os.listdir(home)) if home.exists() else []
 
 
 def refused(path, cache, message):
@@ -29,23 +39,25 @@ def refused(path, cache, message):
     return caught.value
 
 
-def test_an_import_lands_whole_and_runs_nothing(checkout, cache):
-    said: list[str] = []
+def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     before = set(sys.modules)
-    folder = importer.import_checkout(checkout, cache=cache, say=said.append)
+    ended = here("data", "import", "acebench", checkout)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
-    assert left_in(cache) == [folder.name]
+    (version,) = left_in(cache)
+    folder = imports_folder("acebench", cache) / version
+    assert ended.stdout == f"imported: 136 rows, version {version} in {folder}\n"
     assert [e.content_hash() for e in load(folder)] == [
         e.content_hash() for e in load(checkout / "data_all")
     ]
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
-    assert manifest["commit"] is None
-    assert manifest["source"] == {"path": str(checkout)}
-    assert manifest["rows"]["en"]["agent_multi_step"] == 1
-    assert manifest["rows"]["zh"]["normal_multi_turn_user_adjust"] == 2
+    assert manifest["version"] == version == manifest["content_sha256"][:12]
+    assert (manifest["commit"], manifest["source"]) == (None, {"path": str(checkout)})
+    assert manifest["rows"]["en"]["agent_multi_step"] == 4
     assert len(manifest["files"]) == 2 * 2 * 17 + 3
-    assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
+    ended = here("data", "import", "acebench", checkout / "data_all")
+    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
+    (second,) = set(left_in(cache)) - {version}
+    assert not (imports_folder("acebench", cache) / second / "upstream").exists()
 
 
 def test_the_same_contents_are_imported_once(checkout, cache):
@@ -55,7 +67,7 @@ def test_the_same_contents_are_imported_once(checkout, cache):
     # An import is itself in the layout, and has the same content.
     for source in (checkout, folder):
         assert importer.import_checkout(source, cache=cache, say=said.append) == folder
-    assert said[0].startswith("already imported, nothing to do: 38 rows")
+    assert said[0].startswith("already imported, nothing to do: 136 rows")
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
     path = checkout / "model_inference" / "prompt_en.py"
     path.write_text(path.read_text().replace("hello", "good morning"))
@@ -65,19 +77,13 @@ def test_the_same_contents_are_imported_once(checkout, cache):
         importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
 
 
-def test_prompts_are_read_as_literals(checkout):
+def test_prompts_and_app_specs_are_read_as_literals(checkout):
     prompts = read_prompts(checkout)
     assert prompts["GREETING_EN"] == "Say hello."
     assert prompts["multi_step/APIModel_agent:ROLE"] == "You are a lamp."
-    phrase = {name: text for name, text in prompts.items() if "#" in name}
-    assert phrase["multi_turn/APIModel_user:speak#0"] == "You said "
-    assert len(phrase) == 4
+    assert prompts["multi_turn/APIModel_user:speak#0"] == "You said "
     assert len(prompts) == 2 + 5 + 4
-
-
-def test_app_specs_are_read_as_literals(checkout):
-    app_specs = read_app_specs(checkout)
-    assert app_specs["multi_step"]["zh"]["MessageApi"] == {
+    assert read_app_specs(checkout)["multi_step"]["zh"]["MessageApi"] == {
         "bases": ["BaseApi"],
         "state": {
             "__init_calls__": ["super().__init__()"],
@@ -95,62 +101,50 @@ def test_app_specs_are_read_as_literals(checkout):
     }
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("x = 3\n", "assigns no text constants"),
-        ("def broken(:\n", "is not Python source that can be read"),
-        ("x = " + "-" * 200_000 + "1", "is not Python source that can be read"),
-        ("#" * (3 << 20), "more than the 2,097,152 that are read"),
-    ],
-)
-def test_hostile_sources_are_refused(checkout, cache, source, message):
-    (checkout / "model_inference" / "prompt_zh.py").write_text(source)
-    assert "prompt_zh.py" in str(refused(checkout, cache, message))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("self.lamp = False", "self.lamp = open('/etc/passwd').read()", r":8: a literal was exp"),
-        ("self.lamp = False", "self.lamp = {1, 2}", "JSON cannot"),
-        ("self.lamp = False", "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
-        ('scenario.get("lamp", False)', 'scenario.get("lamp")', "with a key and a default"),
-        ("class Travel", "class Journey", "has no class Travel"),
-        ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
-    ],
-)
-def test_hostile_scenarios_are_refused(checkout, cache, old, new, message):
+def test_hostile_sources_are_refused(checkout, cache):
     path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
     text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    refused(checkout, cache, message)
+    lamp, get = "self.lamp = False", 'scenario.get("lamp", False)'
+    for old, new, message in (
+        (lamp, "self.lamp = open('/etc/passwd').read()", r"travel.py:8: a literal was exp"),
+        (lamp, "self.lamp = {1, 2}", "JSON cannot"),
+        (lamp, "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
+        (get, 'scenario.get("lamp")', "with a key and a default"),
+        ("class Travel", "class Journey", "has no class Travel"),
+        ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        refused(checkout, cache, message)
+    path = checkout / "model_inference" / "prompt_zh.py"
+    for source, message in (
+        ("x = 3\n", "assigns no text constants"),
+        ("x = " + "-" * 200_000 + "1", "is not Python source that can be read"),
+        ("#" * (3 << 20), "more than the 2,097,152 that are read"),
+    ):
+        path.write_text(source)
+        assert "prompt_zh.py" in str(refused(checkout, cache, message))
 
 
-def test_links_pipes_and_huge_files_are_refused(checkout, cache, tmp_path):
-    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
-    (checkout / "data_all" / "data_zh").rename(tmp_path / "elsewhere")
-    (checkout / "data_all" / "data_zh").symlink_to(tmp_path / "elsewhere")
+def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, cache, tmp_path):
+    path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
+    path.write_text("{}\n")
+    error = refused(checkout, cache, r'data_special_irrelevant.json:1: "id" is missing')
+    assert error.where == f"{path}:1"
+    path.parent.rename(tmp_path / "elsewhere")
+    path.parent.symlink_to(tmp_path / "elsewhere")
     refused(checkout, cache, r"data_zh: is a symbolic link")
+    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
     with path.open("r+b") as file:
         file.truncate(65 << 20)
     refused(checkout, cache, "68,157,440 bytes, more than the 67,108,864")
     path.unlink()
+    refused(checkout, cache, r"data_agent_multi_step.json: cannot be read")
     path.symlink_to("/dev/null")
     refused(checkout, cache, "is a symbolic link")
     path.unlink()
     os.mkfifo(path)
     refused(checkout, cache, "is not a plain file")
-
-
-def test_bad_rows_and_missing_files_are_named(checkout, cache):
-    path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
-    path.write_text("{}\n")
-    error = refused(checkout, cache, r'data_special_irrelevant.json:1: "id" is missing')
-    assert error.where == f"{path}:1"
-    (checkout / "data_all/data_en/possible_answer/data_normal_preference.json").unlink()
-    refused(checkout, cache, r"possible_answer/data_normal_preference.json: cannot be")
 
 
 def test_other_folders_are_no_checkout(tmp_path, cache):
@@ -160,14 +154,154 @@ def test_other_folders_are_no_checkout(tmp_path, cache):
     refused(tmp_path / "archive.zip", cache, "is a file; unpack it")
 
 
-def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatch):
-    monkeypatch.setenv("ACE_RAY_CACHE", str(cache))
-    ended = here("data", "import", "acebench", checkout)
-    (line,) = ended.stdout.splitlines()
-    assert line.startswith("imported: 38 rows")
-    (version,) = left_in(cache)
-    assert version in line
-    ended = here("data", "import", "acebench", checkout / "data_all")
-    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
-    (second,) = set(left_in(cache)) - {version}
-    assert not (imports_folder("acebench", cache) / second / "upstream").exists()
+class Server(BaseHTTPRequestHandler):
+    """Answer any path with the body. ``declared``: further bytes, None for no length at all."""
+
+    status, body, silence_s = 200, b"", 0.0
+    declared: int | None = 0
+
+    def do_GET(self):
+        self.send_response(self.status)
+        if self.declared is not None:
+            self.send_header("Content-Length", str(len(self.body) + self.declared))
+        self.end_headers()
+        self.wfile.write(self.body)
+        self.wfile.flush()
+        time.sleep(self.silence_s)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    handler: Any = type("Handler", (Server,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        running.daemon_threads = True
+        handler.url = f"http://127.0.0.1:{running.server_port}/archive"
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield handler
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Pack the synthetic checkout as a tar.gz with one folder around it."""
+    root = write_checkout(tmp_path_factory.mktemp("src") / "ACEBench-0123")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(root, arcname=root.name)
+    return buffer.getvalue()
+
+
+def sha(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def not_pulled(server, cache, message, *, sha256=None):
+    with pytest.raises(UserError, match=message) as caught:
+        importer.pull(url=server.url, sha256=sha256 or sha(server.body), cache=cache)
+    assert "\n" not in str(caught.value)
+    assert left_in(cache) == []
+
+
+@pytest.mark.parametrize("declared", [0, None])
+def test_a_pull_imports_the_archive(server, cache, packed, declared):
+    server.body, server.declared = packed, declared
+    said: list[str] = []
+    folder = importer.pull(url=server.url, sha256=sha(packed).upper(), cache=cache, say=said.append)
+    assert left_in(cache) == [folder.name]
+    source = json.loads((folder / "manifest.json").read_text())["source"]
+    assert source == {"url": server.url, "archive_sha256": sha(packed)}
+    assert said[0].startswith("imported: 136 rows")
+
+
+def test_pulled_contents_are_pinned(server, cache, packed, monkeypatch):
+    server.body = packed
+    not_pulled(server, cache, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
+    with pytest.raises(UserError, match=r"archive: its contents have the hash \w+, not the expec"):
+        importer.pull(url=server.url, cache=cache)
+    assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
+    monkeypatch.setattr(importer, "OFFICIAL_URL", server.url)
+    not_pulled(server, cache, "not the expected")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"status": 404},
+            r"/archive: the download failed \(HTTPError: HTTP Error 404: Not Found\)",
+        ),
+        ({"declared": 100}, r"the download broke off after [\d,]+ of [\d,]+ bytes"),
+        ({"declared": 100, "silence_s": 1.0}, r"the download failed \(TimeoutError: timed out\)"),
+        ({"declared": 10**12}, "the archive is larger than 67,108,864 bytes"),
+        (
+            {"url": "http://127.0.0.1:1/"},
+            r"the download failed .*; check network and proxy, or run",
+        ),
+        ({"url": "file:///etc/passwd"}, r"--url: 'file:///etc/passwd' is not an http\(s\) address"),
+    ],
+)
+def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch, changes, message):
+    if "silence_s" in changes:
+        monkeypatch.setattr(importer, "SILENCE_TIMEOUT_S", 0.2)
+    server.body = packed
+    for name, value in changes.items():
+        setattr(server, name, value)
+    not_pulled(server, cache, message)
+
+
+def test_a_pull_is_bounded_in_time_and_size(server, cache, packed, monkeypatch):
+    server.body, server.declared = packed, None
+    monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed) - 1)
+    not_pulled(server, cache, "the archive is larger than")
+    monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed))
+    monkeypatch.setattr(importer, "UNPACKED_LIMIT_BYTES", 1_000)
+    server.body = gzip.compress(bytes(1_001))
+    not_pulled(server, cache, "unpacks to more than 1,000 bytes")
+    monkeypatch.setattr(importer, "TOTAL_TIMEOUT_S", -1.0)
+    not_pulled(server, cache, "the download took over")
+
+
+def test_hostile_and_damaged_archives_are_refused(server, cache, packed, tmp_path):
+    for name, kind, message in (
+        ("a/../../escaped", tarfile.REGTYPE, "a path that leads outside: 'a/../../escaped'"),
+        ("/tmp/escaped", tarfile.REGTYPE, "a path that leads outside"),
+        ("..", tarfile.DIRTYPE, "a path that leads outside"),
+        ("a", tarfile.SYMTYPE, "a link or device: 'a'"),
+        ("a", tarfile.LNKTYPE, "a link or device"),
+        ("a", tarfile.FIFOTYPE, "a link or device"),
+        (".", tarfile.REGTYPE, "is damaged or not a tar.gz"),
+    ):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            tar.addfile(tarfile.TarInfo("top/a"))
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        server.body = buffer.getvalue()
+        not_pulled(server, cache, message)
+        assert not list(tmp_path.rglob("escaped"))
+    plain = gzip.decompress(packed)
+    half = gzip.compress(plain[: len(plain) // 2 + 7])
+    for body in (b"<html>Sign in</html>", packed[: len(packed) // 2], half):
+        server.body = body
+        not_pulled(server, cache, r"is damaged or not a tar.gz .*; download it again")
+
+
+def test_a_pull_that_is_interrupted_leaves_nothing(server, cache, packed, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    server.body = packed
+    monkeypatch.setattr(importer, "import_checkout", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        importer.pull(url=server.url, sha256=sha(packed), cache=cache)
+    assert left_in(cache) == []
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot be written .*; set ACE_RAY_CACHE"):
+        importer.pull(url=server.url, cache=tmp_path / "file")
