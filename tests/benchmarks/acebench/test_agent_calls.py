@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.agent_calls import AgentCall, agent_calls
 
 LOOPS = ("multi_turn", "multi_step")
@@ -39,14 +37,14 @@ NO_CALL = [
 ]
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_the_official_decoders_read_the_whole_message(loop: str) -> None:
-    for text in ONE_CALL:
-        assert official(text, loop) == [AgentCall("f", {"a": "x"})], text
-    for text in NO_CALL:
-        assert official(text, loop) is None, text
-    for text in ("[hello]", "['hello']", "[1 + 1]", "[x.y]", "[{'a': 1}]"):
-        assert official(text, loop) == [], text
+def test_the_official_decoders_read_the_whole_message() -> None:
+    for loop in LOOPS:
+        for text in ONE_CALL:
+            assert official(text, loop) == [AgentCall("f", {"a": "x"})], text
+        for text in NO_CALL:
+            assert official(text, loop) is None, text
+        for text in ("[hello]", "['hello']", "[1 + 1]", "[x.y]", "[{'a': 1}]"):
+            assert official(text, loop) == [], text
 
 
 def test_one_line_must_hold_both_brackets_in_multi_turn_only() -> None:
@@ -66,83 +64,68 @@ def test_several_calls_and_names() -> None:
     assert [call.name for call in found] == ["send", "", "查询"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1, a=1, a=2", {"a": 2}),  # positional arguments are dropped
-        ("a=true, b=None, c=...", {"a": "true", "b": None, "c": "..."}),
-        ("a=+5, b=~5, c=not True, d=-2.5", {"a": -5, "b": -5, "c": -1, "d": -2.5}),
-        ("a=4 + 1, b='x' 'y' + 'z', c=[1] * 2", {"a": 5, "b": "xyz", "c": [1, 1]}),
-        ("a=(1, (2,)), b=[{'k': 1, 'l': {}}]", {"a": [1, [2]], "b": [{"k": 1, "l": {}}]}),
-        ("a=g(1), b=x['a':]", {"a": "g(1)", "b": "x['a':]"}),
-        ("a=[g(b=1)]", {"a": [{"g": {"b": 1}}]}),
-        ("a=1 + (2 or unknown)", {"a": 3}),
-    ],
-)
-def test_arguments_as_the_official_decoders_read_them(text: str, expected: dict[str, Any]) -> None:
-    assert official(f"[f({text})]") == [AgentCall("f", expected)]
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "1, a=1, a=2": {"a": 2},  # positional arguments are dropped
+    "a=true, b=None, c=...": {"a": "true", "b": None, "c": "..."},
+    "a=+5, b=~5, c=not True, d=-2.5": {"a": -5, "b": -5, "c": -1, "d": -2.5},
+    "a=4 + 1, b='x' 'y' + 'z', c=[1] * 2": {"a": 5, "b": "xyz", "c": [1, 1]},
+    "a=(1, (2,)), b=[{'k': 1, 'l': {}}]": {"a": [1, [2]], "b": [{"k": 1, "l": {}}]},
+    "a=g(1), b=x['a':]": {"a": "g(1)", "b": "x['a':]"},
+    "a=[g(b=1)]": {"a": [{"g": {"b": 1}}]},
+    "a=1 + (2 or unknown)": {"a": 3},
+}
+EVALUATED = [
+    "a=g(b=1)",
+    "a={'print': {'end': 'x'}, 'other': 1}",
+    "a=1 + __import__('os').system('x')",
+    "a=1e999",
+    "a=b'x'",
+    "a=[{1: 2}]",
+    "a=[__name__ + 'x']",
+    "**x",
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a=g(b=1)",
-        "a={'print': {'end': 'x'}, 'other': 1}",
-        "a=1 + __import__('os').system('x')",
-        "a=1e999",
-        "a=b'x'",
-        "a=[{1: 2}]",
-        "a=[__name__ + 'x']",
-        "**x",
-    ],
-)
-def test_arguments_that_would_be_evaluated_are_a_problem(text: str) -> None:
-    first, second = official(f"[g(b=1), f({text}, z=1)]") or []
-    assert first == AgentCall("g", {"b": 1})
-    assert second.problem
-    assert second.arguments == {"z": 1}
+def test_arguments_are_read_as_the_official_decoders_read_them() -> None:
+    for text, expected in ARGUMENTS.items():
+        assert official(f"[f({text})]") == [AgentCall("f", expected)]
+    for text in EVALUATED:
+        first, second = official(f"[g(b=1), f({text}, z=1)]") or []
+        assert first == AgentCall("g", {"b": 1})
+        assert second.problem, text
+        assert second.arguments == {"z": 1}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Sure, I will (as [you] asked) do it:\n```python\n[f(\n  a='x'\n)]\n```\nDone [1].",
-        'it\'s [f(a = "x")], and later [g()]',
-        "[see note] [ f (a='x') ]",
-        "[f(a=unfinished [f(a='x')]",
-        "[not(a) list] [f(a='x')]",
-        "[[f(a='x')]",
-    ],
-)
-def test_fixed_finds_the_first_list_of_calls(text: str) -> None:
-    assert fixed(text) == [AgentCall("f", {"a": "x"})]
+FIXED = [
+    "Sure, I will (as [you] asked) do it:\n```python\n[f(\n  a='x'\n)]\n```\nDone [1].",
+    'it\'s [f(a = "x")], and later [g()]',
+    "[see note] [ f (a='x') ]",
+    "[f(a=unfinished [f(a='x')]",
+    "[not(a) list] [f(a='x')]",
+    "[[f(a='x')]",
+]
 
 
-def test_fixed_takes_only_lists_of_calls_and_tries_twenty() -> None:
+def test_fixed_finds_the_first_list_of_calls_of_twenty() -> None:
+    for text in FIXED:
+        assert fixed(text) == [AgentCall("f", {"a": "x"})], text
     for text in ("", "f()", "[hello]", "[]", "[f(), x]", "[f(", "[f']()"):
         assert fixed(text) is None, text
     assert fixed("[f(, " * 19 + "[f()]") == [AgentCall("f")]
     assert fixed("[f(, " * 20 + "[f()]") is None
 
 
-def test_fixed_takes_brackets_and_quotes_in_texts() -> None:
+def test_fixed_takes_literal_arguments_and_reports_others() -> None:
     assert fixed(r"""[f(a='[x] it\'s', b="]", c={'k': [1, -2.5, None]}, d=(1,))]""") == [
         AgentCall("f", {"a": "[x] it's", "b": "]", "c": {"k": [1, -2.5, None]}, "d": [1]})
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("1", "positional"),
-        ("a=true", "a: Name"),
-        ("a=1 + 1", "a: BinOp"),
-        ("a=1, a=2", "repeated"),
-        ("**x", "**"),
-        ("a={1: 2}", "JSON"),
-        ("a=1e999", "JSON"),
-    ],
-)
-def test_fixed_reports_arguments_that_are_not_literal(text: str, words: str) -> None:
-    [call] = fixed(f"[f({text})]") or []
-    assert words in call.problem
+    for text, words in {
+        "1": "positional",
+        "a=true": "a: Name",
+        "a=1 + 1": "a: BinOp",
+        "a=1, a=2": "repeated",
+        "**x": "**",
+        "a={1: 2}": "JSON",
+    }.items():
+        [call] = fixed(f"[f({text})]") or []
+        assert words in call.problem

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,7 @@ from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import UserError
 from ace_ray.parsing.literals import parse_calls
-from ace_ray.types import RULE_SETS, Completion, Entry, Episode, ToolAnswer, Verdict
-from tests.benchmarks.scored_row import scored_row
+from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
 DATA, PROMPTS = "the data is not the official one", "the prompts are not the official ones"
 
@@ -31,22 +29,19 @@ def compares(**options: Any) -> str:
     return str(ACEBench.from_options(options).summarize([], 0.0)["comparable"])
 
 
-@pytest.mark.parametrize(
-    ("options", "reasons"),
-    [
+def test_differences_to_the_leaderboard_are_named() -> None:
+    native = "native tool calling compares with native tool calling only"
+    differences: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [DATA, PROMPTS]),
         ({"categories": ["atom"]}, ["not all categories", PROMPTS]),
         ({"variant": "minimal"}, [DATA, "the variant of the prompt is minimal", PROMPTS]),
         ({"max_messages": 39}, [DATA, PROMPTS, "agent episodes have at most 39 messages"]),
-        ({"mode": "native"}, [DATA, "native tool calling compares with native tool calling only"]),
-    ],
-)
-def test_differences_to_the_leaderboard_are_named(
-    options: dict[str, Any], reasons: list[str]
-) -> None:
-    said = compares(data=str(MINI), languages=["en"], **options)
-    assert said == "not comparable with the leaderboard: " + "; ".join(reasons)
-    assert "the mini set is ace_ray's own" in compares(languages=["en"], **options)
+        ({"mode": "native"}, [DATA, native]),
+    ]
+    for options, reasons in differences:
+        said = compares(data=str(MINI), languages=["en"], **options)
+        assert said == "not comparable with the leaderboard: " + "; ".join(reasons)
+    assert "the mini set is ace_ray's own" in compares(languages=["en"])
 
 
 @pytest.mark.nightly
@@ -98,23 +93,6 @@ def test_native_mode_refuses_prompts_and_variants() -> None:
             ACEBench.from_options({"mode": "native", key: value})
 
 
-def test_several_samples_have_a_table_below_those_of_episodes() -> None:
-    valid, invalid = (dict.fromkeys(RULE_SETS, Verdict(right)) for right in (True, False))
-    one = [scored_row("special_incomplete", "a", valid, language=name) for name in ("en", "zh")]
-    two = [*one, *(replace(row, sample=1, verdicts=invalid) for row in one)]
-    benchmark = ACEBench.from_options({"data": "mini"})
-    endings = benchmark.summarize(one, 0.0)["further_tables"]
-    assert [table["title"] for table in endings] == ["how agent episodes ended"]
-    *others, samples = benchmark.summarize(two, 0.0)["further_tables"]
-    assert others == endings
-    assert [line[:4] for line in samples["lines"]] == [
-        ["special_incomplete", rules, "2", k] for rules in RULE_SETS for k in "12"
-    ]
-    # Outputs made elsewhere are summarized without a benchmark's options.
-    assert "further_tables" not in ACEBench.tables(ACEBench.statistics(one, 0.0))
-    assert ACEBench.tables(ACEBench.statistics(two, 0.0))["further_tables"] == [samples]
-
-
 def test_agent_entries_of_one_question_are_one_task(shared_data: Path) -> None:
     for category, tasks in zip(AGENT, (16, 7), strict=True):
         by_task: dict[str, set[str]] = {}
@@ -143,20 +121,20 @@ def entry(category: str) -> Entry:
     return load(MINI, languages=["en"], categories=[category])[0]
 
 
-@pytest.mark.parametrize("mode", ["native", "prompt"])
-def test_right_calls_in_another_format_are_found_and_stay_wrong(mode: str) -> None:
+def test_right_calls_in_another_format_are_found_and_stay_wrong() -> None:
     one = entry("normal_single_turn_parallel_function")
     shown = {published: tool for tool, published in tool_names(one.data["function"]).items()}
-    calls = [
-        {"name": shown[call.name] if mode == "native" else call.name, "arguments": call.args}
-        for call in parse_calls(render_gold(one))
-    ]
-    text = "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
-    episode = Episode()
-    episode.record(Completion(text, tools=ToolAnswer(text) if mode == "native" else None))
-    assert unread(one.category, episode, mode) == SecondReading("hermes", "answer", 1)
-    verdicts = ACEBench.from_options({"mode": mode}).verdicts(one, episode)
-    assert not any(verdict.valid for verdict in verdicts.values())
+    for mode in ("native", "prompt"):
+        calls = [
+            {"name": shown[call.name] if mode == "native" else call.name, "arguments": call.args}
+            for call in parse_calls(render_gold(one))
+        ]
+        text = "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
+        episode = Episode()
+        episode.record(Completion(text, tools=ToolAnswer(text) if mode == "native" else None))
+        assert unread(one.category, episode, mode) == SecondReading("hermes", "answer", 1)
+        verdicts = ACEBench.from_options({"mode": mode}).verdicts(one, episode)
+        assert not any(verdict.valid for verdict in verdicts.values())
 
 
 def test_outputs_with_calls_that_were_read_are_not_read_again() -> None:

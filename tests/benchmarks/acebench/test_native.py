@@ -50,32 +50,26 @@ def test_a_tool_has_openais_form() -> None:
     assert parameters(published)["required"] == ["b"]
 
 
-@pytest.mark.parametrize(
-    ("published", "expected"),
-    [
-        ({"type": "any"}, {"type": "string"}),
-        ({"type": "tuple"}, {"type": "array", "items": {}}),
-        ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
-        ({"type": "objectArray"}, {"type": "array", "items": {"type": "object"}}),
-        ({"type": "unheard of"}, {}),
-        ({"type": ["string"]}, {}),
-        ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
-        ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
-        ({"type": "enum", "enum": [True]}, {"type": "boolean", "enum": [True]}),
-        ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
-        (
-            {"type": "list(enum)", "enum": ["a"]},
-            {"type": "array", "items": {"type": "string", "enum": ["a"]}},
-        ),
-        (
-            {"type": "array", "items": {"type": "integer"}, "enum": [1]},
-            {"type": "array", "items": {"type": "integer", "enum": [1]}},
-        ),
-        ({"type": "array", "enum": [["a"]]}, {"type": "array", "items": {}, "enum": [["a"]]}),
-    ],
-)
-def test_types_and_choices_become_json_schema(published: Any, expected: dict[str, Any]) -> None:
-    assert param(published) == expected
+TYPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"type": "any"}, {"type": "string"}),
+    ({"type": "tuple"}, {"type": "array", "items": {}}),
+    ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
+    ({"type": "unheard of"}, {}),
+    ({"type": ["string"]}, {}),
+    ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
+    ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
+    ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
+    (
+        {"type": "list(enum)", "enum": ["a"]},
+        {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+    ),
+    ({"type": "array", "enum": [["a"]]}, {"type": "array", "items": {}, "enum": [["a"]]}),
+]
+
+
+def test_types_and_choices_become_json_schema() -> None:
+    for published, expected in TYPES:
+        assert param(published) == expected
 
 
 def test_nested_schemas_and_keywords_are_converted() -> None:
@@ -100,24 +94,21 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
     assert param({**kept, **dropped, "example": 3}) == {**kept, "examples": [3]}
 
 
-@pytest.mark.parametrize(
-    ("published", "tools"),
-    [
-        (["get_it", "Get2"], ["get_it", "Get2"]),
-        (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
-        (["a.b", "a_b"], ["a_b_2", "a_b"]),
-        (["a_b", "a_b"], ["a_b", "a_b_2"]),
-        (["5G.x", "_x"], ["api_5G_x", "api__x"]),
-        (["分析", "URL解析", "分析_工具"], ["api_1", "URL", "api_3"]),
-        (["n" * 65, "n" * 66], ["n" * 64, "n" * 62 + "_2"]),
-    ],
-)
-def test_names_become_unique_identifiers(published: list[str], tools: list[str]) -> None:
-    names = tool_names([{"name": name} for name in published])
-    assert list(names.items()) == list(zip(tools, published, strict=True))
+NAMES: list[tuple[list[str], list[str]]] = [
+    (["get_it", "Get2"], ["get_it", "Get2"]),
+    (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
+    (["a.b", "a_b"], ["a_b_2", "a_b"]),
+    (["5G.x", "_x"], ["api_5G_x", "api__x"]),
+    (["分析", "URL解析", "分析_工具"], ["api_1", "URL", "api_3"]),
+    (["n" * 65, "n" * 66], ["n" * 64, "n" * 62 + "_2"]),
+]
 
 
-def test_a_name_that_lost_letters_stands_in_the_description() -> None:
+def test_names_become_unique_identifiers() -> None:
+    for published, tools in NAMES:
+        names = tool_names([{"name": name} for name in published])
+        assert list(names.items()) == list(zip(tools, published, strict=True))
+    # A name that lost letters stands in the description.
     functions = [{"name": name, "description": "d"} for name in ("分析", "a.b", "x" * 70)]
     descriptions = [tool["function"]["description"] for tool in openai_tools(functions)]
     assert descriptions == ["分析: d", "d", "x" * 70 + ": d"]
@@ -159,20 +150,10 @@ def test_calls_are_written_in_the_official_syntax() -> None:
     assert answer(("F", "{}"), content=content) == "[F()]"
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("F", ""),
-        ("F", "[1]"),
-        ("F", '{"class": 1}'),
-        ("F", '{"a=1), G(b": 1}'),
-        ("F", "\ud800"),
-        ("F G", "{}"),
-        ("__import__('os').x", "{}"),
-    ],
-)
-def test_one_call_that_cannot_be_written_spoils_the_answer(call: tuple[str, str]) -> None:
-    assert answer(call) == answer(("F", "{}"), call, content="[F()]") == UNREADABLE
+def test_one_call_that_cannot_be_written_spoils_the_answer() -> None:
+    wrong = ["", "[1]", '{"class": 1}', '{"a=1), G(b": 1}', "\ud800"]
+    for call in [*(("F", text) for text in wrong), ("F G", "{}"), ("__import__('os').x", "{}")]:
+        assert answer(call) == answer(("F", "{}"), call, content="[F()]") == UNREADABLE
 
 
 def native_gold(entry: Entry) -> str:

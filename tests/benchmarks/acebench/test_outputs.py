@@ -1,4 +1,4 @@
-"""Scoring outputs made elsewhere, end to end, on a tiny data folder of its own."""
+"""Scoring outputs made elsewhere, end to end, on the English mini set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data.loader import load
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
 from ace_ray.integrations.inspect_log import export_inspect
@@ -25,33 +25,6 @@ from ace_ray.viewer.table import RunTable
 
 PREFERENCE, SWITCH = "normal_preference", "normal_multi_turn_user_switch"
 IRRELEVANT, AGENT = "special_irrelevant", "agent_multi_step"
-IDS = {PREFERENCE: ["0", "1", "2"], SWITCH: ["0_0", "0_1", "1_0", "1_1"]}
-IDS |= {IRRELEVANT: ["0", "1"], AGENT: ["0"]}
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """Write English rows of four categories."""
-    properties = {"city": {"type": "string"}, "days": {"type": "integer"}}
-    parameters = {"type": "object", "properties": properties, "required": ["city"]}
-    function = {"name": "forecast", "description": "weather", "parameters": parameters}
-    agent = {"initial_config": {}, "involved_classes": ["BaseApi"], "path": []}
-    extra: dict[str, dict[str, Any]] = {PREFERENCE: {"profile": ""}, AGENT: agent}
-    folder = tmp_path / "data" / "data_en"
-    for category, ids in IDS.items():
-        questions, answers = [], []
-        for number, suffix in enumerate(ids):
-            row = {"id": f"{category}_{suffix}", "question": "user: how?\n", "function": [function]}
-            questions.append({**row, **extra.get(category, {"time": ""})})
-            gold: Any = {"forecast": {"city": "Rome", "days": number}}
-            if category == AGENT:
-                gold = [{"BaseApi": {"wifi": True}}]
-            elif category == IRRELEVANT:
-                gold = "Due to the limitations of the function, I cannot solve this problem."
-            answers.append({"id": row["id"], "ground_truth": gold, "mile_stone": ["[a()]"]})
-        write(folder / f"data_{category}.json", questions)
-        write(folder / "possible_answer" / f"data_{category}.json", answers)
-    return tmp_path / "data"
 
 
 def write(path: Path, rows: list[Any]) -> Path:
@@ -65,72 +38,68 @@ def answer(entry: Entry, **changes: Any) -> dict[str, Any]:
     return {**keys, "output": render_gold(entry), **changes}
 
 
-def entries(data: Path, *categories: str) -> list[Entry]:
-    return load(data, languages=["en"], categories=categories or (PREFERENCE, SWITCH, IRRELEVANT))
+def entries(*categories: str) -> list[Entry]:
+    return load(MINI, languages=["en"], categories=categories)
 
 
-def score(data: Path, given: Path | list[Any]) -> dict[str, Any]:
-    """Score rows, or the outputs at a path, into the folder ``out`` beside the data."""
-    path = write(data.parent / "g.jsonl", given) if isinstance(given, list) else given
-    store = LocalStore(str(data.parent / "out"))
-    options: dict[str, Any] = {"benchmark": "acebench", "data": str(data), "model": None}
+def score(folder: Path, given: Path | list[Any]) -> dict[str, Any]:
+    """Score rows, or the outputs at a path, into ``folder/out``."""
+    path = write(folder / "g.jsonl", given) if isinstance(given, list) else given
+    store = LocalStore(str(folder / "out"))
+    options: dict[str, Any] = {"benchmark": "acebench", "data": str(MINI), "model": None}
     return score_outputs(path, **options, store=store, say=lambda line: None)
 
 
-def verdicts(data: Path) -> list[dict[str, Any]]:
-    lines = (data.parent / "out" / "verdicts.jsonl").read_text().splitlines()
+def verdicts(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "out" / "verdicts.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
 
-def test_verdicts_follow_the_input_and_the_summary_counts_them(data: Path, tmp_path: Path) -> None:
-    given = [answer(entry, note="ignored") for entry in reversed(entries(data))]
+def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -> None:
+    rows = entries(PREFERENCE, SWITCH, IRRELEVANT)
+    given = [answer(entry, note="ignored") for entry in reversed(rows)]
     given[0]["output"] = "[unknown(x=1)]"
     given[1]["output"] = None
-    found = score(data, given)
-    lines = verdicts(data)
+    found = score(tmp_path, given)
+    lines = verdicts(tmp_path)
     assert [line["id"] for line in lines] == [row["id"] for row in given]
-    assert [line["strict"]["valid"] for line in lines] == [False, False] + [True] * 7
-    assert lines[2] == {
-        "language": "en",
-        "category": SWITCH,
-        "id": f"{SWITCH}_1_1",
-        "sample": 0,
-        "official": {"valid": True, "error_type": "", "error": ""},
-        "strict": {"valid": True, "error_type": "", "error": ""},
-    }
+    assert [line["strict"]["valid"] for line in lines] == [False, False] + [True] * 10
+    valid = {"valid": True, "error_type": "", "error": ""}
+    key = {"language": "en", "category": SWITCH, "id": f"{SWITCH}_1_1", "sample": 0}
+    assert lines[4] == {**key, "official": valid, "strict": valid}
     assert all(line["strict"]["error_type"] for line in lines[:2])
     assert json.loads((tmp_path / "out/summary.json").read_text()) == json.loads(json.dumps(found))
-    assert (found["source"]["lines"], found["notes"], found["complete"]) == (9, [], True)
+    assert (found["source"]["lines"], found["notes"], found["complete"]) == (12, [], True)
     categories = found["languages"]["en"]["categories"]
-    assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.0
+    assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.5
     assert categories[SWITCH]["strict"]["accuracy"] == 1.0
 
 
-def test_outputs_of_some_entries_are_a_limited_run(data: Path, tmp_path: Path) -> None:
-    first, second, _ = entries(data, PREFERENCE)
-    found = score(data, [answer(first), answer(first, sample=1), answer(second)])
+def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
+    first, second, *_ = entries(PREFERENCE)
+    found = score(tmp_path, [answer(first), answer(first, sample=1), answer(second)])
     assert (found["declared"], found["scored"], found["limit"]) == (3, 3, 2)
     assert found["complete"]
     headline = found["benchmarks"]["acebench"]["scores"]["strict"][0]
     assert (headline["value"], headline["partial"]) == (1.0, True)
-    note = "2 of 3 entries; a sample of the benchmark, not its score"
+    note = "2 of 4 entries; a sample of the benchmark, not its score"
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
-    facts = "limited to 2 of 3 entries: a sample of the benchmark, not its score"
+    facts = "limited to 2 of 4 entries: a sample of the benchmark, not its score"
     (run,) = load_runs([str(tmp_path / "out")])
     (holders,) = by_benchmark([run])
     table = comparison_table(holders, "strict")
     assert table.lines[0][:2] == ["g (limited)", "3/3"]
     assert any(facts in note for note in table.notes)
     store = LocalStore(str(tmp_path / "out"))
-    with pytest.raises(UserError, match=r"limited to 2 of 3 entries; publish a complete run"):
+    with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
         export_hub(StoredRun(store), LocalStore("x"), "a/b")
     assert facts in RunTable(store).facts()["notes"]
     rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
     assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
 
 
-def test_an_absent_turn_is_skipped_and_its_dialogue_is_not_judged(data: Path) -> None:
-    found = score(data, [answer(entry) for entry in entries(data, SWITCH)[:3]])
+def test_an_absent_turn_is_skipped_and_its_dialogue_is_not_judged(tmp_path: Path) -> None:
+    found = score(tmp_path, [answer(entry) for entry in entries(SWITCH)[:3]])
     category = found["languages"]["en"]["categories"][SWITCH]
     assert (category["strict"]["accuracy"], category["strict"]["n"]) == (1.0, 1)
     assert category["status"]["skipped"] == 1
@@ -138,8 +107,8 @@ def test_an_absent_turn_is_skipped_and_its_dialogue_is_not_judged(data: Path) ->
     assert "1 turns of dialogues are not in the input" in found["notes"][1]
 
 
-def test_tokens_of_outputs_made_elsewhere_are_unknown(data: Path, tmp_path: Path) -> None:
-    found = score(data, [answer(entry) for entry in entries(data, PREFERENCE)])
+def test_tokens_of_outputs_made_elsewhere_are_unknown(tmp_path: Path) -> None:
+    found = score(tmp_path, [answer(entry) for entry in entries(PREFERENCE)])
     assert found["tokens"] == {"prompt": None, "completion": None}
     totals = found["benchmarks"]["acebench"]["combined"]["totals"]
     assert (totals["prompt_tokens"], totals["completion_tokens"]) == (None, None)
@@ -154,9 +123,9 @@ def test_tokens_of_outputs_made_elsewhere_are_unknown(data: Path, tmp_path: Path
     assert sample["output"]["usage"] is None
 
 
-def test_samples_keep_their_json_type_and_odd_texts_survive(data: Path, tmp_path: Path) -> None:
+def test_samples_keep_their_json_type_and_odd_texts_survive(tmp_path: Path) -> None:
     samples = [0, "0", 7, "x", 10**30, "\ud800"]
-    given = [answer(entry, sample=s) for s in samples for entry in entries(data, PREFERENCE)]
+    given = [answer(entry, sample=s) for s in samples for entry in entries(PREFERENCE)[:3]]
     for row, text in zip(given, ("\ud800 lone", "\x00\x1f\x7f", "\u2028\x85"), strict=False):
         row["output"] = text
     path = write(tmp_path / "g.jsonl", given[:-1])
@@ -164,55 +133,43 @@ def test_samples_keep_their_json_type_and_odd_texts_survive(data: Path, tmp_path
     raw = json.dumps({**given[-1], "output": "\u2028 \udfff", "sample": "raw"}, ensure_ascii=False)
     with path.open("ab") as file:
         file.write(raw.encode("utf-8", "surrogatepass") + b"\r\n\n")
-    found = score(data, path)
-    lines = verdicts(data)
+    found = score(tmp_path, path)
+    lines = verdicts(tmp_path)
     assert [line["sample"] for line in lines[::3]] == samples
     assert [line["strict"]["valid"] for line in lines] == [False] * 3 + [True] * 14 + [False]
     stats = found["languages"]["en"]["categories"][PREFERENCE]["strict"]
     assert (stats["n"], stats["samples"]["max"]) == (3, 6)
 
 
-def test_an_official_result_folder(data: Path, tmp_path: Path) -> None:
+def test_an_official_result_folder(tmp_path: Path) -> None:
     folder = tmp_path / "result_all" / "result_en" / "some-model"
     for category in (IRRELEVANT, PREFERENCE):
-        rows = [{"id": e.id, "result": render_gold(e)} for e in entries(data, category)]
+        rows = [{"id": e.id, "result": render_gold(e)} for e in entries(category)]
         write(folder / f"data_{category}_result.json", rows)
-    agent = [{"id": f"{AGENT}_0", "result": [{"BaseApi": {}}], "process": ["[ a( )]"]}]
-    write(folder / f"data_{AGENT}_result.json", agent)
+    agents = entries(AGENT)
+    empty = [{name: {} for name in state} for state in agents[0].gold["ground_truth"]]
+    results = [empty, *(agent.gold["ground_truth"] for agent in agents[1:3]), None]
+    rows = [
+        {"id": agent.id, "result": result, "process": agent.gold["mile_stone"]}
+        for agent, result in zip(agents, results, strict=True)
+    ]
+    write(folder / f"data_{AGENT}_result.json", rows)
     (folder / "notes.txt").write_text("not a result")
-    found = score(data, folder)
-    lines = verdicts(data)
-    assert [line["category"] for line in lines] == [PREFERENCE] * 3 + [IRRELEVANT] * 2 + [AGENT]
+    found = score(tmp_path, folder)
+    lines = verdicts(tmp_path)
+    assert [line["category"] for line in lines] == [PREFERENCE] * 4 + [IRRELEVANT] * 4 + [AGENT] * 4
     # No attribute is no wrong attribute, officially.
     right = {"valid": True, "error_type": "", "error": "", "end_to_end": 1, "process_accuracy": 1.0}
-    assert lines[-1]["official"] == right
-    why = "BaseApi has not the attributes wifi; every milestone was made"
-    assert lines[-1]["strict"] == {
-        **right,
-        "valid": False,
-        "error_type": "undetermined",
-        "error": why,
-        "end_to_end": 0,
-    }
+    assert lines[8]["official"] == lines[9]["official"] == lines[9]["strict"] == right
+    wrong = {"valid": False, "error_type": "undetermined", "end_to_end": 0}
+    why = "BaseApi has not the attributes wifi, logged_in; every milestone was made"
+    assert lines[8]["strict"] == {**right, **wrong, "error": why}
+    assert lines[11]["official"]["error_type"] == "official_crash"
     assert (found["source"]["format"], found["notes"]) == ("official", [])
     stats = found["languages"]["en"]["categories"][AGENT]
-    assert [stats[rule]["accuracy"] for rule in ("official", "strict")] == [1.0, 0.0]
-    assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 1.0]
-
-
-def test_agent_rows_in_json_lines(data: Path) -> None:
-    key = {"language": "en", "category": AGENT, "id": f"{AGENT}_0"}
-    states: list[Any] = [[{"BaseApi": {"wifi": True}}], [{"BaseApi": {"wifi": False}}], None]
-    given = [{**key, "sample": i, "result": s, "process": []} for i, s in enumerate(states)]
-    found = score(data, given)
-    lines = verdicts(data)
-    assert [line["official"]["process_accuracy"] for line in lines] == [1.0, 0.0, 0.0]
-    assert [line["strict"]["end_to_end"] for line in lines] == [1, 0, 0]
-    kinds = ["", "class attributes wrong", "official_crash"]
-    assert [line["official"]["error_type"] for line in lines] == kinds
-    stats = found["languages"]["en"]["categories"][AGENT]
-    assert (stats["scored"], stats["official"]["n"]) == (3, 1)
-    assert stats["official"]["process_accuracy"] == pytest.approx(1 / 3)
+    assert [stats[rule]["accuracy"] for rule in ("official", "strict")] == [0.75, 0.5]
+    # The process of the third row is a list of paths, not of texts.
+    assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 0.75]
 
 
 @pytest.mark.parametrize(
@@ -228,29 +185,29 @@ def test_agent_rows_in_json_lines(data: Path) -> None:
     ],
 )
 def test_a_bad_line_is_refused_and_changes_nothing(
-    data: Path, tmp_path: Path, changes: dict[str, Any], message: str
+    tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    first, second, _ = entries(data, PREFERENCE)
-    score(data, [answer(first)])
+    first, second, *_ = entries(PREFERENCE)
+    score(tmp_path, [answer(first)])
     before = {path: path.read_bytes() for path in tmp_path.glob("out/**/*") if path.is_file()}
     with pytest.raises(UserError) as caught:
-        score(data, [answer(first), answer(second, **changes)])
+        score(tmp_path, [answer(first), answer(second, **changes)])
     assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")
     assert message in str(caught.value)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_sources_without_outputs_are_refused(data: Path, tmp_path: Path) -> None:
+def test_sources_without_outputs_are_refused(tmp_path: Path) -> None:
     def refused(path: Path, message: str) -> None:
         with pytest.raises(UserError) as caught:
-            score(data, path)
+            score(tmp_path, path)
         assert message in str(caught.value)
         assert str(path) in str(caught.value)
         assert not (tmp_path / "out").exists()
 
     refused(tmp_path / "none.jsonl", "no such file")
     refused(write(tmp_path / "empty.jsonl", []), "holds no outputs")
-    refused(data, "holds no data_<category>_result.json")
+    refused(tmp_path, "holds no data_<category>_result.json")
     (tmp_path / "text.jsonl").write_text("{not json")
     refused(tmp_path / "text.jsonl", "not valid JSON")
     folder = tmp_path / "model"
