@@ -79,10 +79,10 @@ def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
 
 
 def test_workbook_rounds_at_each_level() -> None:
+    atoms = [c for c in GENERATION if c.startswith("normal_atom_")]
     given = [
-        *rows(["normal_atom_bool"], 3, 2),  # 0.667
-        *rows(["normal_atom_enum"], 3, 1),  # 0.333
-        *rows([c for c in GENERATION if c.startswith("normal_atom_")][2:], 3, 2),
+        *rows(atoms[:1], 3, 1),  # 0.333
+        *rows(atoms[1:], 3, 2),  # 0.667
         *rows(["special_incomplete", "special_irrelevant"], 3, 1),  # 1/3, not rounded
         *rows(["special_error_param"], 3, 3),
     ]
@@ -92,37 +92,30 @@ def test_workbook_rounds_at_each_level() -> None:
     assert workbook["special"]["value"] == round((1 / 3 + 1 + 1 / 3) / 3, 3) == 0.556
     assert workbook["normal"]["value"] is None
     assert "normal_preference" in workbook["normal"]["missing"]
-    assert "normal_atom_bool" not in workbook["normal"]["missing"]
+    assert atoms[0] not in workbook["normal"]["missing"]
 
 
-def test_overall_of_both_tables() -> None:
-    normal = [c for c in GENERATION if c not in SPECIAL]
-    given = [*rows(normal, 50, 40), *rows(SPECIAL, 50, 30), *rows(AGENT, 25, 5)]
+def test_overall_of_both_tables_has_the_official_weights() -> None:
+    sizes = dict.fromkeys(CATEGORIES, 50) | dict.fromkeys(AGENT, 25)
+    sizes |= dict.fromkeys((c for c in CATEGORIES if "single_turn" in c), 100)
+    shares = {category: 0.8 for category in CATEGORIES}
+    shares |= dict.fromkeys(SPECIAL, 0.6) | dict.fromkeys(AGENT, 0.2)
+    given = (made for c, n in sizes.items() for made in rows([c], n, round(n * shares[c])))
     rules = summarize(given)["languages"]["en"]["rules"]["strict"]
     overall = rules["workbook"]["overall"]
     assert overall["value"] == round(0.6 * 0.2676 + 0.8 * 0.578 + 0.2 * 0.1545, 3) == 0.654
     assert overall["column"] == "Summary"
     assert overall["interval"][0] < 0.654 < overall["interval"][1]
     paper = rules["paper"]["overall"]
-    assert paper["counts"] == {"normal": 600, "special": 150, "agent": 50}
-    roots = sqrt(600), sqrt(150), sqrt(50)
+    assert paper["counts"] == {"normal": 700, "special": 150, "agent": 50}
+    weights = {"normal": 0.578, "special": 0.2676, "agent": 0.1545}
+    assert paper["weights"] == pytest.approx(weights, abs=5e-5)
+    roots = sqrt(700), sqrt(150), sqrt(50)
     expected = (0.8 * roots[0] + 0.6 * roots[1] + 0.2 * roots[2]) / sum(roots)
     assert paper["value"] == pytest.approx(expected)
 
 
-def test_the_official_sizes_give_the_official_weights() -> None:
-    sizes = dict.fromkeys(CATEGORIES, 50) | dict.fromkeys(AGENT, 25)
-    sizes |= dict.fromkeys((c for c in CATEGORIES if "single_turn" in c), 100)
-    given = (made for category, n in sizes.items() for made in rows([category], n, n))
-    paper = summarize(given)["languages"]["en"]["rules"]["official"]["paper"]["overall"]
-    assert paper["counts"] == {"normal": 700, "special": 150, "agent": 50}
-    assert paper["weights"] == pytest.approx(
-        {"normal": 0.578, "special": 0.2676, "agent": 0.1545}, abs=5e-5
-    )
-    assert paper["value"] == pytest.approx(1.0)
-
-
-def test_categories_that_were_not_run_leave_no_overall() -> None:
+def test_categories_that_lack_rows_leave_no_overall() -> None:
     found = summarize(rows(GENERATION, 10, 10))
     assert found["complete"]
     for name in ("workbook", "paper"):
@@ -130,13 +123,10 @@ def test_categories_that_were_not_run_leave_no_overall() -> None:
         assert cells["normal"]["value"] == cells["special"]["value"] == 1.0
         assert cells["agent"]["value"] is cells["overall"]["value"] is None
         assert cells["overall"]["missing"] == list(AGENT)
-
-
-def test_unscored_rows_keep_a_category_out_of_the_aggregates() -> None:
+        assert cells["overall"]["partial"]["value"] == pytest.approx(1.0)
     given = [*rows(SPECIAL, 10, 10), row("special_irrelevant", 10, status="skipped", verdicts={})]
     special = summarize(given)["languages"]["en"]["rules"]["official"]["workbook"]["special"]
-    assert special["value"] is None
-    assert special["missing"] == ["special_irrelevant"]
+    assert (special["value"], special["missing"]) == (None, ["special_irrelevant"])
     allowed = summarize(given, max_unscored=0.1)
     assert allowed["complete"]
     assert allowed["languages"]["en"]["rules"]["official"]["workbook"]["special"]["value"] == 1.0
@@ -147,26 +137,14 @@ def test_combined_pools_categories_and_averages_aggregates() -> None:
     found = summarize([*rows(SPECIAL, 10, 5), *zh])
     combined = found["combined"]
     assert combined["categories"]["special_irrelevant"]["official"]["accuracy"] == 35 / 40
-    assert combined["rules"]["official"]["workbook"]["special"]["value"] == 0.75
-    assert combined["rules"]["official"]["workbook"]["agent"]["missing"][0] == f"en/{AGENT[0]}"
-    counts = combined["rules"]["official"]["paper"]["overall"]["counts"]
-    assert counts["zh"] == {"normal": 0, "special": 90, "agent": 0}
+    rules = combined["rules"]["official"]
+    assert rules["workbook"]["special"]["value"] == 0.75
+    assert rules["workbook"]["agent"]["missing"][0] == f"en/{AGENT[0]}"
+    assert rules["paper"]["overall"]["counts"]["zh"] == {"normal": 0, "special": 90, "agent": 0}
+    assert [line[0] for line in table(found)][::5] == ["en", "zh", "combined"]
 
 
-def test_agents_have_a_process_and_totals() -> None:
-    half = Verdict(False, "class attributes wrong", metrics={"process_accuracy": 0.5})
-    full = Verdict(True, metrics={"process_accuracy": 1.0})
-    cost: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
-    found = summarize(
-        row("agent_multi_step", i, verdicts={"official": v, "strict": v}, **cost)
-        for i, v in enumerate([half, full])
-    )
-    block = found["languages"]["en"]
-    assert block["totals"] == {"prompt_tokens": 14, "completion_tokens": 6, "generation_s": 1.0}
-    assert block["categories"]["agent_multi_step"]["official"]["process_accuracy"] == 0.75
-
-
-def test_table_lines() -> None:
+def test_table_lines_and_totals() -> None:
     lines = table(summarize(rows(SPECIAL, 10, 9)))
     assert {len(line) for line in lines} == {len(HEADER)}
     interval = "90.0 % [59.6, 98.2]"
@@ -175,9 +153,13 @@ def test_table_lines() -> None:
     assert lines[-1] == ["en", "overall", "", "", "N/A", "N/A"]
     verdict = Verdict(True, metrics={"end_to_end": 1, "process_accuracy": 0.9})
     both = {"official": verdict, "strict": verdict}
-    lines = table(summarize(row("agent_multi_step", i, verdicts=both) for i in range(10)))
+    cost: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
+    found = summarize(row("agent_multi_step", i, verdicts=both, **cost) for i in range(10))
+    totals = found["languages"]["en"]["totals"]
+    assert totals == {"prompt_tokens": 70, "completion_tokens": 30, "generation_s": 5.0}
     end = "100.0 % [72.2, 100.0]"
-    assert lines[0] == ["en", "agent", "agent_multi_step", "10", end, end]
-    assert lines[1] == ["en", "agent", "agent_multi_step (process)", "10", interval, interval]
+    assert table(found)[0] == ["en", "agent", "agent_multi_step", "10", end, end]
+    process = ["en", "agent", "agent_multi_step (process)", "10", interval, interval]
+    assert table(found)[1] == process
     unscored = table(summarize([row("agent_multi_step", 0, status="infra_error", verdicts={})]))
     assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "N/A", "N/A"]
