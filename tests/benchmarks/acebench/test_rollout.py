@@ -63,20 +63,32 @@ def ideal_paths(item: Entry) -> list[list[str]]:
     return [paths] if isinstance(paths[0], str) else paths
 
 
-@PROTOCOLS
+def as_calls(line: str) -> ToolAnswer:
+    """Return an ideal step as a tool parser hands it on."""
+    calls = agent_calls(line, loop="multi_step", protocol="fixed")
+    return say("", *((call.name, call.arguments) for call in calls)) if calls else say(line)
+
+
+@pytest.mark.parametrize("protocol", ["official", "fixed", "native"])
 def test_every_ideal_path_is_right_and_wrong_without_its_last_step(protocol: str) -> None:
-    benchmark = bench(protocol)
+    native = protocol == "native"
+    benchmark = bench(mode="native") if native else bench(protocol)
     entries = benchmark.entries()
     assert len(entries) == 16
     for item in entries:
         for path in ideal_paths(item):
-            episode = play(benchmark, item, ScriptedModel(*path, "finish conversation"))
+            lines = [*path, "finish conversation"]
+            agent = ScriptedModel(*map(as_calls, lines)) if native else ScriptedModel(*lines)
+            episode = play(benchmark, item, agent)
             assert episode.state["ended"] == "finished", item.key
             for rules, verdict in benchmark.check(item, episode).items():
                 assert verdict.valid, (item.key, rules, verdict)
-                assert verdict.metrics["process_accuracy"] == 1.0, (item.key, rules)
-            lines = path[:-1] or ["hello"]
-            episode = play(benchmark, item, ScriptedModel(*lines, "finish conversation"))
+                assert native or verdict.metrics["process_accuracy"] == 1.0, (item.key, rules)
+            if native:
+                offered = [tool["function"]["name"] for tool in agent.asked[-1].tools or ()]
+                assert offered == [function["name"] for function in item.data["function"]]
+            agent = ScriptedModel(*(path[:-1] or ["hello"]), "finish conversation")
+            episode = play(benchmark, item, agent)
             assert not benchmark.check(item, episode)["strict"].valid, item.key
 
 
@@ -229,22 +241,6 @@ def test_endings_reach_the_summary() -> None:
     endings = {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}
     assert summary["endings"] == {"agent_multi_step": endings}
     assert summary["further_tables"][0]["lines"] == [["agent_multi_step", "1", "1", "0", "0"]]
-
-
-def test_ideal_paths_are_right_with_native_tool_calling_too() -> None:
-    def reply(line: str) -> ToolAnswer:
-        calls = agent_calls(line, loop="multi_step", protocol="fixed")
-        return say("", *((call.name, call.arguments) for call in calls)) if calls else say(line)
-
-    benchmark = bench(mode="native")
-    for item in benchmark.entries():
-        for path in ideal_paths(item):
-            agent = ScriptedModel(*map(reply, [*path, "finish conversation"]))
-            for rules, verdict in benchmark.check(item, play(benchmark, item, agent)).items():
-                assert verdict.valid, (item.key, rules, verdict)
-            assert [tool["function"]["name"] for tool in agent.asked[-1].tools or ()] == [
-                function["name"] for function in item.data["function"]
-            ]
 
 
 def test_native_agents_see_a_chat_with_calls_and_results() -> None:

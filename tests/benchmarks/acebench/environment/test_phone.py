@@ -13,16 +13,6 @@ OFFLINE = {"BaseApi": {"wifi": False, "logged_in": True}}
 M, R, F = "MessageApi", "ReminderApi", "FoodPlatform"
 
 
-def test_switches_turn_the_whole_phone_on() -> None:
-    dark = {"BaseApi": {"wifi": False, "logged_in": False}}
-    phone = Sandbox("BaseApi", M, config=dark)
-    assert phone("turn_on_wifi") == phone.yes("turn_on_wifi", 0)
-    assert phone.state == {"wifi": True, "logged_in": False}
-    assert phone("login_device") == phone.yes("login_device", 0)
-    assert phone.state == {"wifi": True, "logged_in": True}
-    assert phone("get_latest_message_id")["status"] is True
-
-
 def test_only_phone_apps_have_the_switches() -> None:
     for app, error in ((M, ""), (R, ""), (F, ""), ("Travel", "unknown_tool")):
         environment = start(app, config={})
@@ -212,20 +202,17 @@ def test_an_order_is_refused_whole() -> None:
 @pytest.mark.parametrize(("language", "works"), [("en", True), ("zh", False)])
 def test_the_last_coin_and_product_names_work_in_english_only(language: str, works: bool) -> None:
     merchant, record = next(iter(initial(F, "merchant_list", language).items()))
-    user = next(iter(initial(F, "users", language)))
-    beet = record["menu"][0]["product"]
-    app = Sandbox(F, language=language)
+    users, beet = initial(F, "users", language), record["menu"][0]["product"]
+    user = next(iter(users))
+    users[user]["balance"] = 42.0
+    app = Sandbox(F, language=language, users=users)
     app("login_food_platform", username=user, password="pear11")
     call: dict[str, Any] = {"username": user, "merchant_name": merchant}
-    app(ADD, **call, items=[{"product": beet, "quantity": 4}])
+    app(ADD, **call, items=[{"product": beet}])
     if works:
         assert len(app("search_orders", keyword=beet)["orders"]) == 1
     else:
         error = "'dict' object has no attribute 'lower'"
         assert app.failed("search_orders", keyword=beet) == error
-    users = initial(F, "users", language)
-    users[user]["balance"] = 28.0
-    app = Sandbox(F, language=language, users=users)
-    app("login_food_platform", username=user, password="pear11")
     assert app(ADD, **call, items=[{"product": beet, "quantity": 2}])["status"] is works
     assert app.state["users"][user]["balance"] == (0.0 if works else 28.0)
