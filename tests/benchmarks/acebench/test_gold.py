@@ -99,10 +99,6 @@ def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) ->
         if not check(row, render_gold(row))["official"].valid
     ]
     assert Counter(name.split()[0] for name in rejected) == {"en": 29, "zh": 8}
-    assert {name for name in rejected if name.startswith("en ") and "multi_turn" not in name} == {
-        "en normal_single_turn_parallel_function_42",
-        "en normal_preference_40",
-    }
     found = {
         " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
         for line in said
@@ -114,9 +110,6 @@ def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) ->
         "zh agent_multi_turn": [30, 29, 29],
         "zh agent_multi_step": [26, 18, 16],
     }
-    missed = {line.split(":")[0].split()[1] for line in said if line.startswith("  en ")}
-    steps = (0, 1, 8, 9, 12, 13, 14, 15, 16, 17)
-    assert missed == {"agent_multi_turn_6,", *(f"agent_multi_step_{n}," for n in steps)}
 
 
 def test_a_path_that_misses_has_the_step_that_was_refused() -> None:

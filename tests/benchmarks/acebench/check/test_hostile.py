@@ -25,15 +25,12 @@ EVALUATED = [
     "0+sum(1 for _ in range(10**12))",
     "9**9**9",
     "'a'*10**9",
-    "1<<(10**10)",
     "'%*d'%(999999999,1)",
 ]
 """Values that upstream's evaluator would compute with ``eval``."""
 VALUES = [
     "__import__('os').system('touch made')",
-    "open(file='made', mode='w')",
     "lambda: open('made','w')",
-    "f'{open(1)}'",
     "{'open': {'file': 'made', 'mode': 'w'}}",
     "'{0.__class__.__init__.__globals__} %(HOSTILE_SECRET)s'",
     "'\x00\x01\ud800'",

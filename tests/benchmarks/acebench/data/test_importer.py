@@ -3,6 +3,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sys
 import tarfile
 import threading
@@ -13,12 +14,66 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data import importer
-from ace_ray.benchmarks.acebench.data.loader import load
-from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
+from ace_ray.benchmarks.acebench.categories import LANGUAGES
+from ace_ray.benchmarks.acebench.data import importer, upstream
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.acebench.data.synthetic_checkout import write_checkout
+
+TRAP = 'raise SystemExit("imported")\nimport no_such_module_anywhere\n'
+
+PHRASES = '''
+class Role:
+    def speak(self, name):
+        """Not said to anybody."""
+        if name == "key":
+            return ", "
+        return f"You said {name}!"
+'''
+
+SCENARIO = '''
+class {name}({base}):
+    def __init__(self):
+        """Not a state."""
+        super().__init__()
+        self.lamp = False
+        self.box: dict = {{1: {{"label": "first"}}, 2: {{"label": "second"}}}}
+
+    def _load_scenario(self, scenario, long_context=False):
+        self.lamp = scenario.get("lamp", False)
+
+    def light(self, room, level=3):
+        """Not an answer."""
+        if room not in self.box:
+            return {{"status": False, "message": "No such room"}}
+        self.lamp = True
+        return {{"status": True, "message": f"Room {{room}} at {{level:>3}}."}}
+'''
+
+
+def write_checkout(root: Path) -> Path:
+    shutil.copytree(MINI, root / "data_all", ignore=shutil.ignore_patterns("upstream"))
+    write(root / "LICENSE.md", "Do as you like.\n")
+    sources = root / "model_inference"
+    for language in LANGUAGES:
+        text = f'{TRAP}GREETING_{language.upper()} = """Say hello."""\n'
+        write(sources / f"prompt_{language}.py", text)
+    phrases = dict.fromkeys(upstream.PHRASE_MODULES, PHRASES)
+    roles = dict.fromkeys(upstream.ROLE_MODULES, 'ROLE = "You are a lamp."\nLIMIT = 3\n')
+    for module in {**phrases, **roles}:
+        text = TRAP + phrases.get(module, "") + roles.get(module, "")
+        write(sources / f"{module}.py", text)
+    for loop in upstream.LOOPS:
+        for language in LANGUAGES:
+            for name, file in upstream.CLASS_FILES.items():
+                text = SCENARIO.format(name=name, base="object" if name == "BaseApi" else "BaseApi")
+                write(sources / loop / f"scenarios{language}" / file, TRAP + text)
+    return root
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
@@ -46,9 +101,8 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     (version,) = left_in(cache)
     folder = imports_folder("acebench", cache) / version
     assert ended.stdout == f"imported: 136 rows, version {version} in {folder}\n"
-    assert [e.content_hash() for e in load(folder)] == [
-        e.content_hash() for e in load(checkout / "data_all")
-    ]
+    hashes = [[e.content_hash() for e in load(rows)] for rows in (folder, checkout / "data_all")]
+    assert hashes[0] == hashes[1]
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["version"] == version == manifest["content_sha256"][:12]
     assert (manifest["commit"], manifest["source"]) == (None, {"path": str(checkout)})
@@ -78,12 +132,12 @@ def test_the_same_contents_are_imported_once(checkout, cache):
 
 
 def test_prompts_and_app_specs_are_read_as_literals(checkout):
-    prompts = read_prompts(checkout)
+    prompts = upstream.read_prompts(checkout)
     assert prompts["GREETING_EN"] == "Say hello."
     assert prompts["multi_step/APIModel_agent:ROLE"] == "You are a lamp."
     assert prompts["multi_turn/APIModel_user:speak#0"] == "You said "
     assert len(prompts) == 2 + 5 + 4
-    assert read_app_specs(checkout)["multi_step"]["zh"]["MessageApi"] == {
+    assert upstream.read_app_specs(checkout)["multi_step"]["zh"]["MessageApi"] == {
         "bases": ["BaseApi"],
         "state": {
             "__init_calls__": ["super().__init__()"],
