@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench import prompts
+from ace_ray.benchmarks.acebench import native, prompts
 from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
 from ace_ray.benchmarks.acebench.texts import OWN
@@ -24,28 +24,27 @@ def entry(category: str = "normal_atom_bool", language: str = "en", **row: Any) 
     return Entry("acebench", category, language, f"{category}_0", shown, {})
 
 
-@pytest.mark.parametrize("variant", prompts.VARIANTS)
+@pytest.mark.parametrize("variant", [*prompts.VARIANTS, "native"])
 def test_own_prompts_show_the_whole_row(variant: str) -> None:
+    texts = native.prompts() if variant == "native" else prompts.own(variant)
     for row in data.load(data.MINI, categories=GENERATION):
-        system, user = prompts.own(variant).messages(row)
+        system, user = texts.messages(row)
         assert (system["role"], user["role"]) == ("system", "user")
         assert not PLACEHOLDER.search(system["content"] + user["content"])
-        assert str(row.data["function"]) in system["content"]
+        assert (str(row.data["function"]) in system["content"]) is (variant != "native")
         assert row.data["question"] in user["content"]
         extra = "profile" if row.category == "normal_preference" else "time"
         assert row.data[extra] in system["content"]
-
-
-def test_special_prompts_hold_the_phrases_that_the_checkers_look_for() -> None:
+    # Special prompts hold the phrases that the checkers look for, in their order of priority.
     phrases = [
         "There is incorrect value (value) for the parameters (key) in the conversation history.",
-        "Missing necessary parameters (key1, key2) for the api (ApiName)",
+        "Missing necessary parameters (key1, key2) for the api (",
         "Due to the limitations of the function, I cannot solve this problem.",
     ]
     for language in LANGUAGES:
-        text = prompts.own().messages(entry("special_incomplete", language))[0]["content"]
+        text = texts.messages(entry("special_incomplete", language))[0]["content"]
         places = [text.index(phrase) for phrase in phrases]
-        assert places == sorted(places), "the messages stand in their order of priority"
+        assert places == sorted(places)
 
 
 def test_braces_in_data_survive_and_are_not_filled_again() -> None:
@@ -63,15 +62,15 @@ def test_braces_in_data_survive_and_are_not_filled_again() -> None:
         assert prompts.fill(template, {"time": "{now}"}) == filled
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_variants_shorten_the_normal_prompt_only(language: str) -> None:
+def test_variants_shorten_the_normal_prompt_only() -> None:
     variants = [prompts.own(variant) for variant in prompts.VARIANTS]
     assert len({texts.sha256 for texts in variants}) == 3
-    normal = [texts.messages(entry(language=language))[0]["content"] for texts in variants]
-    assert [len(text) for text in normal] == sorted(map(len, normal), reverse=True)
-    for category in ("normal_preference", "special_irrelevant"):
-        other = entry(category, language, profile="p")
-        assert variants[0].messages(other) == variants[2].messages(other)
+    for language in LANGUAGES:
+        normal = [texts.messages(entry(language=language))[0]["content"] for texts in variants]
+        assert [len(text) for text in normal] == sorted(map(len, normal), reverse=True)
+        for category in ("normal_preference", "special_irrelevant"):
+            other = entry(category, language, profile="p")
+            assert variants[0].messages(other) == variants[2].messages(other)
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -93,25 +92,25 @@ def test_official_prompts_are_the_users_copy(tmp_path: Path) -> None:
     assert condensed.messages(special) == texts.messages(special)
 
 
-@pytest.mark.parametrize(
-    ("broken", "message"),
-    [
-        ({"USER_PROMPT_ZH": None}, "USER_PROMPT_ZH is missing"),
-        ({"USER_PROMPT_EN": 5}, "USER_PROMPT_EN is not a text"),
-        ({"USER_PROMPT_EN": "{question!r}"}, "neither doubled nor part of a known placeholder"),
-        ({"USER_PROMPT_EN": "{question} {time}"}, "must hold the placeholders {question} and no"),
-        ({"SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": "{function}"}, "{function}, {profile} and no"),
-        (None, "no such file; run `ace-ray data import acebench PATH`"),
-        ("{not json", "run `ace-ray data import acebench PATH`"),
-        ("[]", "not a JSON object of prompt texts"),
-    ],
-)
-def test_a_broken_file_of_prompts_is_named(tmp_path: Path, broken: Any, message: str) -> None:
-    if isinstance(broken, dict):
-        broken = {name: text for name, text in {**OWN, **broken}.items() if text is not None}
-    if broken is not None:
-        written(tmp_path, broken)
-    with pytest.raises(UserError) as error:
+BROKEN: list[tuple[Any, str]] = [
+    ({"USER_PROMPT_ZH": None}, "USER_PROMPT_ZH is missing"),
+    ({"USER_PROMPT_EN": 5}, "USER_PROMPT_EN is not a text"),
+    ({"USER_PROMPT_EN": "{question!r}"}, "neither doubled nor part of a known placeholder"),
+    ({"USER_PROMPT_EN": "{question} {time}"}, "must hold the placeholders {question} and no"),
+    ({"SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": "{function}"}, "{function}, {profile} and no"),
+    ("{not json", "run `ace-ray data import acebench PATH`"),
+    ("[]", "not a JSON object of prompt texts"),
+]
+
+
+def test_a_broken_file_of_prompts_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file; run `ace-ray data import acebench PATH`"):
         prompts.official(tmp_path)
-    assert message in str(error.value)
-    assert str(tmp_path / prompts.OFFICIAL_FILE) in str(error.value)
+    for broken, message in BROKEN:
+        texts = broken
+        if isinstance(broken, dict):
+            texts = {name: t for name, t in {**OWN, **broken}.items() if t is not None}
+        with pytest.raises(UserError) as error:
+            prompts.official(written(tmp_path, texts))
+        assert message in str(error.value)
+        assert str(tmp_path / prompts.OFFICIAL_FILE) in str(error.value)

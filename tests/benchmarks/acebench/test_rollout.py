@@ -12,7 +12,6 @@ import pytest
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.sandbox.protocol import LocalSession
@@ -117,17 +116,8 @@ def test_agent_user_and_execution_speak_in_turns() -> None:
     assert "turn_on_wifi" not in str(user.chats)
     assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
     assert episode.state["user"] == {"model": "scripted"}
-    roles = [message["role"] for message in episode.messages]
-    assert roles == [
-        "system",
-        "user",
-        "assistant",
-        "user",
-        "assistant",
-        "tool",
-        "assistant",
-        "user",
-    ]
+    who = [message["role"] for message in episode.messages]
+    assert who == ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
 
 
 def test_official_splits_an_error_into_characters_and_records_no_state() -> None:
@@ -145,10 +135,9 @@ def test_official_splits_an_error_into_characters_and_records_no_state() -> None
 
 
 def test_fixed_shows_the_error_and_records_the_state() -> None:
-    benchmark = bench()
-    item = entry(benchmark, "multi_turn")
     agent = ScriptedModel("Sure: [delete_message(id=1), nothing(), turn_on_wifi()]", "hm")
-    episode = play(benchmark, item, agent, ScriptedModel("go", "finish conversation"))
+    user = ScriptedModel("go", "finish conversation")
+    episode = play(bench(), entry(bench(), "multi_turn"), agent, user)
     shown = agent.chats[1][1]["content"]
     assert "execution:[{'error': " in shown
     assert "{'status': True, 'message': 'Wi-Fi is on now.'}]" in shown
@@ -254,9 +243,8 @@ def test_native_agents_see_a_chat_with_calls_and_results() -> None:
     assert system["role"] == "system"
     assert task == {"role": "user", "content": item.data["question"]}
     assert "turn_on_wifi" not in system["content"]
-    function = {"name": "nothing", "arguments": {"a": 1}}
-    second_call = {"id": "call00001", "type": "function", "function": function}
-    assert called["tool_calls"][1] == second_call
+    assert called["tool_calls"][1]["id"] == "call00001"
+    assert called["tool_calls"][1]["function"] == {"name": "nothing", "arguments": {"a": 1}}
     assert (first["role"], first["name"]) == ("tool", "turn_on_wifi")
     assert first["tool_call_id"] == "call00000"
     assert json.loads(first["content"]) == {"status": True, "message": "Wi-Fi is on now."}
@@ -279,14 +267,11 @@ def answers_to(batch: str, category: str = "multi_turn", protocol: str = "offici
 
 @PROTOCOLS
 def test_answers_of_an_official_batch_show_its_end(protocol: str) -> None:
-    users = load_app_specs(MINI)["multi_turn"]["en"]["FoodPlatform"]["state"]["users"]
-    one, two = (
-        f"login_food_platform(username={name!r}, password={user['password']!r})"
-        for name, user in list(users.items())[:2]
-    )
+    one = "login_food_platform(username='Nora', password='pear11')"
+    two = "login_food_platform(username='Timo', password='plum22')"
     found = answers_to(f"[{one}, view_logged_in_users(), {two}]", "multi_step", protocol)
     shown = found["observations"][1]["logged_in_users"]
-    assert len(shown) == (2 if protocol == "official" else 1)
+    assert shown == (["Nora", "Timo"] if protocol == "official" else ["Nora"])
 
 
 def test_a_dotted_name_is_looked_up_by_its_last_part() -> None:
