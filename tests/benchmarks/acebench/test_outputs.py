@@ -16,8 +16,6 @@ from ace_ray.integrations.inspect_log import export_inspect
 from ace_ray.integrations.result_files import export_hub
 from ace_ray.pipeline.rescore import rescore
 from ace_ray.pipeline.score import score_outputs
-from ace_ray.reports.content import comparison_table
-from ace_ray.reports.runs import by_benchmark, load_runs
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.types import Entry
 from ace_ray.viewer.select import StoredRun
@@ -84,15 +82,10 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     assert (headline["value"], headline["partial"]) == (1.0, True)
     note = "2 of 4 entries; a sample of the benchmark, not its score"
     assert found["notes"] == [note, "entries have 1 to 2 outputs"]
-    facts = "limited to 2 of 4 entries: a sample of the benchmark, not its score"
-    (run,) = load_runs([str(tmp_path / "out")])
-    (holders,) = by_benchmark([run])
-    table = comparison_table(holders, "strict")
-    assert table.lines[0][:2] == ["g (limited)", "3/3"]
-    assert any(facts in note for note in table.notes)
     store = LocalStore(str(tmp_path / "out"))
     with pytest.raises(UserError, match=r"limited to 2 of 4 entries; publish a complete run"):
         export_hub(StoredRun(store), LocalStore("x"), "a/b")
+    facts = "limited to 2 of 4 entries: a sample of the benchmark, not its score"
     assert facts in RunTable(store).facts()["notes"]
     rescored = rescore(str(tmp_path / "out"), lambda line: None)[1]
     assert {**rescored, "benchmarks": {}} == {**found, "benchmarks": {}}
@@ -169,28 +162,26 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
     assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 0.75]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"id": "normal_preference_9"}, "normal_preference_9"),
-        ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
-        ({"language": "fr"}, "unknown language: 'fr'"),
-        ({"output": ["a"]}, "the output is ['a'], not a text or null"),
-        ({"sample": 0, "id": "normal_preference_0"}, "with sample 0 was given before"),
-        ({"category": AGENT, "id": f"{AGENT}_0"}, '"result" is missing'),
-        ({"category": AGENT, "id": f"{AGENT}_0", "result": []}, '"process" is missing'),
-    ],
-)
-def test_a_bad_line_is_refused_and_changes_nothing(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+BAD_LINES: list[tuple[dict[str, Any], str]] = [
+    ({"id": "normal_preference_9"}, "normal_preference_9"),
+    ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
+    ({"language": "fr"}, "unknown language: 'fr'"),
+    ({"output": ["a"]}, "the output is ['a'], not a text or null"),
+    ({"sample": 0, "id": "normal_preference_0"}, "with sample 0 was given before"),
+    ({"category": AGENT, "id": f"{AGENT}_0"}, '"result" is missing'),
+    ({"category": AGENT, "id": f"{AGENT}_0", "result": []}, '"process" is missing'),
+]
+
+
+def test_a_bad_line_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     first, second, *_ = entries(PREFERENCE)
     score(tmp_path, [answer(first)])
     before = {path: path.read_bytes() for path in tmp_path.glob("out/**/*") if path.is_file()}
-    with pytest.raises(UserError) as caught:
-        score(tmp_path, [answer(first), answer(second, **changes)])
-    assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")
-    assert message in str(caught.value)
+    for changes, message in BAD_LINES:
+        with pytest.raises(UserError) as caught:
+            score(tmp_path, [answer(first), answer(second, **changes)])
+        assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")
+        assert message in str(caught.value)
     assert {path: path.read_bytes() for path in before} == before
 
 

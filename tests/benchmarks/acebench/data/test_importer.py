@@ -108,27 +108,14 @@ def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     assert (manifest["commit"], manifest["source"]) == (None, {"path": str(checkout)})
     assert manifest["rows"]["en"]["agent_multi_step"] == 4
     assert len(manifest["files"]) == 2 * 2 * 17 + 3
+    # An import is itself in the layout, and has the same content.
+    assert importer.import_checkout(folder, cache=cache) == folder
+    with pytest.raises(UserError, match="not the expected 0000"):
+        importer.import_checkout(folder, cache=cache, expect_sha256="0" * 64)
     ended = here("data", "import", "acebench", checkout / "data_all")
     assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
     (second,) = set(left_in(cache)) - {version}
     assert not (imports_folder("acebench", cache) / second / "upstream").exists()
-
-
-def test_the_same_contents_are_imported_once(checkout, cache):
-    folder = importer.import_checkout(checkout, cache=cache)
-    stamp = (folder / "manifest.json").stat().st_mtime_ns
-    said: list[str] = []
-    # An import is itself in the layout, and has the same content.
-    for source in (checkout, folder):
-        assert importer.import_checkout(source, cache=cache, say=said.append) == folder
-    assert said[0].startswith("already imported, nothing to do: 136 rows")
-    assert (folder / "manifest.json").stat().st_mtime_ns == stamp
-    path = checkout / "model_inference" / "prompt_en.py"
-    path.write_text(path.read_text().replace("hello", "good morning"))
-    second = importer.import_checkout(checkout, cache=cache)
-    assert left_in(cache) == sorted([folder.name, second.name])
-    with pytest.raises(UserError, match="not the expected 0000"):
-        importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
 
 
 def test_prompts_and_app_specs_are_read_as_literals(checkout):

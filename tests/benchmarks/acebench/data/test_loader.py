@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from ace_ray.benchmarks.acebench.data import loader as data
-from ace_ray.benchmarks.dataset import data_hash, imports_folder
+from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.errors import UserError
 
 SINGLE = "normal_single_turn_single_function"
@@ -114,23 +114,6 @@ def test_an_id_on_one_side_only_is_named(tmp_path):
             load_one(tmp_path)
         assert caught.value.where == f"{file_of(tmp_path, 1 - side)}:4"
         assert str(path) in caught.value.what
-
-
-def test_imports_are_located(tmp_path, monkeypatch):
-    monkeypatch.setenv("ACE_RAY_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(UserError, match=r"nothing is imported .* run `ace-ray data pull acebench`"):
-        data.locate("imported")
-    home = imports_folder("acebench")
-    for version in ("aaa", ".import-x"):
-        (home / version).mkdir(parents=True)
-        (home / version / "manifest.json").write_text("{}")
-    assert data.locate("imported") == data.locate("imported:aaa") == home / "aaa"
-    with pytest.raises(UserError, match="version bbb is not imported; write imported:aaa"):
-        data.locate("imported:bbb")
-    (home / "bbb").mkdir()
-    (home / "bbb" / "manifest.json").write_text("{}")
-    with pytest.raises(UserError, match=r"several versions .* write imported:aaa or imported:bbb"):
-        data.locate("imported")
 
 
 def test_folders_are_located(tmp_path):

