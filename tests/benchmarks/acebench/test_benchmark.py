@@ -1,18 +1,35 @@
-"""ACEBench behind the protocol: comparability, resolved options, tasks, unread calls."""
+"""ACEBench behind the protocol: comparability, options, tasks, unread calls, gold answers."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.categories import AGENT, agent_task
+from ace_ray.benchmarks.acebench.categories import (
+    AGENT,
+    CATEGORIES,
+    GENERATION,
+    LANGUAGES,
+    agent_task,
+)
+from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
-from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
+from ace_ray.benchmarks.acebench.gold import (
+    gold_state,
+    mangled_state,
+    render_gold,
+    render_mangled,
+    replay,
+)
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
 from ace_ray.benchmarks.dataset import imports_folder
@@ -123,13 +140,12 @@ def entry(category: str) -> Entry:
 
 def test_right_calls_in_another_format_are_found_and_stay_wrong() -> None:
     one = entry("normal_single_turn_parallel_function")
-    shown = {published: tool for tool, published in tool_names(one.data["function"]).items()}
+    tools = {published: tool for tool, published in tool_names(one.data["function"]).items()}
     for mode in ("native", "prompt"):
-        calls = [
-            {"name": shown[call.name] if mode == "native" else call.name, "arguments": call.args}
-            for call in parse_calls(render_gold(one))
-        ]
-        text = "\n".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
+        text = ""
+        for call in parse_calls(render_gold(one)):
+            shown = {"name": tools[call.name], "arguments": call.args}
+            text += f"<tool_call>{json.dumps(shown)}</tool_call>\n"
         episode = Episode()
         episode.record(Completion(text, tools=ToolAnswer(text) if mode == "native" else None))
         assert unread(one.category, episode, mode) == SecondReading("hermes", "answer", 1)
@@ -158,3 +174,106 @@ def test_messages_of_an_agent_are_counted() -> None:
     assert found == SecondReading("fenced_json", "answer", 2)
     for state in (None, {}, {"steps": None}, {"steps": [1, {"speaker": "agent"}]}):
         assert unread("agent_multi_turn", Episode(state=state)) is None
+
+
+FUNCTIONS = [{"name": "f", "parameters": {"type": "object"}}, {"name": "g_2", "parameters": {}}]
+
+
+def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
+    return Entry("acebench", category, "en", f"{category}_0", {"function": FUNCTIONS}, gold)
+
+
+GOLDS: list[tuple[Any, str, str]] = [
+    ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
+    ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
+    ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
+    ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
+    ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
+    # The mangled copy is none of the alternatives.
+    ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
+]
+
+
+def test_gold_answers_are_written_and_mangled() -> None:
+    for gold, text, mangled in GOLDS:
+        assert render_gold(gold_entry(gold)) == text
+        assert render_mangled(gold_entry(gold)) == mangled
+    repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
+    assert render_gold(repeated) == "[f(a=1), f(a=2.5)]"
+    incomplete = gold_entry({"f": ["a", "b"]}, "special_incomplete")
+    assert render_gold(incomplete) == '["Missing necessary parameters (a, b) for the api (f)"]'
+    wrong = gold_entry({"a": ["x"]}, "special_error_param")
+    assert render_gold(wrong) == (
+        '["There is incorrect value (x) for the parameters (a) in the conversation history."]'
+    )
+
+
+def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
+    truth = [{"BaseAPI": {"wifi": True}}, {"Travel": {"users": {"u": {"cash": 1.5}}}}]
+    row = gold_entry({"ground_truth": truth, "mile_stone": ["[a()]"]}, "agent_multi_turn")
+    assert gold_state(row) == [{"BaseApi": {"wifi": True}}, truth[1]]
+    altered = {"Travel": {"users": {"u": {"cash": 2.5}}}}
+    assert mangled_state(row) == [{"BaseApi": {"wifi": True}}, altered]
+    alone = gold_entry({"ground_truth": truth[:1], "mile_stone": ["[a()]"]}, "agent_multi_turn")
+    assert mangled_state(alone) == [{"BaseApi": {"wifi": False}}]
+    assert truth[0] == {"BaseAPI": {"wifi": True}}
+
+
+def checked(data: Path) -> tuple[bool, list[str]]:
+    said: list[str] = []
+    return ACEBench.check_data(str(data), said.append), said
+
+
+def test_the_mini_set_proves_itself() -> None:
+    entries = load(MINI)
+    counts = Counter((entry.language, entry.category) for entry in entries)
+    assert counts == {(language, c): 4 for language in LANGUAGES for c in CATEGORIES}
+    assert len({entry.key for entry in entries}) == 136
+    sound, said = checked(MINI)
+    assert sound
+    assert [line.split(":")[0] for line in said[: len(CATEGORIES)]] == list(CATEGORIES)
+    assert "136 gold answers and as many mangled ones: 0 surprises" in said
+    assert (
+        "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
+        "official rules accept, 4 in the gold state"
+    ) in said
+
+
+@pytest.mark.nightly
+def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) -> None:
+    """Some ideal paths miss the gold state: a login left out, another message deleted, an initial
+    state older than the gold state."""
+    sound, said = checked(shared_data)
+    assert sound
+    rejected = [
+        f"{row.language} {row.id}"
+        for row in load(shared_data, categories=GENERATION)
+        if not check(row, render_gold(row))["official"].valid
+    ]
+    assert Counter(name.split()[0] for name in rejected) == {"en": 29, "zh": 8}
+    found = {
+        " ".join(line.split()[:2]).rstrip(":"): [int(n) for n in re.findall(r"\b\d+\b", line)]
+        for line in said
+        if "ideal paths" in line
+    }
+    assert found == {
+        "en agent_multi_turn": [30, 29, 29],
+        "en agent_multi_step": [26, 16, 16],
+        "zh agent_multi_turn": [30, 29, 29],
+        "zh agent_multi_step": [26, 18, 16],
+    }
+
+
+def test_a_path_that_misses_has_the_step_that_was_refused() -> None:
+    app_specs = load_app_specs(MINI)
+    one = entry("agent_multi_turn")
+
+    def replayed(step: str) -> Any:
+        (found,) = replay(replace(one, gold={**one.gold, "mile_stone": [step]}), app_specs)
+        return found
+
+    call = "[send_message(sender_name='a', receiver_name='b', message='c')]"
+    number, verdicts, refused = replayed(call)
+    assert (number, verdicts["strict"].valid) == (1, False)
+    assert refused[0].startswith("step 1, send_message, is refused: ")
+    assert replayed("[turn_on_wifi(")[2] == ["step 1 cannot be read"]
