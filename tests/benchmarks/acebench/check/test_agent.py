@@ -69,10 +69,8 @@ STATES: list[tuple[Any, str, bool]] = [
     (changed(1, 0, "BaseApi", "more"), ATTRIBUTES, False),
     (changed([2, 1], *ORDERS), ATTRIBUTES, False),
     (changed([1.0, 2], *ORDERS), "", True),
-    (changed([1, 2, 3], *ORDERS), ATTRIBUTES, False),
     (changed({"text": "more"}, *INBOX, "3"), "", False),
     (changed(KeyError, *INBOX, "2"), ATTRIBUTES, False),
-    (changed("now", *INBOX, "2", "time"), ATTRIBUTES, False),
     # Of two entries with the same name the first counts.
     ([END[1], END[1]], "", False),
     ([changed([], *ORDERS)[1], END[1]], ATTRIBUTES, False),
@@ -85,7 +83,6 @@ CRASHES: list[tuple[Any, str]] = [
     ([None, None], "AttributeError"),
     (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
     (changed(None, *INBOX), "TypeError"),
-    (changed(["1", "2"], *INBOX), "TypeError"),
 ]
 
 
@@ -111,11 +108,9 @@ PROCESSES: list[tuple[Any, Any, float, float]] = [
     ((), None, 0, 0),
     (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
     (tuple(RIGHT), None, 2 / 3, 1),
-    ((*RIGHT, "[view(name='x')]"), None, 2 / 3, 1),
     (("[view(name='x')]", *STEPS), None, 1, 0),
     ((" [login()]\n", "\t[view(name='Eve')]", f"{STEPS[2]} "), None, 1, 2 / 3),
     ((STEPS[0], STEPS[2]), None, 1 / 3, 1 / 3),  # [view] is looked for to the end
-    ((STEPS[1], STEPS[2]), None, 0, 0),
     (("[login()]", "[view(name= 'Eve')]"), None, 1 / 3, 2 / 3),
     ((' [ login( ) , view(name = "Eve") ]', RIGHT[2]), None, 0, 1),
     (("Now:\n[login()]", "```\n[view(name='Eve')]\n```"), None, 0, 2 / 3),
@@ -166,13 +161,11 @@ UNKNOWN = step(OTHER, errors=["unknown_tool"])
 CAUSES: dict[str, list[Any]] = {
     "function_call_error": [
         [step(LOGIN), UNKNOWN],
-        [step(LOGIN), {"errors": ["not_a_call"]}],
         [UNKNOWN, step(("login", {"x": 1}))],
         [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
         ["[login()]", "[login(x=1)]"],
         ["[login()]", "[send(to='Eve')]"],
         ["[login()]", "What now?"],
-        ["[login()]", "[view(name=open(file='x'))]"],
     ],
     "rule_violation": [
         [step(VIEW)],
@@ -189,7 +182,6 @@ CAUSES: dict[str, list[Any]] = {
         [],
         [UNKNOWN, step(LOGIN)],  # recovered
         [step(LOGIN), step(SEND)],  # other values of a later milestone, not refused
-        [step(LOGIN), step(SEND, observations=["not logged in"])],  # words prove nothing
         [step(OTHER, VIEW, observations=["x"], errors=["failed"])],  # never ran
         [step(LOGIN), step(VIEW), step(LAST)],
         [None, 5, {"calls": 7}, {"calls": [None, {"name": 3}]}],
@@ -197,12 +189,20 @@ CAUSES: dict[str, list[Any]] = {
 }
 
 
-def test_causes_of_errors() -> None:
+def test_causes_of_errors_are_proven_by_the_calls() -> None:
     for expected, episodes in CAUSES.items():
         for steps in episodes:
             texts = bool(steps) and isinstance(steps[0], str)
             found = judged([], steps) if texts else judged([], steps=steps)
             assert found["strict"].error_type == expected, steps
+    # A batch ends before its second call.
+    told = [
+        {"speaker": "agent", "text": "[login()]"},
+        step(LOGIN, FRANK, observations=["x"], errors=["failed"]),
+        {"speaker": "execution", "text": "no questions", "errors": ["not_a_call"]},
+    ]
+    called = [(one.call.name, one.error, one.observation) for one in made(["[ignored()]"], told)]
+    assert called == [("login", "failed", "x"), ("view", "not_run", None), ("", "not_a_call", None)]
     # The path that was followed furthest decides. A tool of a path is known, offered or not.
     ways = [["[send(to='a', text='b')]"], ["[login()]", "[view(name='Eve')]"]]
     for found in (
@@ -210,20 +210,6 @@ def test_causes_of_errors() -> None:
         judged([], ["[secret(x=2)]"], ["[secret(x=1)]"]),
     ):
         assert found["strict"].error_type == "information_mismanagement"
-
-
-def test_steps_say_what_was_called() -> None:
-    told = [
-        {"speaker": "user", "text": "hello", "calls": [], "observations": [], "errors": []},
-        step(LOGIN, FRANK, observations=[1, 2], errors=["", "failed"]),
-        {"speaker": "agent", "text": "[login()]"},
-        {"speaker": "execution", "text": "no questions", "errors": ["not_a_call"]},
-        # A batch that ended before its second call.
-        step(LOGIN, FRANK, observations=["x"], errors=["failed"]),
-    ]
-    found = [(m.call.name, m.error, m.observation) for m in made(["[ignored()]"], told)]
-    first = [("login", "", 1), ("view", "failed", 2), ("", "not_a_call", None)]
-    assert found == [*first, ("login", "failed", "x"), ("view", "not_run", None)]
 
 
 def test_any_json_value_gets_a_verdict() -> None:

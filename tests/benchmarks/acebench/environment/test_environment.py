@@ -82,28 +82,25 @@ def test_switches_of_another_type_are_named() -> None:
 
 def test_classes_are_recorded_in_the_entrys_order_with_integer_keys_as_texts() -> None:
     state = start("Travel", "MessageApi", "BaseApi", "ReminderApi", "FoodPlatform").state()
-    assert [(name, list(value)) for entry in state for name, value in entry.items()] == [
-        ("Travel", ["users", "reservations"]),
-        ("MessageApi", ["inbox"]),
-        ("BaseApi", ["wifi", "logged_in"]),
-        ("ReminderApi", ["reminder_list"]),
-        ("FoodPlatform", ["users", "logged_in_users", "orders"]),
+    assert [{name: list(saved) for name, saved in entry.items()} for entry in state] == [
+        {"Travel": ["users", "reservations"]},
+        {"MessageApi": ["inbox"]},
+        {"BaseApi": ["wifi", "logged_in"]},
+        {"ReminderApi": ["reminder_list"]},
+        {"FoodPlatform": ["users", "logged_in_users", "orders"]},
     ]
     assert state[1]["MessageApi"]["inbox"] == initial("MessageApi", "inbox")
 
 
-def test_only_the_phones_own_key_sets_switches() -> None:
+def test_switches_come_from_the_config_or_the_app_specs() -> None:
     for config in ({}, {"Baspi": ON["BaseApi"]}, {"MessageApi": {"wifi": True}}):
         assert Sandbox("BaseApi", config=config).state == {"wifi": False, "logged_in": True}
-
-
-def test_defaults_are_those_of_the_app_specs() -> None:
     app_specs = copy.deepcopy(mini())
     source = {"key": "online", "default": True}
     app_specs["multi_step"]["zh"]["BaseApi"]["load_scenario"]["wifi"] = source
     entry = agent_entry(["BaseApi"], {"BaseApi": {"logged_in": False}}, "multi_step", "zh")
-    environment = open_environment(app_specs, entry)
-    assert environment.state() == [{"BaseApi": {"wifi": True, "logged_in": False}}]
+    state = open_environment(app_specs, entry).state()
+    assert state == [{"BaseApi": {"wifi": True, "logged_in": False}}]
 
 
 def test_results_are_shown_as_the_official_execution_does() -> None:
@@ -117,28 +114,23 @@ def test_results_are_shown_as_the_official_execution_does() -> None:
     ]
     for result, message in shown:
         assert repr(as_message(result)) == repr(message)
-
-
-def test_texts_are_filled_in_one_pass_and_values_not_looked_into() -> None:
+    # Texts are filled in one pass, and values are not looked into.
     values = {"a": "{b}", "b": "{0.__class__}", "-n": -3}
     assert fill("{a}|{b}|{-n}|{c}|{}|{a!r}", values) == "{b}|{0.__class__}|-3|{c}|{}|{a!r}"
 
 
-def test_only_tools_of_the_involved_apps_can_be_called() -> None:
+def test_only_tools_of_the_involved_apps_with_their_arguments_can_be_called() -> None:
     environment = start("MessageApi")
     for name in ("", "__init__", "state", "turn_on_wifi ", "BaseApi.turn_on_wifi", "x" * 9999):
         observation = environment.call(name, {})
         assert observation.error == "unknown_tool"
         assert len(observation.value) < 200
     assert environment.call("view_all_reminders", {}).error == "unknown_tool"
-
-
-def test_wrong_arguments_are_named_as_in_python() -> None:
     for given, problem in (
         ({"self": 1, "x": 2}, "got multiple values for argument 'self'"),
         ({"x": 2, "self": 1}, "got an unexpected keyword argument 'x'"),
     ):
-        found = start("FoodPlatform").call("turn_on_wifi", given)
+        found = environment.call("turn_on_wifi", given)
         assert found.value == f"BaseApi.turn_on_wifi() {problem}"
 
 
