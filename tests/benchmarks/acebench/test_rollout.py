@@ -196,27 +196,23 @@ def test_a_deadline_or_a_full_context_keeps_the_work_done() -> None:
 
 
 SLOW = "no answer before the episode's deadline"
+FAILURES: list[tuple[str, list[Any], list[Any], type[Exception], str]] = [
+    ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
+    ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
+    ("multi_turn", ["What?"], ["Hi", RowError("down")], RowError, "down"),
+    # A simulator that hangs, or an engine that has not answered once.
+    ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
+    ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
+]
 
 
-@pytest.mark.parametrize(
-    ("category", "agent", "user", "error", "message"),
-    [
-        ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
-        ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
-        ("multi_turn", ["What?"], ["Hi", RowError("down")], RowError, "down"),
-        # A simulator that hangs, or an engine that has not answered once.
-        ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
-        ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
-    ],
-)
-def test_failures_of_others_are_no_wrong_answer(
-    category: str, agent: list[Any], user: list[Any], error: type[Exception], message: str
-) -> None:
+def test_failures_of_others_are_no_wrong_answer() -> None:
     benchmark = bench()
-    models = ScriptedModel(*agent), ScriptedModel(*user)
-    seconds = 0.2 if message == SLOW else None
-    with pytest.raises(error, match=message):
-        play(benchmark, entry(benchmark, category), *models, seconds=seconds)
+    for category, agent, user, error, message in FAILURES:
+        models = ScriptedModel(*agent), ScriptedModel(*user)
+        seconds = 0.2 if message == SLOW else None
+        with pytest.raises(error, match=message):
+            play(benchmark, entry(benchmark, category), *models, seconds=seconds)
 
 
 def test_endings_reach_the_summary() -> None:
