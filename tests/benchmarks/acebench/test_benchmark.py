@@ -62,22 +62,15 @@ def test_differences_to_the_leaderboard_are_named() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("languages", [["en"], ["zh"], ["zh", "en"]])
-def test_official_data_and_prompts_compare(
-    shared_data: Path, tmp_path: Path, languages: list[str]
-) -> None:
-    options = {"data": str(shared_data), "languages": languages}
-    said = compares(**options)
-    assert said.startswith("official data, prompts and protocol: the official rule set compares")
-    benchmark = ACEBench.from_options(options)
-    assert benchmark.resolved()["prompts"] == "official"
-    assert ACEBench.from_options(benchmark.resolved()).identity() == benchmark.identity()
-    for part in (*(f"data_{language}" for language in languages), "upstream"):
-        shutil.copytree(shared_data / part, tmp_path / part)
-    prompts = tmp_path / "upstream" / "prompts.json"
-    texts = json.loads(prompts.read_text())
-    prompts.write_text(json.dumps({**texts, "USER_PROMPT_EN": texts["USER_PROMPT_EN"] + " "}))
-    assert compares(data=str(tmp_path), languages=languages).endswith(f": {PROMPTS}")
+def test_official_data_and_prompts_compare(shared_data: Path) -> None:
+    for languages in (["en"], ["zh"], ["zh", "en"]):
+        benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
+        said = benchmark.summarize([], 0.0)["comparable"]
+        assert said.startswith(
+            "official data, prompts and protocol: the official rule set compares"
+        )
+        assert benchmark.resolved()["prompts"] == "official"
+        assert ACEBench.from_options(benchmark.resolved()).identity() == benchmark.identity()
 
 
 def test_options_are_resolved_or_refused(
