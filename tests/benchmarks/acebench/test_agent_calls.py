@@ -44,15 +44,13 @@ def test_the_official_decoders_read_the_whole_message() -> None:
             assert official(text, loop) == [], text
 
 
-def test_one_line_must_hold_both_brackets_in_multi_turn_only() -> None:
+def test_calls_over_several_lines_and_with_odd_names() -> None:
+    # In multi_turn one line must hold both brackets.
     for text in ("f(a=1)", "f(a=1)]", "[f(a=1,\nb=2)]", "]f()["):
         assert official(text, "multi_turn") is None
     assert official("f(a=1)") == [AgentCall("f", {"a": 1})]
     assert official("[f(a=1,\nb=2)]") == [AgentCall("f", {"a": 1, "b": 2})]
     assert official("[f(a=[1],\nb=2)]", "multi_turn") == [AgentCall("f", {"a": [1], "b": 2})]
-
-
-def test_several_calls_and_names() -> None:
     found = official("[f(a=1), g(), f(a=2)]")
     assert found == [AgentCall("f", {"a": 1}), AgentCall("g"), AgentCall("f", {"a": 2})]
     problem = "name 'Api' is not defined"

@@ -168,19 +168,17 @@ def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
     return Entry("acebench", category, "en", f"{category}_0", {"function": FUNCTIONS}, gold)
 
 
-GOLDS: list[tuple[Any, str, str]] = [
-    ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
-    ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
-    ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
-    ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
-    ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
-    # The mangled copy is none of the alternatives.
-    ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
-]
-
-
 def test_gold_answers_are_written_and_mangled() -> None:
-    for gold, text, mangled in GOLDS:
+    golds: list[tuple[Any, str, str]] = [
+        ({"f": {"a": "it's"}}, """[f(a="it's")]""", """[f(a="it's altered")]"""),
+        ({"f": {"a": [True, 1]}}, "[f(a=[True, 1])]", "[f(a=[False, 1])]"),
+        ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
+        ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
+        ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
+        # The mangled copy is none of the alternatives.
+        ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
+    ]
+    for gold, text, mangled in golds:
         assert render_gold(gold_entry(gold)) == text
         assert render_mangled(gold_entry(gold)) == mangled
     repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})

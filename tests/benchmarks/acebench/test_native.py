@@ -47,25 +47,23 @@ def test_a_tool_has_openais_form() -> None:
     assert parameters(published)["required"] == ["b"]
 
 
-TYPES: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"type": "any"}, {"type": "string"}),
-    ({"type": "tuple"}, {"type": "array", "items": {}}),
-    ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
-    ({"type": "unheard of"}, {}),
-    ({"type": ["string"]}, {}),
-    ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
-    ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
-    ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
-    (
-        {"type": "list(enum)", "enum": ["a"]},
-        {"type": "array", "items": {"type": "string", "enum": ["a"]}},
-    ),
-    ({"type": "array", "enum": [["a"]]}, {"type": "array", "items": {}, "enum": [["a"]]}),
-]
-
-
 def test_types_and_choices_become_json_schema() -> None:
-    for published, expected in TYPES:
+    types: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"type": "any"}, {"type": "string"}),
+        ({"type": "tuple"}, {"type": "array", "items": {}}),
+        ({"type": "list(string)"}, {"type": "array", "items": {"type": "string"}}),
+        ({"type": "unheard of"}, {}),
+        ({"type": ["string"]}, {}),
+        ({"type": "enum", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
+        ({"type": "enum", "enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
+        ({"enum": ["a", 1]}, {"enum": ["a", 1]}),
+        (
+            {"type": "list(enum)", "enum": ["a"]},
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}},
+        ),
+        ({"type": "array", "enum": [["a"]]}, {"type": "array", "items": {}, "enum": [["a"]]}),
+    ]
+    for published, expected in types:
         assert param(published) == expected
 
 
@@ -91,18 +89,16 @@ def test_nested_schemas_and_keywords_are_converted() -> None:
     assert param({**kept, **dropped, "example": 3}) == {**kept, "examples": [3]}
 
 
-NAMES: list[tuple[list[str], list[str]]] = [
-    (["get_it", "Get2"], ["get_it", "Get2"]),
-    (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
-    (["a.b", "a_b"], ["a_b_2", "a_b"]),
-    (["5G.x", "_x"], ["api_5G_x", "api__x"]),
-    (["分析", "URL解析", "分析_工具"], ["api_1", "URL", "api_3"]),
-    (["n" * 65, "n" * 66], ["n" * 64, "n" * 62 + "_2"]),
-]
-
-
 def test_names_become_unique_identifiers() -> None:
-    for published, tools in NAMES:
+    cases: list[tuple[list[str], list[str]]] = [
+        (["get_it", "Get2"], ["get_it", "Get2"]),
+        (["a.b.c", "a b", "a-b"], ["a_b_c", "a_b", "a_b_2"]),
+        (["a.b", "a_b"], ["a_b_2", "a_b"]),
+        (["5G.x", "_x"], ["api_5G_x", "api__x"]),
+        (["分析", "URL解析", "分析_工具"], ["api_1", "URL", "api_3"]),
+        (["n" * 65, "n" * 66], ["n" * 64, "n" * 62 + "_2"]),
+    ]
+    for published, tools in cases:
         names = tool_names([{"name": name} for name in published])
         assert list(names.items()) == list(zip(tools, published, strict=True))
     # A name that lost letters stands in the description.

@@ -71,6 +71,19 @@ def test_verdicts_follow_the_input_and_the_summary_counts_them(tmp_path: Path) -
     categories = found["languages"]["en"]["categories"]
     assert categories[IRRELEVANT]["strict"]["accuracy"] == 0.5
     assert categories[SWITCH]["strict"]["accuracy"] == 1.0
+    # Tokens of outputs made elsewhere are unknown, not zero.
+    assert found["tokens"] == {"prompt": None, "completion": None}
+    totals = found["benchmarks"]["acebench"]["combined"]["totals"]
+    assert (totals["prompt_tokens"], totals["completion_tokens"]) == (None, None)
+    rescore(str(tmp_path / "out"), lambda line: None)
+    run = StoredRun(LocalStore(str(tmp_path / "out")))
+    assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
+    (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
+    with zipfile.ZipFile(tmp_path / "inspect" / name) as log:
+        header = json.loads(log.read("header.json"))
+        sample = json.loads(log.read(f"samples/{PREFERENCE}_0_epoch_1.json"))
+    assert header["stats"]["model_usage"] == sample["model_usage"] == {}
+    assert sample["output"]["usage"] is None
 
 
 def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
@@ -95,22 +108,6 @@ def test_outputs_of_some_entries_are_a_limited_run(tmp_path: Path) -> None:
     assert (category["strict"]["accuracy"], category["strict"]["n"]) == (1.0, 1)
     assert category["status"]["skipped"] == 1
     assert "1 turns of dialogues are not in the input" in found["notes"][1]
-
-
-def test_tokens_of_outputs_made_elsewhere_are_unknown(tmp_path: Path) -> None:
-    found = score(tmp_path, [answer(entry) for entry in entries(PREFERENCE)])
-    assert found["tokens"] == {"prompt": None, "completion": None}
-    totals = found["benchmarks"]["acebench"]["combined"]["totals"]
-    assert (totals["prompt_tokens"], totals["completion_tokens"]) == (None, None)
-    rescore(str(tmp_path / "out"), lambda line: None)
-    run = StoredRun(LocalStore(str(tmp_path / "out")))
-    assert {(row.prompt_tokens, row.completion_tokens) for row in run.rows} == {(None, None)}
-    (name,) = export_inspect(run, LocalStore(str(tmp_path / "inspect")))
-    with zipfile.ZipFile(tmp_path / "inspect" / name) as log:
-        header = json.loads(log.read("header.json"))
-        sample = json.loads(log.read(f"samples/{PREFERENCE}_0_epoch_1.json"))
-    assert header["stats"]["model_usage"] == sample["model_usage"] == {}
-    assert sample["output"]["usage"] is None
 
 
 def test_samples_keep_their_json_type_and_odd_texts_survive(tmp_path: Path) -> None:
@@ -162,22 +159,20 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
     assert [stats[rule]["process_accuracy"] for rule in ("official", "strict")] == [1.0, 0.75]
 
 
-BAD_LINES: list[tuple[dict[str, Any], str]] = [
-    ({"id": "normal_preference_9"}, "normal_preference_9"),
-    ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
-    ({"language": "fr"}, "unknown language: 'fr'"),
-    ({"output": ["a"]}, "the output is ['a'], not a text or null"),
-    ({"sample": 0, "id": "normal_preference_0"}, "with sample 0 was given before"),
-    ({"category": AGENT, "id": f"{AGENT}_0"}, '"result" is missing'),
-    ({"category": AGENT, "id": f"{AGENT}_0", "result": []}, '"process" is missing'),
-]
-
-
 def test_a_bad_line_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    bad_lines: list[tuple[dict[str, Any], str]] = [
+        ({"id": "normal_preference_9"}, "normal_preference_9"),
+        ({"category": "normal_preferences"}, "nearest known one is 'normal_preference'"),
+        ({"language": "fr"}, "unknown language: 'fr'"),
+        ({"output": ["a"]}, "the output is ['a'], not a text or null"),
+        ({"sample": 0, "id": "normal_preference_0"}, "with sample 0 was given before"),
+        ({"category": AGENT, "id": f"{AGENT}_0"}, '"result" is missing'),
+        ({"category": AGENT, "id": f"{AGENT}_0", "result": []}, '"process" is missing'),
+    ]
     first, second, *_ = entries(PREFERENCE)
     score(tmp_path, [answer(first)])
     before = {path: path.read_bytes() for path in tmp_path.glob("out/**/*") if path.is_file()}
-    for changes, message in BAD_LINES:
+    for changes, message in bad_lines:
         with pytest.raises(UserError) as caught:
             score(tmp_path, [answer(first), answer(second, **changes)])
         assert str(caught.value).startswith(f"{tmp_path / 'g.jsonl'}:2: ")

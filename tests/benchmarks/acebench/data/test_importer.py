@@ -186,10 +186,7 @@ def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, cache, tm
     path.unlink()
     os.mkfifo(path)
     refused(checkout, cache, "is not a plain file")
-
-
-def test_other_folders_are_no_checkout(tmp_path, cache):
-    refused(tmp_path, cache, "has neither data_all nor data_en")
+    refused(tmp_path / "elsewhere", cache, "has neither data_all nor data_en")
     refused(tmp_path / "nowhere", cache, "no such folder")
     (tmp_path / "archive.zip").write_bytes(b"PK")
     refused(tmp_path / "archive.zip", cache, "is a file; unpack it")

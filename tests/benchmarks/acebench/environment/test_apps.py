@@ -489,17 +489,15 @@ def test_changes_that_cannot_be_paid_come_for_free() -> None:
     assert (reservation["cabin"], reservation["flight_no"]) == (BUSINESS, "QX202")
 
 
-REFUNDS: list[tuple[str, str, int, dict[str, Any], float]] = [
-    ("2024-07-14 05:59:59", "?", 7, {}, 600),
-    ("2024-07-14 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
-    ("2024-07-15 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
-    ("2024-07-15 06:00:00", "Airline cancellation.", 0, {"refund_amount": 300}, 900),
-    ("2024-07-15 06:00:01", "?", 1, {"refund_amount": 300}, 900),
-]
-
-
 def test_refunds_depend_on_the_clock_and_are_in_cash() -> None:
-    for departure, reason, number, values, cash in REFUNDS:
+    refunds: list[tuple[str, str, int, dict[str, Any], float]] = [
+        ("2024-07-14 05:59:59", "?", 7, {}, 600),
+        ("2024-07-14 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
+        ("2024-07-15 06:00:00", "?", 2, {"cancel_fee": 30.0, "refund_amount": 270.0}, 870),
+        ("2024-07-15 06:00:00", "Airline cancellation.", 0, {"refund_amount": 300}, 900),
+        ("2024-07-15 06:00:01", "?", 1, {"refund_amount": 300}, 900),
+    ]
+    for departure, reason, number, values, cash in refunds:
         flights = initial(T, "flights")
         flights[0]["depart_time"] = departure
         app, tool = travel(flights=flights), "cancel_reservation"

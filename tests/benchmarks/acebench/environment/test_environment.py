@@ -54,14 +54,12 @@ def test_missing_parts_of_app_specs_are_named(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=message) as caught:
             load_app_specs(folder)
         assert str(caught.value).startswith(str(folder / "upstream" / "worlds.json"))
-
-
-def test_official_app_specs_need_no_bank(tmp_path: Path) -> None:
+    # The official ones need no bank.
     official = copy.deepcopy(mini())
     for loop in official.values():
         for classes in loop.values():
             del classes["Finance"]
-    app_specs = load_app_specs(write_app_specs(tmp_path, json.dumps(official)))
+    app_specs = load_app_specs(write_app_specs(tmp_path / "official", json.dumps(official)))
     check_entry(app_specs, agent_entry(["Travel"], {}))
     with pytest.raises(UserError, match="unknown class 'Finance'"):
         check_entry(app_specs, agent_entry(["Finance"], {}))
