@@ -20,25 +20,25 @@ def fixed(text: str) -> list[AgentCall] | None:
 
 
 ONE_CALL = ["[f(a='x')]", " [[f(a='x')]]", "['f(a='x')']", "[(f(a='x'),)]", "[f(a='x'),]"]
-NO_CALL = [
-    "",
-    "  [f()]",
-    "[f()].",
-    "[f(), x]",
-    "[f(a='it's')]",
-    "[" * 300 + "f()" + "]" * 300 + ")",
-    "[f(a={'k': 1})]",
-    "[f(a=1 + unknown(b=2))]",
-    "[f(a=1 + (0 or unknown))]",
-    "[f(a=0x" + "f" * 4000 + ")]",
-]
 
 
 def test_the_official_decoders_read_the_whole_message() -> None:
+    no_call = [
+        "",
+        "  [f()]",
+        "[f()].",
+        "[f(), x]",
+        "[f(a='it's')]",
+        "[" * 300 + "f()" + "]" * 300 + ")",
+        "[f(a={'k': 1})]",
+        "[f(a=1 + unknown(b=2))]",
+        "[f(a=1 + (0 or unknown))]",
+        "[f(a=0x" + "f" * 4000 + ")]",
+    ]
     for loop in LOOPS:
         for text in ONE_CALL:
             assert official(text, loop) == [AgentCall("f", {"a": "x"})], text
-        for text in NO_CALL:
+        for text in no_call:
             assert official(text, loop) is None, text
         for text in ("[hello]", "['hello']", "[1 + 1]", "[x.y]", "[{'a': 1}]"):
             assert official(text, loop) == [], text
@@ -59,48 +59,44 @@ def test_calls_over_several_lines_and_with_odd_names() -> None:
     assert [call.name for call in found] == ["send", "", "查询"]
 
 
-ARGUMENTS: dict[str, dict[str, Any]] = {
-    "1, a=1, a=2": {"a": 2},  # positional arguments are dropped
-    "a=true, b=None, c=...": {"a": "true", "b": None, "c": "..."},
-    "a=+5, b=~5, c=not True, d=-2.5": {"a": -5, "b": -5, "c": -1, "d": -2.5},
-    "a=4 + 1, b='x' 'y' + 'z', c=[1] * 2": {"a": 5, "b": "xyz", "c": [1, 1]},
-    "a=(1, (2,)), b=[{'k': 1, 'l': {}}]": {"a": [1, [2]], "b": [{"k": 1, "l": {}}]},
-    "a=g(1), b=x['a':]": {"a": "g(1)", "b": "x['a':]"},
-    "a=[g(b=1)]": {"a": [{"g": {"b": 1}}]},
-    "a=1 + (2 or unknown)": {"a": 3},
-}
-EVALUATED = [
-    "a=g(b=1)",
-    "a={'print': {'end': 'x'}, 'other': 1}",
-    "a=1 + __import__('os').system('x')",
-    "a=1e999",
-    "a=[{1: 2}]",
-    "a=[__name__ + 'x']",
-    "**x",
-]
-
-
 def test_arguments_are_read_as_the_official_decoders_read_them() -> None:
-    for text, expected in ARGUMENTS.items():
+    evaluated = [
+        "a=g(b=1)",
+        "a={'print': {'end': 'x'}, 'other': 1}",
+        "a=1 + __import__('os').system('x')",
+        "a=1e999",
+        "a=[{1: 2}]",
+        "a=[__name__ + 'x']",
+        "**x",
+    ]
+    arguments: dict[str, dict[str, Any]] = {
+        "1, a=1, a=2": {"a": 2},  # positional arguments are dropped
+        "a=true, b=None, c=...": {"a": "true", "b": None, "c": "..."},
+        "a=+5, b=~5, c=not True, d=-2.5": {"a": -5, "b": -5, "c": -1, "d": -2.5},
+        "a=4 + 1, b='x' 'y' + 'z', c=[1] * 2": {"a": 5, "b": "xyz", "c": [1, 1]},
+        "a=(1, (2,)), b=[{'k': 1, 'l': {}}]": {"a": [1, [2]], "b": [{"k": 1, "l": {}}]},
+        "a=g(1), b=x['a':]": {"a": "g(1)", "b": "x['a':]"},
+        "a=[g(b=1)]": {"a": [{"g": {"b": 1}}]},
+        "a=1 + (2 or unknown)": {"a": 3},
+    }
+    for text, expected in arguments.items():
         assert official(f"[f({text})]") == [AgentCall("f", expected)]
-    for text in EVALUATED:
+    for text in evaluated:
         first, second = official(f"[g(b=1), f({text}, z=1)]") or []
         assert first == AgentCall("g", {"b": 1})
         assert second.problem, text
         assert second.arguments == {"z": 1}
 
 
-FIXED = [
-    "Sure, I will (as [you] asked) do it:\n```python\n[f(\n  a='x'\n)]\n```\nDone [1].",
-    'it\'s [f(a = "x")], and later [g()]',
-    "[f(a=unfinished [f(a='x')]",
-    "[not(a) list] [f(a='x')]",
-    "[[f(a='x')]",
-]
-
-
 def test_fixed_finds_the_first_list_of_calls_of_twenty() -> None:
-    for text in FIXED:
+    found = [
+        "Sure, I will (as [you] asked) do it:\n```python\n[f(\n  a='x'\n)]\n```\nDone [1].",
+        'it\'s [f(a = "x")], and later [g()]',
+        "[f(a=unfinished [f(a='x')]",
+        "[not(a) list] [f(a='x')]",
+        "[[f(a='x')]",
+    ]
+    for text in found:
         assert fixed(text) == [AgentCall("f", {"a": "x"})], text
     for text in ("", "f()", "[hello]", "[]", "[f(), x]", "[f(", "[f']()"):
         assert fixed(text) is None, text

@@ -196,19 +196,19 @@ def test_a_deadline_or_a_full_context_keeps_the_work_done() -> None:
 
 
 SLOW = "no answer before the episode's deadline"
-FAILURES: list[tuple[str, list[Any], list[Any], type[Exception], str]] = [
-    ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
-    ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
-    ("multi_turn", ["What?"], ["Hi", RowError("down")], RowError, "down"),
-    # A simulator that hangs, or an engine that has not answered once.
-    ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
-    ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
-]
 
 
 def test_failures_of_others_are_no_wrong_answer() -> None:
+    failures: list[tuple[str, list[Any], list[Any], type[Exception], str]] = [
+        ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
+        ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
+        ("multi_turn", ["What?"], ["Hi", RowError("down")], RowError, "down"),
+        # A simulator that hangs, or an engine that has not answered once.
+        ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
+        ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
+    ]
     benchmark = bench()
-    for category, agent, user, error, message in FAILURES:
+    for category, agent, user, error, message in failures:
         models = ScriptedModel(*agent), ScriptedModel(*user)
         seconds = 0.2 if message == SLOW else None
         with pytest.raises(error, match=message):

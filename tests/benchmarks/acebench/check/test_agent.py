@@ -61,7 +61,6 @@ WIFI, INBOX, ORDERS = (
 STATES: list[tuple[Any, str, bool]] = [
     (END[::-1], "", True),
     ([{**END[0], **END[1]}], COUNT, True),
-    ([], COUNT, False),
     ([*END, END[0]], COUNT, False),
     (changed(False, *WIFI), ATTRIBUTES, False),
     (changed(1.0, *WIFI), "", False),
@@ -165,7 +164,6 @@ CAUSES: dict[str, list[Any]] = {
         [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
         ["[login()]", "[login(x=1)]"],
         ["[login()]", "[send(to='Eve')]"],
-        ["[login()]", "What now?"],
     ],
     "rule_violation": [
         [step(VIEW)],
