@@ -265,17 +265,11 @@ def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, 
 
 def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch):
     failures: list[tuple[dict[str, Any], str]] = [
-        (
-            {"status": 404},
-            r"/archive: the download failed \(HTTPError: HTTP Error 404: Not Found\)",
-        ),
+        ({"status": 404}, r"/archive: the download failed \(HTTPError: HTTP Error 404: Not"),
         ({"declared": 100}, r"the download broke off after [\d,]+ of [\d,]+ bytes"),
         ({"declared": 100, "silence_s": 1.0}, r"the download failed \(TimeoutError: timed out\)"),
         ({"declared": 10**12}, "the archive is larger than 67,108,864 bytes"),
-        (
-            {"url": "http://127.0.0.1:1/"},
-            r"the download failed .*; check network and proxy, or run",
-        ),
+        ({"url": "http://127.0.0.1:1/"}, r"the download failed .*; check network and proxy"),
         ({"url": "file:///etc/passwd"}, r"--url: 'file:///etc/passwd' is not an http\(s\) address"),
     ]
     monkeypatch.setattr(importer, "SILENCE_TIMEOUT_S", 0.4)
