@@ -161,11 +161,9 @@ def test_messages_of_an_agent_are_counted() -> None:
         assert unread("agent_multi_turn", Episode(state=state)) is None
 
 
-FUNCTIONS = [{"name": "f", "parameters": {"type": "object"}}, {"name": "g_2", "parameters": {}}]
-
-
 def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
-    return Entry("acebench", category, "en", f"{category}_0", {"function": FUNCTIONS}, gold)
+    functions = [{"name": name, "parameters": {}} for name in ("f", "g_2")]
+    return Entry("acebench", category, "en", f"{category}_0", {"function": functions}, gold)
 
 
 def test_gold_answers_are_written_and_mangled() -> None:

@@ -107,11 +107,9 @@ def test_names_become_unique_identifiers() -> None:
     assert descriptions == ["分析: d", "d", "x" * 70 + ": d"]
 
 
-FUNCTIONS = [{"name": "a.b"}, {"name": "F"}, {"name": "分析"}]
-
-
 def answer(*calls: tuple[str, str], content: str = "") -> str:
-    return answer_text(content, [ToolCall(*call) for call in calls], FUNCTIONS)
+    functions = [{"name": name} for name in ("a.b", "F", "分析")]
+    return answer_text(content, [ToolCall(*call) for call in calls], functions)
 
 
 def test_calls_are_written_in_the_official_syntax() -> None:

@@ -77,19 +77,19 @@ STATES: list[tuple[Any, str, bool]] = [
     ([{"Other": {"wifi": None}}, END[1]], "", False),
     ([{"BaseApi": {"wifi": None}}, {"Other": {}}], ATTRIBUTES, False),
 ]
-CRASHES: list[tuple[Any, str]] = [
-    (None, "TypeError"),
-    ([None, None], "AttributeError"),
-    (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
-    (changed(None, *INBOX), "TypeError"),
-]
 
 
 def test_end_states() -> None:
+    crashes: list[tuple[Any, str]] = [
+        (None, "TypeError"),
+        ([None, None], "AttributeError"),
+        (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
+        (changed(None, *INBOX), "TypeError"),
+    ]
     for number, (state, kind, valid) in enumerate(STATES):
         found = judged(state)
         assert (found["official"].error_type, found["strict"].valid) == (kind, valid), number
-    for state, raised in CRASHES:
+    for state, raised in crashes:
         found = judged(state)
         assert found["official"].error == f"the official evaluator raises {raised}"
         assert (found["official"].error_type, found["strict"].valid) == (CRASH, False)
@@ -103,28 +103,26 @@ def test_end_states() -> None:
     assert judged([END[0], {"ReminderApi": {"n": None}}], gold=misspelt)["strict"].valid
 
 
-PROCESSES: list[tuple[Any, Any, float, float]] = [
-    ((), None, 0, 0),
-    (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
-    (tuple(RIGHT), None, 2 / 3, 1),
-    (("[view(name='x')]", *STEPS), None, 1, 0),
-    ((" [login()]\n", "\t[view(name='Eve')]", f"{STEPS[2]} "), None, 1, 2 / 3),
-    ((STEPS[0], STEPS[2]), None, 1 / 3, 1 / 3),  # [view] is looked for to the end
-    (("[login()]", "[view(name= 'Eve')]"), None, 1 / 3, 2 / 3),
-    ((' [ login( ) , view(name = "Eve") ]', RIGHT[2]), None, 0, 1),
-    (("Now:\n[login()]", "```\n[view(name='Eve')]\n```"), None, 0, 2 / 3),
-    (("[login()]", "[view('Eve')]"), None, 1 / 3, 1 / 3),
-    (tuple(RIGHT), ["[login(), view(name='Eve')]", STEPS[2]], 0, 1),
-    (("[]",), ["no call at all"], 0, 0),
-    # The best of alternative paths counts; the official one is rounded.
-    (tuple(STEPS[1:2]), [STEPS, STEPS[1:]], 0.5, 1 / 2),
-    (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
-    ("[login()]", None, 0, 0),
-]
-
-
 def test_processes() -> None:
-    for process, path, official, strict in PROCESSES:
+    processes: list[tuple[Any, Any, float, float]] = [
+        ((), None, 0, 0),
+        (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
+        (tuple(RIGHT), None, 2 / 3, 1),
+        (("[view(name='x')]", *STEPS), None, 1, 0),
+        ((" [login()]\n", "\t[view(name='Eve')]", f"{STEPS[2]} "), None, 1, 2 / 3),
+        ((STEPS[0], STEPS[2]), None, 1 / 3, 1 / 3),  # [view] is looked for to the end
+        (("[login()]", "[view(name= 'Eve')]"), None, 1 / 3, 2 / 3),
+        ((' [ login( ) , view(name = "Eve") ]', RIGHT[2]), None, 0, 1),
+        (("Now:\n[login()]", "```\n[view(name='Eve')]\n```"), None, 0, 2 / 3),
+        (("[login()]", "[view('Eve')]"), None, 1 / 3, 1 / 3),
+        (tuple(RIGHT), ["[login(), view(name='Eve')]", STEPS[2]], 0, 1),
+        (("[]",), ["no call at all"], 0, 0),
+        # The best of alternative paths counts; the official one is rounded.
+        (tuple(STEPS[1:2]), [STEPS, STEPS[1:]], 0.5, 1 / 2),
+        (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
+        ("[login()]", None, 0, 0),
+    ]
+    for process, path, official, strict in processes:
         found = judged([], process, path)
         accuracies = [found[rules].metrics["process_accuracy"] for rules in ("official", "strict")]
         assert accuracies == [official, strict], process

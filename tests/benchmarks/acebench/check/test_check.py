@@ -62,32 +62,32 @@ OUTPUTS = {
     "[plan()]": ("wrong_param", "param_num"),
     "[plan(city='Rome', days=1)]": ("addition_args", "param_num"),
 }
-WITHOUT_WHITESPACE = {
-    "[ plan ( city = 'Ro\tme' ) ]\n": OK,
-    "(plan(city='Rome'),)": OK,
-    "{plan(city='Rome')}": OK,
-    "Sure: [plan(city='Rome')]": FORMAT,
-    "[plan(options={'a': ['x y']})]": "addition_args",
-}
-OPERATIONS = {
-    "1 + [1, 2][0]": OK,
-    "1 + (2 or print(1))": OK,
-    "2025-Q2": FORMAT,
-    "1 / 0, city=x + 1": FORMAT,
-    "json + 1": FORMAT,
-    "ast.x + 1": UNSAFE,
-    "max(1, 2) + days": UNSAFE,
-    "max(1, days) + 2": FORMAT,
-}
 
 
 def test_outputs_are_decoded() -> None:
+    without_whitespace = {
+        "[ plan ( city = 'Ro\tme' ) ]\n": OK,
+        "(plan(city='Rome'),)": OK,
+        "{plan(city='Rome')}": OK,
+        "Sure: [plan(city='Rome')]": FORMAT,
+        "[plan(options={'a': ['x y']})]": "addition_args",
+    }
+    operations = {
+        "1 + [1, 2][0]": OK,
+        "1 + (2 or print(1))": OK,
+        "2025-Q2": FORMAT,
+        "1 / 0, city=x + 1": FORMAT,
+        "json + 1": FORMAT,
+        "ast.x + 1": UNSAFE,
+        "max(1, 2) + days": UNSAFE,
+        "max(1, days) + 2": FORMAT,
+    }
     for output, expected in OUTPUTS.items():
         assert verdicts(output, ROME) == expected, output
-    for output, error_type in WITHOUT_WHITESPACE.items():
+    for output, error_type in without_whitespace.items():
         gold, category = {"plan": {"city": "Ro me"}}, "normal_multi_turn_user_switch"
         assert verdicts(output, gold, category=category)[0] == error_type, output
-    for value, error_type in OPERATIONS.items():
+    for value, error_type in operations.items():
         gold = {"plan": {"days": 3, "city": "Rome"}}
         assert verdicts(f"[plan(days={value})]", gold) == (error_type, NOT_A_LIST), value
 

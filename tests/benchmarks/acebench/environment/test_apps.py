@@ -7,18 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial, mini, start
+from tests.benchmarks.acebench.environment.mini_environments import Sandbox, initial, mini
 
 OFF = {"BaseApi": {"wifi": True, "logged_in": False}}
 OFFLINE = {"BaseApi": {"wifi": False, "logged_in": True}}
 M, R, F = "MessageApi", "ReminderApi", "FoodPlatform"
-
-
-def test_only_phone_apps_have_the_switches() -> None:
-    for app, error in ((M, ""), (R, ""), (F, ""), ("Travel", "unknown_tool")):
-        environment = start(app, config={})
-        assert environment.call("turn_on_wifi", {}).error == error
-        assert [list(entry) for entry in environment.state()] == [[app]]
 
 
 def test_messages_are_sent_and_deleted() -> None:
@@ -366,7 +359,7 @@ def test_flights_are_found_by_origin_and_destination() -> None:
     assert app(tool, origin="Alder", destination="Cedar Bay") == app.text(tool, 0)
 
 
-def test_user_details_need_the_password_and_hide_it() -> None:
+def test_user_and_reservation_details() -> None:
     app = travel()
     user = initial(T, "users")["user2"]
     assert app("authenticate_user", **BUYER) == user
@@ -375,10 +368,7 @@ def test_user_details_need_the_password_and_hide_it() -> None:
     for tool in ("get_user_details", "authenticate_user"):
         for wrong in ({**BUYER, "password": "pear11"}, {**BUYER, "user_id": "user9"}):
             assert app(tool, **wrong) == {"status": "error", "message": app.text(tool, 0)}
-
-
-def test_reservation_details() -> None:
-    app, tool = travel(), "get_reservation_details"
+    tool = "get_reservation_details"
     listed = str([{**initial(T, "reservations")[0], "flight_info": initial(T, "flights")[0]}])
     assert app(tool, user_id="user1") == listed
     assert app(tool, reservation_id="res_1", user_id="user2") == listed

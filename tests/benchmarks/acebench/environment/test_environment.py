@@ -124,6 +124,8 @@ def test_only_tools_of_the_involved_apps_with_their_arguments_can_be_called() ->
         assert observation.error == "unknown_tool"
         assert len(observation.value) < 200
     assert environment.call("view_all_reminders", {}).error == "unknown_tool"
+    for app, error in (("ReminderApi", ""), ("FoodPlatform", ""), ("Travel", "unknown_tool")):
+        assert start(app).call("turn_on_wifi", {}).error == error
     for given, problem in (
         ({"self": 1, "x": 2}, "got multiple values for argument 'self'"),
         ({"x": 2, "self": 1}, "got an unexpected keyword argument 'x'"),
