@@ -12,24 +12,12 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench import categories as groups
+from ace_ray.benchmarks.acebench import gold as answers
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.categories import (
-    AGENT,
-    CATEGORIES,
-    GENERATION,
-    LANGUAGES,
-    agent_task,
-)
 from ace_ray.benchmarks.acebench.check import check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
-from ace_ray.benchmarks.acebench.gold import (
-    gold_state,
-    mangled_state,
-    render_gold,
-    render_mangled,
-    replay,
-)
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names
 from ace_ray.benchmarks.acebench.outputs import NO_OUTPUT
 from ace_ray.benchmarks.dataset import imports_folder
@@ -102,11 +90,11 @@ def test_options_are_resolved_or_refused(
 
 def test_agent_entries_of_one_question_are_one_task(shared_data: Path) -> None:
     for number, task in (("3", "0"), ("4", "4"), ("99", "99"), ("", ""), ("²", "²")):
-        found = agent_task("agent_multi_turn", f"agent_multi_turn_{number}")
+        found = groups.agent_task("agent_multi_turn", f"agent_multi_turn_{number}")
         assert found == f"agent_multi_turn_{task}"
-    for category, tasks in zip(AGENT, (16, 7), strict=True):
+    for category, tasks in zip(groups.AGENT, (16, 7), strict=True):
         rows = load(shared_data, languages=["en"], categories=[category])
-        pairs = {(agent_task(category, row.id), str(row.data["question"])) for row in rows}
+        pairs = {(groups.agent_task(category, row.id), str(row.data["question"])) for row in rows}
         assert len(pairs) == len({task for task, _ in pairs}) == tasks
         assert len({question for _, question in pairs}) == tasks
 
@@ -128,7 +116,7 @@ def test_right_calls_in_another_format_are_found_and_stay_wrong() -> None:
     tools = {published: tool for tool, published in tool_names(one.data["function"]).items()}
     for mode in ("native", "prompt"):
         text = ""
-        for call in parse_calls(render_gold(one)):
+        for call in parse_calls(answers.render_gold(one)):
             shown = {"name": tools[call.name], "arguments": call.args}
             text += f"<tool_call>{json.dumps(shown)}</tool_call>\n"
         episode = Episode()
@@ -177,14 +165,15 @@ def test_gold_answers_are_written_and_mangled() -> None:
         ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
     ]
     for gold, text, mangled in golds:
-        assert render_gold(gold_entry(gold)) == text
-        assert render_mangled(gold_entry(gold)) == mangled
+        assert answers.render_gold(gold_entry(gold)) == text
+        assert answers.render_mangled(gold_entry(gold)) == mangled
     repeated = gold_entry({"f_1": {"a": 1}, "f_2": {"a": 2.5}})
-    assert render_gold(repeated) == "[f(a=1), f(a=2.5)]"
+    assert answers.render_gold(repeated) == "[f(a=1), f(a=2.5)]"
     incomplete = gold_entry({"f": ["a", "b"]}, "special_incomplete")
-    assert render_gold(incomplete) == '["Missing necessary parameters (a, b) for the api (f)"]'
+    text = '["Missing necessary parameters (a, b) for the api (f)"]'
+    assert answers.render_gold(incomplete) == text
     wrong = gold_entry({"a": ["x"]}, "special_error_param")
-    assert render_gold(wrong) == (
+    assert answers.render_gold(wrong) == (
         '["There is incorrect value (x) for the parameters (a) in the conversation history."]'
     )
 
@@ -192,22 +181,22 @@ def test_gold_answers_are_written_and_mangled() -> None:
 def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
     truth = [{"BaseAPI": {"wifi": True}}, {"Travel": {"users": {"u": {"cash": 1.5}}}}]
     row = gold_entry({"ground_truth": truth, "mile_stone": ["[a()]"]}, "agent_multi_turn")
-    assert gold_state(row) == [{"BaseApi": {"wifi": True}}, truth[1]]
+    assert answers.gold_state(row) == [{"BaseApi": {"wifi": True}}, truth[1]]
     altered = {"Travel": {"users": {"u": {"cash": 2.5}}}}
-    assert mangled_state(row) == [{"BaseApi": {"wifi": True}}, altered]
+    assert answers.mangled_state(row) == [{"BaseApi": {"wifi": True}}, altered]
     alone = gold_entry({"ground_truth": truth[:1], "mile_stone": ["[a()]"]}, "agent_multi_turn")
-    assert mangled_state(alone) == [{"BaseApi": {"wifi": False}}]
+    assert answers.mangled_state(alone) == [{"BaseApi": {"wifi": False}}]
     assert truth[0] == {"BaseAPI": {"wifi": True}}
 
 
 def test_the_mini_set_proves_itself() -> None:
     entries = load(MINI)
     counts = Counter((entry.language, entry.category) for entry in entries)
-    assert counts == {(language, c): 4 for language in LANGUAGES for c in CATEGORIES}
+    assert counts == {(language, c): 4 for language in groups.LANGUAGES for c in groups.CATEGORIES}
     assert len({entry.key for entry in entries}) == 136
     said: list[str] = []
     assert ACEBench.check_data("mini", said.append)
-    assert [line.split(":")[0] for line in said[: len(CATEGORIES)]] == list(CATEGORIES)
+    assert tuple(line.split(":")[0] for line in said[:17]) == groups.CATEGORIES
     assert "136 gold answers and as many mangled ones: 0 surprises" in said
     assert (
         "en agent_multi_turn: of 4 ideal paths replayed in the sandbox 4 end in a state that the "
@@ -223,8 +212,8 @@ def test_the_official_set_proves_itself_but_for_known_rows(shared_data: Path) ->
     assert ACEBench.check_data(str(shared_data), said.append)
     rejected = Counter(
         row.language
-        for row in load(shared_data, categories=GENERATION)
-        if not check(row, render_gold(row))["official"].valid
+        for row in load(shared_data, categories=groups.GENERATION)
+        if not check(row, answers.render_gold(row))["official"].valid
     )
     assert rejected == {"en": 29, "zh": 8}
     found = {
@@ -245,7 +234,7 @@ def test_a_path_that_misses_has_the_step_that_was_refused() -> None:
     one = entry("agent_multi_turn")
 
     def replayed(step: str) -> Any:
-        (found,) = replay(replace(one, gold={**one.gold, "mile_stone": [step]}), app_specs)
+        (found,) = answers.replay(replace(one, gold={**one.gold, "mile_stone": [step]}), app_specs)
         return found
 
     call = "[send_message(sender_name='a', receiver_name='b', message='c')]"

@@ -7,25 +7,17 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.acebench import native
 from ace_ray.benchmarks.acebench.categories import NORMAL
 from ace_ray.benchmarks.acebench.check import check, holds_calls
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
-from ace_ray.benchmarks.acebench.native import (
-    UNREADABLE,
-    NotJson,
-    answer_text,
-    arguments_of,
-    load_json,
-    openai_tools,
-    tool_names,
-)
 from ace_ray.types import ToolCall
 
 
 def parameters(published: Any, key: str = "parameters") -> Any:
     """Return the schema of one function."""
-    (tool,) = openai_tools([{"name": "F", "description": "d", key: published}])
+    (tool,) = native.openai_tools([{"name": "F", "description": "d", key: published}])
     return tool["function"]["parameters"]
 
 
@@ -38,7 +30,7 @@ def test_a_tool_has_openais_form() -> None:
     offered = {"name": "F", "description": "d", "parameters": schema}
     for key in ("parameters", "arguments", "_arguments"):
         function = {"name": "F", "description": "d", "results": {}, "tags": []}
-        made = openai_tools([{**function, key: {**schema, "type": "dict"}}])
+        made = native.openai_tools([{**function, key: {**schema, "type": "dict"}}])
         assert made == [{"type": "function", "function": offered}]
     nothing = {"type": "object", "properties": {}}
     assert parameters({}) == parameters(None) == parameters("x") == nothing
@@ -99,17 +91,17 @@ def test_names_become_unique_identifiers() -> None:
         (["n" * 65, "n" * 66], ["n" * 64, "n" * 62 + "_2"]),
     ]
     for published, tools in cases:
-        names = tool_names([{"name": name} for name in published])
+        names = native.tool_names([{"name": name} for name in published])
         assert list(names.items()) == list(zip(tools, published, strict=True))
     # A name that lost letters stands in the description.
     functions = [{"name": name, "description": "d"} for name in ("分析", "a.b", "x" * 70)]
-    descriptions = [tool["function"]["description"] for tool in openai_tools(functions)]
+    descriptions = [tool["function"]["description"] for tool in native.openai_tools(functions)]
     assert descriptions == ["分析: d", "d", "x" * 70 + ": d"]
 
 
 def answer(*calls: tuple[str, str], content: str = "") -> str:
     functions = [{"name": name} for name in ("a.b", "F", "分析")]
-    return answer_text(content, [ToolCall(*call) for call in calls], functions)
+    return native.answer_text(content, [ToolCall(*call) for call in calls], functions)
 
 
 def test_calls_are_written_in_the_official_syntax() -> None:
@@ -129,27 +121,27 @@ def test_calls_are_written_in_the_official_syntax() -> None:
 def test_one_call_that_cannot_be_written_spoils_the_answer() -> None:
     wrong = ["", "[1]", '{"class": 1}', '{"a=1), G(b": 1}', "\ud800"]
     for call in [*(("F", text) for text in wrong), ("F G", "{}"), ("__import__('os').x", "{}")]:
-        assert answer(call) == answer(("F", "{}"), call, content="[F()]") == UNREADABLE
+        assert answer(call) == answer(("F", "{}"), call, content="[F()]") == native.UNREADABLE
 
 
 def test_native_gold_calls_are_judged_as_gold_texts() -> None:
     for entry in load(MINI, categories=NORMAL):
         functions = entry.data["function"]
-        tools = {name: tool for tool, name in tool_names(functions).items()}
+        tools = {name: tool for tool, name in native.tool_names(functions).items()}
         calls = []
         for key, arguments in alternatives(entry)[0].items():
             name = function_name(entry, key)
             calls.append(ToolCall(tools[name], json.dumps(arguments, ensure_ascii=False)))
-        native = check(entry, answer_text("", calls, functions))
-        assert native == check(entry, render_gold(entry))
-        assert native["strict"].valid
-        assert not holds_calls(entry, UNREADABLE)
+        called = check(entry, native.answer_text("", calls, functions))
+        assert called == check(entry, render_gold(entry))
+        assert called["strict"].valid
+        assert not holds_calls(entry, native.UNREADABLE)
 
 
 def test_arguments_of_a_call_are_bounded() -> None:
-    assert load_json("[" * 200 + "]" * 200)
-    assert load_json('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
-    assert load_json("-" + "9" * 4_300) == 1 - 10**4_300
+    assert native.load_json("[" * 200 + "]" * 200)
+    assert native.load_json('"[[[[\\"' + "[" * 500 + '"').count("[") == 504
+    assert native.load_json("-" + "9" * 4_300) == 1 - 10**4_300
     for text in ("[" * 201 + "]" * 201, "9" * 4_301, " " * 131_073, "", "1 2", "NaN", "1e999"):
-        with pytest.raises(NotJson):
-            arguments_of(text)
+        with pytest.raises(native.NotJson):
+            native.arguments_of(text)

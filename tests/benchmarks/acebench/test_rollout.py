@@ -35,20 +35,18 @@ def entry(benchmark: ACEBench, category: str, number: int = 0) -> Entry:
 
 
 def play(
-    benchmark: ACEBench,
-    item: Entry,
-    agent: ScriptedModel,
-    user: ScriptedModel | None = None,
-    seconds: float | None = None,
+    benchmark: ACEBench, item: Entry, *models: ScriptedModel, seconds: float | None = None
 ) -> Episode:
+    """Run an episode of an agent, with a user who says yes unless another is given."""
+    agent, user = (*models, ScriptedModel("yes"))[:2]
+
     async def run() -> Episode:
         async def open_sandbox() -> LocalSession:
             return LocalSession(benchmark.scenario(item))
 
-        simulator = user or ScriptedModel("yes")
         context = EpisodeContext(
             candidate=RoleModel(agent, Sampling()),
-            roles={"user": RoleModel(simulator, Sampling(), {"model": "scripted"})},
+            roles={"user": RoleModel(user, Sampling(), {"model": "scripted"})},
             open_sandbox=open_sandbox,
             deadline=seconds and asyncio.get_running_loop().time() + seconds,
         )
