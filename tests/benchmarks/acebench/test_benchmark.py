@@ -161,7 +161,7 @@ def test_gold_answers_are_written_and_mangled() -> None:
         ({"f": {"a": {"k": 2.5}}}, "[f(a={'k': 2.5})]", "[f(a={'k': 3.5})]"),
         ({"f": {"a": {}}}, "[f(a={})]", "[f(a='altered')]"),
         ({"g_2": {}}, "[g_2()]", "[g_2_altered()]"),
-        # The mangled copy is none of the alternatives.
+        # The mangled copy differs from all alternatives.
         ([{"f": {"a": 1}}, {"f": {"a": 2}}], "[f(a=1)]", "[f_altered(a=1)]"),
     ]
     for gold, text, mangled in golds:

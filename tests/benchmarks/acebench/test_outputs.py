@@ -135,17 +135,17 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
         write(folder / f"data_{category}_result.json", rows)
     agents = entries(AGENT)
     empty = [{name: {} for name in state} for state in agents[0].gold["ground_truth"]]
-    results = [empty, *(agent.gold["ground_truth"] for agent in agents[1:3]), None]
-    rows = [
+    results: list[Any] = [empty, *(agent.gold["ground_truth"] for agent in agents[1:3]), None]
+    episodes: list[Any] = [
         {"id": agent.id, "result": result, "process": agent.gold["mile_stone"]}
         for agent, result in zip(agents, results, strict=True)
     ]
-    write(folder / f"data_{AGENT}_result.json", rows)
+    write(folder / f"data_{AGENT}_result.json", episodes)
     (folder / "notes.txt").write_text("not a result")
     found = score(tmp_path, folder)
     lines = verdicts(tmp_path)
     assert [line["category"] for line in lines] == [PREFERENCE] * 4 + [IRRELEVANT] * 4 + [AGENT] * 4
-    # No attribute is no wrong attribute, officially.
+    # The official rules accept missing attributes.
     right = {"valid": True, "error_type": "", "error": "", "end_to_end": 1, "process_accuracy": 1.0}
     assert lines[8]["official"] == lines[9]["official"] == lines[9]["strict"] == right
     wrong = {"valid": False, "error_type": "undetermined", "end_to_end": 0}

@@ -150,7 +150,7 @@ def test_multi_step_agent_and_its_own_calls(protocol: str) -> None:
     episode = play(benchmark, entry(benchmark, "multi_step"), agent)
     assert (WIFI in agent.chats[-1][1]["content"]) is (protocol == "fixed")
     assert "execution result:Nobody answers here" in agent.chats[-1][1]["content"]
-    # A message that is no call is a milestone too; the last words are not.
+    # Messages without a call are milestones too; the last message is not.
     assert episode.state["process"] == [WIFI, "What next?"]
     assert (episode.state["ended"], episode.state["user"]) == ("finished", None)
     # Upstream looks for the phrase from the fourth message on.

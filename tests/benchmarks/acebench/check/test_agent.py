@@ -58,35 +58,35 @@ WIFI, INBOX, ORDERS = (
     (1, "MessageApi", "inbox"),
     (1, "MessageApi", "orders"),
 )
-STATES: list[tuple[Any, str, bool]] = [
-    (END[::-1], "", True),
-    ([{**END[0], **END[1]}], COUNT, True),
-    ([*END, END[0]], COUNT, False),
-    (changed(False, *WIFI), ATTRIBUTES, False),
-    (changed(1.0, *WIFI), "", False),
-    (changed(KeyError, *WIFI), "", False),
-    (changed(1, 0, "BaseApi", "more"), ATTRIBUTES, False),
-    (changed([2, 1], *ORDERS), ATTRIBUTES, False),
-    (changed([1.0, 2], *ORDERS), "", True),
-    (changed({"text": "more"}, *INBOX, "3"), "", False),
-    (changed(KeyError, *INBOX, "2"), ATTRIBUTES, False),
-    # Of two entries with the same name the first counts.
-    ([END[1], END[1]], "", False),
-    ([changed([], *ORDERS)[1], END[1]], ATTRIBUTES, False),
-    # A renamed class gets the verdict of the class before.
-    ([{"Other": {"wifi": None}}, END[1]], "", False),
-    ([{"BaseApi": {"wifi": None}}, {"Other": {}}], ATTRIBUTES, False),
-]
 
 
 def test_end_states() -> None:
+    states: list[tuple[Any, str, bool]] = [
+        (END[::-1], "", True),
+        ([{**END[0], **END[1]}], COUNT, True),
+        ([*END, END[0]], COUNT, False),
+        (changed(False, *WIFI), ATTRIBUTES, False),
+        (changed(1.0, *WIFI), "", False),
+        (changed(KeyError, *WIFI), "", False),
+        (changed(1, 0, "BaseApi", "more"), ATTRIBUTES, False),
+        (changed([2, 1], *ORDERS), ATTRIBUTES, False),
+        (changed([1.0, 2], *ORDERS), "", True),
+        (changed({"text": "more"}, *INBOX, "3"), "", False),
+        (changed(KeyError, *INBOX, "2"), ATTRIBUTES, False),
+        # The first of two entries with the same name counts.
+        ([END[1], END[1]], "", False),
+        ([changed([], *ORDERS)[1], END[1]], ATTRIBUTES, False),
+        # A renamed class gets the verdict of the class before.
+        ([{"Other": {"wifi": None}}, END[1]], "", False),
+        ([{"BaseApi": {"wifi": None}}, {"Other": {}}], ATTRIBUTES, False),
+    ]
     crashes: list[tuple[Any, str]] = [
         (None, "TypeError"),
         ([None, None], "AttributeError"),
         (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
         (changed(None, *INBOX), "TypeError"),
     ]
-    for number, (state, kind, valid) in enumerate(STATES):
+    for number, (state, kind, valid) in enumerate(states):
         found = judged(state)
         assert (found["official"].error_type, found["strict"].valid) == (kind, valid), number
     for state, raised in crashes:
@@ -130,8 +130,8 @@ def test_processes() -> None:
     for odd in ((), None, [None]):
         found = judged(END, odd)
         assert [found[rules].metrics["process_accuracy"] for rules in found] == [1.0, 0]
-    for odd, raised in ((None, "TypeError"), ([1], "AttributeError"), ({"a": 1}, "KeyError")):
-        official = judged([], odd)["official"]
+    for damaged, raised in ((None, "TypeError"), ([1], "AttributeError"), ({"a": 1}, "KeyError")):
+        official = judged([], damaged)["official"]
         assert (official.error_type, official.metrics["process_accuracy"]) == (CRASH, 0.0)
         assert official.error.endswith(f"on the process the official evaluator raises {raised}")
     for text, value in {
@@ -155,38 +155,38 @@ VIEW, SEND = ("view", {"name": "Eve"}), ("send", {"to": "Eve", "text": "x"})
 LAST, FRANK = ("send", {"to": "Eve", "text": "Domino's"}), ("view", {"name": "Frank"})
 OTHER: tuple[str, dict[str, Any]] = ("other", {})
 UNKNOWN = step(OTHER, errors=["unknown_tool"])
-CAUSES: dict[str, list[Any]] = {
-    "function_call_error": [
-        [step(LOGIN), UNKNOWN],
-        [UNKNOWN, step(("login", {"x": 1}))],
-        [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
-        ["[login()]", "[login(x=1)]"],
-        ["[login()]", "[send(to='Eve')]"],
-    ],
-    "rule_violation": [
-        [step(VIEW)],
-        [step(LOGIN), step(LAST)],
-        [step(LOGIN), step(SEND, observations=[{"status": False}])],
-        [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
-    ],
-    "information_mismanagement": [
-        [step(LOGIN), step(OTHER), step(FRANK)],
-        [step(LOGIN), step(FRANK), UNKNOWN],
-        ["[login()]", "[view(name='Frank')]"],
-    ],
-    "undetermined": [
-        [],
-        [UNKNOWN, step(LOGIN)],  # recovered
-        [step(LOGIN), step(SEND)],  # other values of a later milestone, not refused
-        [step(OTHER, VIEW, observations=["x"], errors=["failed"])],  # never ran
-        [step(LOGIN), step(VIEW), step(LAST)],
-        [None, 5, {"calls": 7}, {"calls": [None, {"name": 3}]}],
-    ],
-}
 
 
 def test_causes_of_errors_are_proven_by_the_calls() -> None:
-    for expected, episodes in CAUSES.items():
+    causes: dict[str, list[Any]] = {
+        "function_call_error": [
+            [step(LOGIN), UNKNOWN],
+            [UNKNOWN, step(("login", {"x": 1}))],
+            [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
+            ["[login()]", "[login(x=1)]"],
+            ["[login()]", "[send(to='Eve')]"],
+        ],
+        "rule_violation": [
+            [step(VIEW)],
+            [step(LOGIN), step(LAST)],
+            [step(LOGIN), step(SEND, observations=[{"status": False}])],
+            [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
+        ],
+        "information_mismanagement": [
+            [step(LOGIN), step(OTHER), step(FRANK)],
+            [step(LOGIN), step(FRANK), UNKNOWN],
+            ["[login()]", "[view(name='Frank')]"],
+        ],
+        "undetermined": [
+            [],
+            [UNKNOWN, step(LOGIN)],  # recovered
+            [step(LOGIN), step(SEND)],  # other values of a later milestone, not refused
+            [step(OTHER, VIEW, observations=["x"], errors=["failed"])],  # never ran
+            [step(LOGIN), step(VIEW), step(LAST)],
+            [None, 5, {"calls": 7}, {"calls": [None, {"name": 3}]}],
+        ],
+    }
+    for expected, episodes in causes.items():
         for steps in episodes:
             texts = bool(steps) and isinstance(steps[0], str)
             found = judged([], steps) if texts else judged([], steps=steps)

@@ -41,30 +41,28 @@ def verdicts(
     return found["official"].error_type, found["strict"].error_type
 
 
-OUTPUTS = {
-    '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
-    "[plan(\r\n\rcity='Rome')\r\n]": (OK, OK),
-    "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
-    "[plan(city=Rome)]": (OK, NOT_A_LIST),
-    "[plan(city='Rome', city='Rome')]": (OK, NOT_A_LIST),
-    "[plan(city='Rome')] \ud800\x01": (OK, NOT_A_LIST),
-    "[plan(city='Rome')] # [1]": (OK, NOT_A_LIST),
-    "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
-    "([plan(city='Rome')])": (OK, NOT_A_LIST),
-    "(plan(city='Rome'),)": (FORMAT, NOT_A_LIST),
-    "] [plan(city='Rome')]": (FORMAT, NOT_A_LIST),
-    "[plan(city='[Rome')]": (FORMAT, "param_value"),
-    "[plan(city=-'Rome')]": (FORMAT, NOT_A_LIST),
-    "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
-    None: (FORMAT, NOT_A_LIST),
-    "[]": ("wrong functions number", "function_name"),
-    "[Plan(city='Rome')]": ("function_mismatch", "function_name"),
-    "[plan()]": ("wrong_param", "param_num"),
-    "[plan(city='Rome', days=1)]": ("addition_args", "param_num"),
-}
-
-
 def test_outputs_are_decoded() -> None:
+    outputs = {
+        '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
+        "[plan(\r\n\rcity='Rome')\r\n]": (OK, OK),
+        "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
+        "[plan(city=Rome)]": (OK, NOT_A_LIST),
+        "[plan(city='Rome', city='Rome')]": (OK, NOT_A_LIST),
+        "[plan(city='Rome')] \ud800\x01": (OK, NOT_A_LIST),
+        "[plan(city='Rome')] # [1]": (OK, NOT_A_LIST),
+        "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
+        "([plan(city='Rome')])": (OK, NOT_A_LIST),
+        "(plan(city='Rome'),)": (FORMAT, NOT_A_LIST),
+        "] [plan(city='Rome')]": (FORMAT, NOT_A_LIST),
+        "[plan(city='[Rome')]": (FORMAT, "param_value"),
+        "[plan(city=-'Rome')]": (FORMAT, NOT_A_LIST),
+        "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
+        None: (FORMAT, NOT_A_LIST),
+        "[]": ("wrong functions number", "function_name"),
+        "[Plan(city='Rome')]": ("function_mismatch", "function_name"),
+        "[plan()]": ("wrong_param", "param_num"),
+        "[plan(city='Rome', days=1)]": ("addition_args", "param_num"),
+    }
     without_whitespace = {
         "[ plan ( city = 'Ro\tme' ) ]\n": OK,
         "(plan(city='Rome'),)": OK,
@@ -82,7 +80,7 @@ def test_outputs_are_decoded() -> None:
         "max(1, 2) + days": UNSAFE,
         "max(1, days) + 2": FORMAT,
     }
-    for output, expected in OUTPUTS.items():
+    for output, expected in outputs.items():
         assert verdicts(output, ROME) == expected, output
     for output, error_type in without_whitespace.items():
         gold, category = {"plan": {"city": "Ro me"}}, "normal_multi_turn_user_switch"
@@ -205,44 +203,44 @@ def wrong(value: str, param: str) -> str:
 
 ONE, TWO = {"book": ["day", "room"]}, {"book": ["day", "room"], "pay": ["card"]}
 DAY, BOTH = {"day": ["x1"]}, {"day": ["x1"], "room": ["q7"]}
-SPECIAL: dict[str, list[tuple[Any, str | None, str, str]]] = {
-    "incomplete": [
-        (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
-        (ONE, "Missing necessary parameters (room，`day`) for the api ('book')", OK, OK),
-        (ONE, f"<think>{PAY}, so [pay(card='1')]?</think>{BOOK}", OK, OK),
-        (TWO, f'["{PAY}", "{BOOK}"]', OK, OK),
-        (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
-        (ONE, None, CRASH, MISSED),
-        (ONE, BOOK.lower(), NOTHING, MISSED),
-        (ONE, f"<think>{BOOK}</think>Which day, and which room?", OK, MISSED),
-        (ONE, f"{BOOK} book()", OK, MISSED),
-        (ONE, f"{BOOK} [other('x')]", OK, MISSED),
-        (ONE, f'{BOOK} {{"name": "pay", "arguments": {{}}}}', OK, MISSED),
-        (ONE, BOOK.replace("day", "day, x"), OK, MORE),
-        (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
-        (ONE, f"{BOOK} {wrong('x', 'day')}", OK, MORE),
-    ],
-    "error_param": [
-        ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
-        ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
-        (BOTH, wrong("x1，q7", "day，room"), OK, OK),
-        (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
-        (BOTH, wrong("q7, x1", "day, room"), OK, MORE),
-        (BOTH, wrong("x1", "day, room"), NAMES, MORE),
-        (DAY, "(x1) is an incorrect value for day.", NOTHING, MISSED),
-    ],
-    "irrelevant": [
-        (REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK),
-        (REFUSAL, f"{REFUSAL} [book(day=1)]", OK, "false_positive"),
-        (REFUSAL, f"{REFUSAL} {BOOK}", OK, "false_positive"),
-        (REFUSAL, "I cannot solve this problem.", NOTHING, "false_positive"),
-    ],
-}
 
 
 def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
+    special: dict[str, list[tuple[Any, str | None, str, str]]] = {
+        "incomplete": [
+            (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
+            (ONE, "Missing necessary parameters (room，`day`) for the api ('book')", OK, OK),
+            (ONE, f"<think>{PAY}, so [pay(card='1')]?</think>{BOOK}", OK, OK),
+            (TWO, f'["{PAY}", "{BOOK}"]', OK, OK),
+            (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
+            (ONE, None, CRASH, MISSED),
+            (ONE, BOOK.lower(), NOTHING, MISSED),
+            (ONE, f"<think>{BOOK}</think>Which day, and which room?", OK, MISSED),
+            (ONE, f"{BOOK} book()", OK, MISSED),
+            (ONE, f"{BOOK} [other('x')]", OK, MISSED),
+            (ONE, f'{BOOK} {{"name": "pay", "arguments": {{}}}}', OK, MISSED),
+            (ONE, BOOK.replace("day", "day, x"), OK, MORE),
+            (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
+            (ONE, f"{BOOK} {wrong('x', 'day')}", OK, MORE),
+        ],
+        "error_param": [
+            ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
+            ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
+            (BOTH, wrong("x1，q7", "day，room"), OK, OK),
+            (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
+            (BOTH, wrong("q7, x1", "day, room"), OK, MORE),
+            (BOTH, wrong("x1", "day, room"), NAMES, MORE),
+            (DAY, "(x1) is an incorrect value for day.", NOTHING, MISSED),
+        ],
+        "irrelevant": [
+            (REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK),
+            (REFUSAL, f"{REFUSAL} [book(day=1)]", OK, "false_positive"),
+            (REFUSAL, f"{REFUSAL} {BOOK}", OK, "false_positive"),
+            (REFUSAL, "I cannot solve this problem.", NOTHING, "false_positive"),
+        ],
+    }
     functions = {"name": "book"}, {"name": "pay"}
-    for category, rows in SPECIAL.items():
+    for category, rows in special.items():
         for gold, output, *expected in rows:
             found = verdicts(output, gold, *functions, category=f"special_{category}")
             assert found == tuple(expected), output

@@ -53,7 +53,7 @@ def start(
 
 
 class Sandbox:
-    """An environment; texts and state are those of its first app. Calls must be answered."""
+    """An environment, with the texts and the state of its first app. Calls must be answered."""
 
     def __init__(self, *apps: str, language: str = "en", **options: Any) -> None:
         self.environment = start(*apps, language=language, **options)

@@ -218,7 +218,7 @@ DEBTOR = {"user_name": "Timo", "password": "plum22"}
 
 
 def opened(user: dict[str, str]) -> Sandbox:
-    """Open the bank. Nora, Timo and Yara have 400, 80, 150 and owe 0, 300, 0. Timo may owe 800."""
+    """Open the bank: balances of 400, 80, 150, loans of 0, 300, 0. Timo's limit is 800."""
     bank = Sandbox("Finance", config={})
     bank("login_account", **user)
     return bank
