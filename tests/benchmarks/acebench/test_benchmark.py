@@ -178,17 +178,6 @@ def test_gold_answers_are_written_and_mangled() -> None:
     )
 
 
-def test_agent_states_are_altered_where_both_rule_sets_look() -> None:
-    truth = [{"BaseAPI": {"wifi": True}}, {"Travel": {"users": {"u": {"cash": 1.5}}}}]
-    row = gold_entry({"ground_truth": truth, "mile_stone": ["[a()]"]}, "agent_multi_turn")
-    assert answers.gold_state(row) == [{"BaseApi": {"wifi": True}}, truth[1]]
-    altered = {"Travel": {"users": {"u": {"cash": 2.5}}}}
-    assert answers.mangled_state(row) == [{"BaseApi": {"wifi": True}}, altered]
-    alone = gold_entry({"ground_truth": truth[:1], "mile_stone": ["[a()]"]}, "agent_multi_turn")
-    assert answers.mangled_state(alone) == [{"BaseApi": {"wifi": False}}]
-    assert truth[0] == {"BaseAPI": {"wifi": True}}
-
-
 def test_the_mini_set_proves_itself() -> None:
     entries = load(MINI)
     counts = Counter((entry.language, entry.category) for entry in entries)

@@ -132,17 +132,6 @@ def test_official_splits_an_error_into_characters_and_records_no_state() -> None
     assert [message["role"] for message in user.chats[1]] == ["system", "user", "system", "user"]
 
 
-def test_fixed_shows_the_error_and_records_the_state() -> None:
-    agent = ScriptedModel("Sure: [delete_message(id=1), nothing(), turn_on_wifi()]", "hm")
-    user = ScriptedModel("go", "finish conversation")
-    episode = play(bench(), entry(bench(), "multi_turn"), agent, user)
-    shown = agent.chats[1][1]["content"]
-    assert "execution:[{'error': " in shown
-    assert "{'status': True, 'message': 'Wi-Fi is on now.'}]" in shown
-    assert episode.state["steps"][2]["errors"] == ["bad_arguments", "unknown_tool", ""]
-    assert episode.state["after"] == episode.state["end"] != episode.state["before"]
-
-
 @PROTOCOLS
 def test_multi_step_agent_and_its_own_calls(protocol: str) -> None:
     benchmark = bench(protocol)
@@ -242,7 +231,9 @@ def test_native_agents_see_a_chat_with_calls_and_results() -> None:
     assert (first["role"], first["name"]) == ("tool", "turn_on_wifi")
     assert first["tool_call_id"] == "call00000"
     assert json.loads(first["content"]) == {"status": True, "message": "Wi-Fi is on now."}
-    assert "error" in json.loads(second["content"])
+    assert json.loads(second["content"]) == {"error": "there is no tool named 'nothing'"}
+    assert episode.state["steps"][1]["errors"] == ["", "unknown_tool"]
+    assert episode.state["after"] == episode.state["end"] != episode.state["before"]
     assert (text["content"], refusal["role"]) == ("What now?", "user")
     # Broken arguments are an error that the agent sees.
     assert "no JSON object" in third["content"]

