@@ -12,45 +12,43 @@ import pytest
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.data.loader import MINI
-from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel, tool_results
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RowError
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, ToolAnswer
 from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel, hang, say
 
+PROTOCOLS = pytest.mark.parametrize("protocol", ["official", "fixed"])
+WIFI = "[turn_on_wifi()]"
+
 
 def bench(protocol: str = "fixed", **options: Any) -> ACEBench:
-    """The mini set has the protocol "fixed", a folder of data "official"."""
+    """Open the mini set; by name it has the protocol "fixed", as a folder "official"."""
     data = "mini" if protocol == "fixed" else str(MINI)
     return ACEBench.from_options({"data": data, "categories": ["agent"], **options})
 
 
-def entry(benchmark: ACEBench, category: str, number: int, language: str = "en") -> Entry:
-    key = (language, f"agent_{category}", f"agent_{category}_{number}")
+def entry(benchmark: ACEBench, category: str, number: int = 0) -> Entry:
+    key = ("en", f"agent_{category}", f"agent_{category}_{number}")
     return next(e for e in benchmark.entries() if e.key == key)
 
 
 def play(
-    benchmark: ACEBench,
-    item: Entry,
-    agent: ScriptedModel,
-    user: ScriptedModel | None = None,
-    seconds: float | None = None,
+    benchmark: ACEBench, item: Entry, *models: ScriptedModel, seconds: float | None = None
 ) -> Episode:
+    """Run an episode of an agent, with a user who says yes unless another is given."""
+    agent, user = (*models, ScriptedModel("yes"))[:2]
+
     async def run() -> Episode:
         async def open_sandbox() -> LocalSession:
             return LocalSession(benchmark.scenario(item))
 
-        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         context = EpisodeContext(
             candidate=RoleModel(agent, Sampling()),
-            roles={
-                "user": RoleModel(user or ScriptedModel("yes"), Sampling(), {"model": "scripted"})
-            },
+            roles={"user": RoleModel(user, Sampling(), {"model": "scripted"})},
             open_sandbox=open_sandbox,
-            deadline=deadline,
+            deadline=seconds and asyncio.get_running_loop().time() + seconds,
         )
         return await benchmark.run(item, context)
 
@@ -62,332 +60,212 @@ def ideal_paths(item: Entry) -> list[list[str]]:
     return [paths] if isinstance(paths[0], str) else paths
 
 
-@pytest.mark.parametrize("choice", ["official", "fixed"])
-def test_every_ideal_path_of_the_mini_set_is_right(choice: str) -> None:
-    benchmark = bench(protocol=choice)
+def as_calls(line: str) -> ToolAnswer:
+    """Return an ideal step as a tool parser hands it on."""
+    calls = agent_calls(line, loop="multi_step", protocol="fixed")
+    return say("", *((call.name, call.arguments) for call in calls)) if calls else say(line)
+
+
+@pytest.mark.parametrize("protocol", ["official", "fixed", "native"])
+def test_every_ideal_path_is_right_and_wrong_without_its_last_step(protocol: str) -> None:
+    native = protocol == "native"
+    benchmark = bench(mode="native") if native else bench(protocol)
     entries = benchmark.entries()
     assert len(entries) == 16
     for item in entries:
         for path in ideal_paths(item):
-            episode = play(benchmark, item, ScriptedModel(*path, "finish conversation"))
+            lines = [*path, "finish conversation"]
+            agent = ScriptedModel(*map(as_calls, lines)) if native else ScriptedModel(*lines)
+            episode = play(benchmark, item, agent)
             assert episode.state["ended"] == "finished", item.key
-            verdicts = benchmark.check(item, episode)
-            for rules, verdict in verdicts.items():
+            for rules, verdict in benchmark.check(item, episode).items():
                 assert verdict.valid, (item.key, rules, verdict)
-                assert verdict.metrics["process_accuracy"] == 1.0, (item.key, rules)
-
-
-@pytest.mark.parametrize("choice", ["official", "fixed"])
-def test_every_ideal_path_without_its_last_step_is_wrong(choice: str) -> None:
-    benchmark = bench(protocol=choice)
-    for item in benchmark.entries():
-        for path in ideal_paths(item):
-            lines = path[:-1] or ["hello"]
-            episode = play(benchmark, item, ScriptedModel(*lines, "finish conversation"))
+                assert native or verdict.metrics["process_accuracy"] == 1.0, (item.key, rules)
+            if native:
+                offered = [tool["function"]["name"] for tool in agent.asked[-1].tools or ()]
+                assert offered == [function["name"] for function in item.data["function"]]
+            agent = ScriptedModel(*(path[:-1] or ["hello"]), "finish conversation")
+            episode = play(benchmark, item, agent)
             assert not benchmark.check(item, episode)["strict"].valid, item.key
 
 
-def test_turns_follow_the_protocol() -> None:
+def test_agent_user_and_execution_speak_in_turns() -> None:
     benchmark = bench()
-    item = entry(benchmark, "multi_turn", 0)
-    agent = ScriptedModel("What may I send?", "[turn_on_wifi()]", "Done. Anything else?")
+    item = entry(benchmark, "multi_turn")
+    agent = ScriptedModel("What may I send?", WIFI, "Done. Anything else?")
     user = ScriptedModel("Text Yara.", "agent: Dinner is at eight.", "finish conversation")
     episode = play(benchmark, item, agent, user)
 
     speakers = [step["speaker"] for step in episode.state["steps"]]
     assert speakers == ["user", "agent", "user", "agent", "execution", "agent", "user"]
     assert episode.state["ended"] == "finished"
-    assert episode.state["process"] == ["[turn_on_wifi()]"]
+    assert episode.state["process"] == [WIFI]
     # The agent sees the whole conversation, call and result included ...
-    last = agent.chats[-1][1]["content"]
-    assert last.endswith(
+    assert agent.chats[-1][1]["content"].endswith(
         "user:Text Yara.\nagent:What may I send?\nuser:agent: Dinner is at eight.\n"
         "agent:[turn_on_wifi()]\nexecution:[{'status': True, 'message': 'Wi-Fi is on now.'}]\n"
     )
-    # ... the user what is said to it, and its own lines.
-    assert [message["role"] for message in user.chats[-1]] == [
-        "system", "user", "assistant", "user", "assistant", "user",
-    ]  # fmt: skip
+    assert item.data["question"] not in str(agent.chats)
+    # ... the user what is said to it, its own lines, and its instruction.
+    roles = [message["role"] for message in user.chats[-1]]
+    assert roles == ["system", "user", "assistant", "user", "assistant", "user"]
     assert user.chats[-1][-1]["content"] == "Done. Anything else?"
-    assert episode.model_calls == 3
-    assert episode.prompt_tokens == 30
+    assert item.data["question"] in user.chats[0][0]["content"]
+    assert "turn_on_wifi" not in str(user.chats)
+    assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
     assert episode.state["user"] == {"model": "scripted"}
-    assert [m["role"] for m in episode.messages] == [
-        "system", "user", "assistant", "user", "assistant", "tool", "assistant", "user",
-    ]  # fmt: skip
-
-
-def test_official_gives_the_simulator_its_lines_as_system_messages() -> None:
-    benchmark = bench(protocol="official")
-    user = ScriptedModel("Hi", "finish conversation")
-    play(benchmark, entry(benchmark, "multi_turn", 0), ScriptedModel("What?", "And?"), user)
-    assert [message["role"] for message in user.chats[1]] == ["system", "user", "system", "user"]
+    who = [message["role"] for message in episode.messages]
+    assert who == ["system", "user", "assistant", "user", "assistant", "tool", "assistant", "user"]
 
 
 def test_official_splits_an_error_into_characters_and_records_no_state() -> None:
-    benchmark = bench(protocol="official")
-    item = entry(benchmark, "multi_turn", 0)
+    benchmark = bench("official")
+    item = entry(benchmark, "multi_turn")
     agent = ScriptedModel("[delete_message(id=1)]", "hm")
-    episode = play(benchmark, item, agent, ScriptedModel("go", "finish conversation"))
+    user = ScriptedModel("go", "finish conversation")
+    episode = play(benchmark, item, agent, user)
     assert "execution:['T', 'h', 'e', ' ', 'c', 'a', 'l', 'l'" in agent.chats[1][1]["content"]
     assert episode.state["after"] == []
     assert episode.state["end"] == episode.state["before"]
     assert benchmark.check(item, episode)["official"].error_type == "wrong number of class"
+    # The simulator's own lines are system messages.
+    assert [message["role"] for message in user.chats[1]] == ["system", "user", "system", "user"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "error"),
-    [("official", "wrong number of class"), ("fixed", "class attributes wrong")],
-)
-def test_an_agent_that_never_calls(choice: str, error: str) -> None:
-    benchmark = bench(protocol=choice, max_messages=4)
-    item = entry(benchmark, "multi_turn", 0)
-    episode = play(benchmark, item, ScriptedModel("What?"), ScriptedModel("Hi"))
-    assert benchmark.check(item, episode)["official"].error_type == error
-
-
-def test_fixed_shows_the_error_and_records_the_state() -> None:
-    benchmark = bench(protocol="fixed")
-    item = entry(benchmark, "multi_turn", 0)
-    agent = ScriptedModel("Sure: [delete_message(id=1), nothing(), turn_on_wifi()]", "hm")
-    episode = play(benchmark, item, agent, ScriptedModel("go", "finish conversation"))
-    shown = agent.chats[1][1]["content"]
-    assert "execution:[{'error': " in shown
-    assert "{'status': True, 'message': 'Wi-Fi is on now.'}]" in shown
-    assert episode.state["steps"][2]["errors"] == ["bad_arguments", "unknown_tool", ""]
-    assert episode.state["after"] == episode.state["end"] != episode.state["before"]
-
-
-@pytest.mark.parametrize(("choice", "sees"), [("official", False), ("fixed", True)])
-def test_multi_step_agent_and_its_own_calls(choice: str, sees: bool) -> None:
-    benchmark = bench(protocol=choice)
-    item = entry(benchmark, "multi_step", 0)
-    agent = ScriptedModel("[turn_on_wifi()]", "What next?", "finish conversation")
-    episode = play(benchmark, item, agent)
-    assert ("[turn_on_wifi()]" in agent.chats[-1][1]["content"]) is sees
+@PROTOCOLS
+def test_multi_step_agent_and_its_own_calls(protocol: str) -> None:
+    benchmark = bench(protocol)
+    agent = ScriptedModel(WIFI, "What next?", "finish conversation")
+    episode = play(benchmark, entry(benchmark, "multi_step"), agent)
+    assert (WIFI in agent.chats[-1][1]["content"]) is (protocol == "fixed")
     assert "execution result:Nobody answers here" in agent.chats[-1][1]["content"]
-    assert episode.state["ended"] == "finished"
-    # A message that is no call is a milestone too; the last words are not.
-    assert episode.state["process"] == ["[turn_on_wifi()]", "What next?"]
-    assert episode.state["user"] is None
-
-
-def test_a_first_goodbye_does_not_end_an_official_episode() -> None:
-    """Upstream looks for the phrase from the fourth message on."""
-    benchmark = bench(protocol="official")
+    # Messages without a call are milestones too; the last message is not.
+    assert episode.state["process"] == [WIFI, "What next?"]
+    assert (episode.state["ended"], episode.state["user"]) == ("finished", None)
+    # Upstream looks for the phrase from the fourth message on.
     agent = ScriptedModel("finish conversation")
-    episode = play(benchmark, entry(benchmark, "multi_step", 0), agent)
-    assert len(agent.chats) == 2
-    assert episode.state["process"] == ["finish conversation"]
+    episode = play(benchmark, entry(benchmark, "multi_step"), agent)
+    assert len(agent.chats) == (2 if protocol == "official" else 1)
     assert episode.state["ended"] == "finished"
 
 
-@pytest.mark.parametrize("category", ["multi_turn", "multi_step"])
-def test_model_that_loops_on_one_call_is_stopped_and_scored(category: str) -> None:
-    benchmark = bench(max_messages=9)
-    item = entry(benchmark, category, 0)
-    agent = ScriptedModel("[turn_on_wifi()]")
-    episode = play(benchmark, item, agent)
-    assert episode.state["ended"] == "max_messages"
-    assert len(agent.chats) == 5
-    assert len(episode.state["process"]) == 4
-    assert benchmark.check(item, episode)["strict"].metrics["end_to_end"] == 0
-
-
-def test_simulator_that_never_finishes_is_stopped() -> None:
-    benchmark = bench(max_messages=6)
-    item = entry(benchmark, "multi_turn", 0)
+@PROTOCOLS
+def test_models_that_never_finish_are_stopped_and_scored(protocol: str) -> None:
+    benchmark = bench(protocol, max_messages=9)
+    for category in ("multi_turn", "multi_step"):
+        item, agent = entry(benchmark, category), ScriptedModel(WIFI)
+        episode = play(benchmark, item, agent)
+        assert episode.state["ended"] == "max_messages"
+        assert (len(agent.chats), len(episode.state["process"])) == (5, 4)
+        assert benchmark.check(item, episode)["strict"].metrics["end_to_end"] == 0
+    item = entry(benchmark, "multi_turn")
     episode = play(benchmark, item, ScriptedModel("And then?"), ScriptedModel("Well."))
     assert episode.state["ended"] == "max_messages"
     # The opening line does not count.
-    assert len(episode.state["steps"]) == 7
+    assert len(episode.state["steps"]) == 10
+    error = "wrong number of class" if protocol == "official" else "class attributes wrong"
+    assert benchmark.check(item, episode)["official"].error_type == error
 
 
-def test_deadline_cuts_the_episode_and_keeps_what_was_done() -> None:
+def test_a_deadline_or_a_full_context_keeps_the_work_done() -> None:
     benchmark = bench()
-    item = entry(benchmark, "multi_step", 0)
+    item = entry(benchmark, "multi_step")
 
     async def slowly(_: Request) -> str:
         await asyncio.sleep(0.05)
-        return "[turn_on_wifi()]"
+        return WIFI
 
     episode = play(benchmark, item, ScriptedModel(slowly), seconds=0.2)
     assert episode.state["ended"] == "deadline"
     assert {"BaseApi": {"wifi": True, "logged_in": True}} in episode.state["end"]
+    episode = play(benchmark, item, ScriptedModel(WIFI, PromptTooLong("full")))
+    assert (episode.state["ended"], episode.model_calls) == ("context", 1)
 
 
-@pytest.mark.parametrize("slow", ["user", "agent"])
-def test_nobody_is_judged_by_the_silence_of_another(slow: str) -> None:
-    """A simulator that hangs, or an engine that has not answered once: no verdict, tried again."""
+SLOW = "no answer before the episode's deadline"
+
+
+def test_failures_of_others_are_no_wrong_answer() -> None:
+    failures: list[tuple[str, list[Any], list[Any], type[Exception], str]] = [
+        ("multi_step", [PromptTooLong("full")], [], PromptTooLong, "full"),
+        ("multi_turn", ["What?"], ["Hi", PromptTooLong("full")], PromptTooLong, "simulator: full"),
+        ("multi_turn", ["What?"], ["Hi", RowError("down")], RowError, "down"),
+        # A simulator that hangs, or an engine that has not answered once.
+        ("multi_turn", ["What?"], [hang], EpisodeStalled, SLOW),
+        ("multi_turn", [hang], ["What?"], EpisodeStalled, SLOW),
+    ]
     benchmark = bench()
-    quick, hangs = ScriptedModel("What?"), ScriptedModel(hang)
-    agent, user = (quick, hangs) if slow == "user" else (hangs, quick)
-    with pytest.raises(EpisodeStalled, match="no answer before the episode's deadline"):
-        play(benchmark, entry(benchmark, "multi_turn", 0), agent, user, seconds=0.2)
+    for category, agent, user, error, message in failures:
+        models = ScriptedModel(*agent), ScriptedModel(*user)
+        seconds = 0.2 if message == SLOW else None
+        with pytest.raises(error, match=message):
+            play(benchmark, entry(benchmark, category), *models, seconds=seconds)
 
 
 def test_endings_reach_the_summary() -> None:
     benchmark = bench(max_messages=4)
-    item = entry(benchmark, "multi_step", 0)
+    item = entry(benchmark, "multi_step")
     rows = []
-    for number, line in enumerate(["[turn_on_wifi()]", "finish conversation"]):
+    for line in (WIFI, "finish conversation"):
         verdicts = benchmark.check(item, play(benchmark, item, ScriptedModel(line)))
-        rows.append(scored_row(item.category, str(number), verdicts))
+        rows.append(scored_row(item.category, line, verdicts))
     summary = benchmark.summarize(rows, 0.0)
-    assert summary["endings"] == {
-        "agent_multi_step": {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}
-    }
+    endings = {"finished": 1, "max_messages": 1, "context": 0, "deadline": 0}
+    assert summary["endings"] == {"agent_multi_step": endings}
     assert summary["further_tables"][0]["lines"] == [["agent_multi_step", "1", "1", "0", "0"]]
-
-
-def test_full_context_cuts_the_episode() -> None:
-    benchmark = bench()
-    item = entry(benchmark, "multi_step", 0)
-    episode = play(benchmark, item, ScriptedModel("[turn_on_wifi()]", PromptTooLong("full")))
-    assert episode.state["ended"] == "context"
-    assert episode.model_calls == 1
-
-
-def test_prompt_that_never_fitted_is_no_episode() -> None:
-    benchmark = bench()
-    with pytest.raises(PromptTooLong):
-        play(benchmark, entry(benchmark, "multi_step", 0), ScriptedModel(PromptTooLong("full")))
-
-
-def test_full_context_of_the_simulator_is_no_wrong_answer() -> None:
-    benchmark = bench()
-    item = entry(benchmark, "multi_turn", 0)
-    with pytest.raises(PromptTooLong, match="the user simulator: full"):
-        play(benchmark, item, ScriptedModel("What?"), ScriptedModel("Hi", PromptTooLong("full")))
-
-
-def test_native_results_are_readable_in_any_language() -> None:
-    message = {"tool_calls": [{"function": {"name": "login"}}]}
-    (result,) = tool_results(message, [{"message": "成功"}])
-    assert "成功" in result["content"]
-
-
-def test_simulator_that_is_down_is_no_wrong_answer() -> None:
-    benchmark = bench()
-    with pytest.raises(RowError, match="down"):
-        play(
-            benchmark,
-            entry(benchmark, "multi_turn", 0),
-            ScriptedModel("What?"),
-            ScriptedModel("Hi", RowError("down")),
-        )
-
-
-def test_instruction_never_reaches_the_agent_nor_functions_the_user() -> None:
-    benchmark = bench()
-    item = entry(benchmark, "multi_turn", 0)
-    agent, user = ScriptedModel("Hello?"), ScriptedModel("Hi", "finish conversation")
-    play(benchmark, item, agent, user)
-    assert item.data["question"] not in str(agent.chats)
-    assert item.data["question"] in user.chats[0][0]["content"]
-    assert "turn_on_wifi" not in str(user.chats)
-
-
-def native(*lines: str) -> ScriptedModel:
-    """Gives ideal steps as tool calls, as a tool parser hands them on; any other line as text."""
-
-    def reply(line: str) -> ToolAnswer:
-        calls = agent_calls(line, loop="multi_step", protocol="fixed")
-        if calls is None:
-            return say(line)
-        return say("", *((call.name, call.arguments) for call in calls))
-
-    return ScriptedModel(*map(reply, lines))
-
-
-def test_ideal_paths_are_right_with_native_tool_calling_too() -> None:
-    benchmark = bench(mode="native")
-    for item in benchmark.entries():
-        for path in ideal_paths(item):
-            agent = native(*path, "finish conversation")
-            episode = play(benchmark, item, agent)
-            for rules, verdict in benchmark.check(item, episode).items():
-                assert verdict.valid, (item.key, rules, verdict)
-            assert [tool["function"]["name"] for tool in agent.asked[-1].tools or ()] == [
-                function["name"] for function in item.data["function"]
-            ]
 
 
 def test_native_agents_see_a_chat_with_calls_and_results() -> None:
     benchmark = bench(mode="native")
-    item = entry(benchmark, "multi_step", 0)
-    agent = native("[turn_on_wifi(), nothing(a=1)]", "What now?", "finish conversation")
+    item = entry(benchmark, "multi_step")
+    calls = say("", ("turn_on_wifi", {}), ("nothing", {"a": 1}))
+    broken = say("x", ("turn_on_wifi", "{oops"))
+    agent = ScriptedModel(calls, say("What now?"), broken, "finish conversation")
     episode = play(benchmark, item, agent)
-    system, task, called, first, second, text, refusal = agent.chats[-1]
-    assert [system["role"], task] == [
-        "system",
-        {"role": "user", "content": item.data["question"]},
-    ]
+    system, task, called, first, second, text, refusal, _, third = agent.chats[-1]
+    assert system["role"] == "system"
+    assert task == {"role": "user", "content": item.data["question"]}
     assert "turn_on_wifi" not in system["content"]
-    assert called["tool_calls"][1] == {
-        "id": "call00001",
-        "type": "function",
-        "function": {"name": "nothing", "arguments": {"a": 1}},
-    }
-    assert (first["role"], first["name"], first["tool_call_id"]) == (
-        "tool", "turn_on_wifi", "call00000",
-    )  # fmt: skip
+    assert called["tool_calls"][1]["id"] == "call00001"
+    assert called["tool_calls"][1]["function"] == {"name": "nothing", "arguments": {"a": 1}}
+    assert (first["role"], first["name"]) == ("tool", "turn_on_wifi")
+    assert first["tool_call_id"] == "call00000"
     assert json.loads(first["content"]) == {"status": True, "message": "Wi-Fi is on now."}
-    assert "error" in json.loads(second["content"])
+    assert json.loads(second["content"]) == {"error": "there is no tool named 'nothing'"}
+    assert episode.state["steps"][1]["errors"] == ["", "unknown_tool"]
+    assert episode.state["after"] == episode.state["end"] != episode.state["before"]
     assert (text["content"], refusal["role"]) == ("What now?", "user")
-    assert episode.state["process"] == ["[turn_on_wifi(), nothing(a=1)]", "What now?"]
+    # Broken arguments are an error that the agent sees.
+    assert "no JSON object" in third["content"]
+    assert episode.state["steps"][5]["errors"] == ["bad_arguments"]
+    assert episode.state["process"][:2] == ["[turn_on_wifi(), nothing(a=1)]", "What now?"]
 
 
-def test_native_call_with_broken_arguments_is_an_error_the_agent_sees() -> None:
-    benchmark = bench(mode="native")
-    item = entry(benchmark, "multi_step", 0)
-
-    agent = ScriptedModel(say("x", ("turn_on_wifi", "{oops")), "finish conversation")
-    episode = play(benchmark, item, agent)
-    assert episode.state["steps"][1]["errors"] == ["bad_arguments"]
-    assert "no JSON object" in agent.chats[-1][-1]["content"]
-    assert episode.state["end"] == episode.state["before"]
-
-
-def food_logins(item: Entry) -> list[str]:
-    """Logins of two users of the mini set's food platform."""
-    users = load_app_specs(MINI)["multi_turn"][item.language]["FoodPlatform"]["state"]["users"]
-    return [
-        f"login_food_platform(username={name!r}, password={user['password']!r})"
-        for name, user in list(users.items())[:2]
-    ]
-
-
-def answers_to(batch: str, category: str, number: int, **options: Any) -> Any:
-    """What execution answers to a batch of calls."""
-    benchmark = bench(**options)
-    item = entry(benchmark, category, number)
-    if "ONE" in batch:
-        one, two = food_logins(item)
-        batch = batch.replace("ONE", one).replace("TWO", two)
-    agent = ScriptedModel("[turn_on_wifi()]", batch, "finish conversation")
+def answers_to(batch: str, category: str = "multi_turn", protocol: str = "official") -> Any:
+    """Return the answer of execution to a batch of calls."""
+    benchmark = bench(protocol)
+    item = entry(benchmark, category)
+    agent = ScriptedModel(WIFI, batch, "finish conversation")
     steps = play(benchmark, item, agent).state["steps"]
     return [step for step in steps if step["speaker"] == "execution"][1]
 
 
-def test_answers_of_an_official_batch_show_its_end() -> None:
-    batch = "[ONE, view_logged_in_users(), TWO]"
-    official = answers_to(batch, "multi_step", 0, protocol="official")
-    assert len(official["observations"][1]["logged_in_users"]) == 2
-    fixed = answers_to(batch, "multi_step", 0, protocol="fixed")
-    assert len(fixed["observations"][1]["logged_in_users"]) == 1
+@PROTOCOLS
+def test_answers_of_an_official_batch_show_its_end(protocol: str) -> None:
+    one = "login_food_platform(username='Nora', password='pear11')"
+    two = "login_food_platform(username='Timo', password='plum22')"
+    found = answers_to(f"[{one}, view_logged_in_users(), {two}]", "multi_step", protocol)
+    shown = found["observations"][1]["logged_in_users"]
+    assert shown == (["Nora", "Timo"] if protocol == "official" else ["Nora"])
 
 
 def test_a_dotted_name_is_looked_up_by_its_last_part() -> None:
-    official = {"protocol": "official"}
-    unknown = "[login_device(), foo.bar(), turn_on_wifi()]"
-    found = answers_to(unknown, "multi_turn", 0, **official)
+    found = answers_to("[login_device(), foo.bar(), turn_on_wifi()]")
     assert found["errors"] == ["", "unknown_tool", ""]
     first, repeated, _ = ast.literal_eval(found["text"])
     assert repeated == first
     known = "[login_device(), m.turn_on_wifi(), turn_on_wifi()]"
-    found = answers_to(known, "multi_turn", 0, **official)
-    assert found["errors"] == ["", "bad_arguments"]
-    assert "name 'm' is not defined" in answers_to(known, "multi_step", 0, **official)["text"]
-    unread = answers_to("[login_device(), nosuch(a=open(file='x'))]", "multi_turn", 0, **official)
+    assert answers_to(known)["errors"] == ["", "bad_arguments"]
+    assert "name 'm' is not defined" in answers_to(known, "multi_step")["text"]
+    unread = answers_to("[login_device(), nosuch(a=open(file='x'))]")
     assert unread["errors"] == ["", "unknown_tool"]

@@ -9,14 +9,8 @@ from math import sqrt
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.acebench.categories import (
-    AGENT,
-    CATEGORIES,
-    GENERATION,
-    MULTI_TURN,
-    SPECIAL,
-)
 
+from ace_ray.benchmarks.acebench.categories import AGENT, GENERATION, MULTI_TURN, SPECIAL
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.results import ResultRow
@@ -48,15 +42,16 @@ def test_counts_intervals_and_errors_of_a_category() -> None:
     assert (stats["declared"], stats["scored"], stats["unscored"]) == (50, 50, 0)
     assert stats["status"] == {"scored": 50, "infra_error": 0, "quarantined": 0, "skipped": 0}
     official = stats["official"]
-    assert official["accuracy"] == 0.9
+    assert (official["accuracy"], official["n"]) == (0.9, 50)
     assert official["interval"] == wilson(45, 50)
-    assert official["n"] == 50
     assert official["errors"] == {"value_error": {"count": 5, "share": 1.0}}
     assert "samples" not in official
     json.dumps(found, allow_nan=False)
+    nothing = summarize([])
+    assert (nothing["languages"], nothing["complete"], table(nothing)) == ({}, True, [])
 
 
-def test_a_dialogue_is_valid_when_all_its_turns_are() -> None:
+def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
     category = "normal_multi_turn_user_switch"
     turns = {"0_0": True, "0_1": True, "1_0": True, "1_1": False, "1_2": True, "2_0": False}
     found = summarize(row(category, turn, valid) for turn, valid in turns.items())
@@ -68,24 +63,20 @@ def test_a_dialogue_is_valid_when_all_its_turns_are() -> None:
     assert official["turn_accuracy"] == pytest.approx(4 / 6)
     assert official["turn_interval"] == wilson(4, 6)
     assert official["process_accuracy"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-
-
-def test_a_dialogue_with_an_unscored_turn_is_not_judged() -> None:
-    category = "normal_multi_turn_user_switch"
+    # A dialogue with an unscored turn is not judged.
     given = [row(category, "0_0"), row(category, "0_1", status="infra_error", verdicts={})]
     found = summarize([*given, row(category, "1_0")])
     stats = found["languages"]["en"]["categories"][category]
     assert (stats["declared"], stats["scored"], stats["dialogues"]) == (3, 2, 2)
     assert (stats["official"]["accuracy"], stats["official"]["n"]) == (1.0, 1)
-    assert not found["complete"]
     assert found["incomplete"] == [f"en/{category}: 1 of 3 rows not scored (1 infra_error)"]
 
 
 def test_workbook_rounds_at_each_level() -> None:
+    atoms = [c for c in GENERATION if c.startswith("normal_atom_")]
     given = [
-        *rows(["normal_atom_bool"], 3, 2),  # 0.667
-        *rows(["normal_atom_enum"], 3, 1),  # 0.333
-        *rows([c for c in GENERATION if c.startswith("normal_atom_")][2:], 3, 2),
+        *rows(atoms[:1], 3, 1),  # 0.333
+        *rows(atoms[1:], 3, 2),  # 0.667
         *rows(["special_incomplete", "special_irrelevant"], 3, 1),  # 1/3, not rounded
         *rows(["special_error_param"], 3, 3),
     ]
@@ -95,37 +86,30 @@ def test_workbook_rounds_at_each_level() -> None:
     assert workbook["special"]["value"] == round((1 / 3 + 1 + 1 / 3) / 3, 3) == 0.556
     assert workbook["normal"]["value"] is None
     assert "normal_preference" in workbook["normal"]["missing"]
-    assert "normal_atom_bool" not in workbook["normal"]["missing"]
+    assert atoms[0] not in workbook["normal"]["missing"]
 
 
-def test_overall_of_both_tables() -> None:
-    normal = [c for c in GENERATION if c not in SPECIAL]
-    given = [*rows(normal, 50, 40), *rows(SPECIAL, 50, 30), *rows(AGENT, 25, 5)]
+def test_overall_of_both_tables_has_the_official_weights() -> None:
+    sizes = dict.fromkeys(GENERATION, 50) | dict.fromkeys(AGENT, 25)
+    sizes |= dict.fromkeys((c for c in GENERATION if "single_turn" in c), 100)
+    shares = dict.fromkeys(GENERATION, 0.8)
+    shares |= dict.fromkeys(SPECIAL, 0.6) | dict.fromkeys(AGENT, 0.2)
+    given = (made for c, n in sizes.items() for made in rows([c], n, round(n * shares[c])))
     rules = summarize(given)["languages"]["en"]["rules"]["strict"]
     overall = rules["workbook"]["overall"]
     assert overall["value"] == round(0.6 * 0.2676 + 0.8 * 0.578 + 0.2 * 0.1545, 3) == 0.654
     assert overall["column"] == "Summary"
     assert overall["interval"][0] < 0.654 < overall["interval"][1]
     paper = rules["paper"]["overall"]
-    assert paper["counts"] == {"normal": 600, "special": 150, "agent": 50}
-    roots = sqrt(600), sqrt(150), sqrt(50)
+    assert paper["counts"] == {"normal": 700, "special": 150, "agent": 50}
+    weights = {"normal": 0.578, "special": 0.2676, "agent": 0.1545}
+    assert paper["weights"] == pytest.approx(weights, abs=5e-5)
+    roots = sqrt(700), sqrt(150), sqrt(50)
     expected = (0.8 * roots[0] + 0.6 * roots[1] + 0.2 * roots[2]) / sum(roots)
     assert paper["value"] == pytest.approx(expected)
 
 
-def test_the_official_sizes_give_the_official_weights() -> None:
-    sizes = dict.fromkeys(CATEGORIES, 50) | dict.fromkeys(AGENT, 25)
-    sizes |= dict.fromkeys((c for c in CATEGORIES if "single_turn" in c), 100)
-    given = (made for category, n in sizes.items() for made in rows([category], n, n))
-    paper = summarize(given)["languages"]["en"]["rules"]["official"]["paper"]["overall"]
-    assert paper["counts"] == {"normal": 700, "special": 150, "agent": 50}
-    assert paper["weights"] == pytest.approx(
-        {"normal": 0.578, "special": 0.2676, "agent": 0.1545}, abs=5e-5
-    )
-    assert paper["value"] == pytest.approx(1.0)
-
-
-def test_categories_that_were_not_run_leave_no_overall() -> None:
+def test_categories_that_lack_rows_leave_no_overall() -> None:
     found = summarize(rows(GENERATION, 10, 10))
     assert found["complete"]
     for name in ("workbook", "paper"):
@@ -133,13 +117,10 @@ def test_categories_that_were_not_run_leave_no_overall() -> None:
         assert cells["normal"]["value"] == cells["special"]["value"] == 1.0
         assert cells["agent"]["value"] is cells["overall"]["value"] is None
         assert cells["overall"]["missing"] == list(AGENT)
-
-
-def test_unscored_rows_keep_a_category_out_of_the_aggregates() -> None:
+        assert cells["overall"]["partial"]["value"] == pytest.approx(1.0)
     given = [*rows(SPECIAL, 10, 10), row("special_irrelevant", 10, status="skipped", verdicts={})]
     special = summarize(given)["languages"]["en"]["rules"]["official"]["workbook"]["special"]
-    assert special["value"] is None
-    assert special["missing"] == ["special_irrelevant"]
+    assert (special["value"], special["missing"]) == (None, ["special_irrelevant"])
     allowed = summarize(given, max_unscored=0.1)
     assert allowed["complete"]
     assert allowed["languages"]["en"]["rules"]["official"]["workbook"]["special"]["value"] == 1.0
@@ -150,47 +131,29 @@ def test_combined_pools_categories_and_averages_aggregates() -> None:
     found = summarize([*rows(SPECIAL, 10, 5), *zh])
     combined = found["combined"]
     assert combined["categories"]["special_irrelevant"]["official"]["accuracy"] == 35 / 40
-    assert combined["rules"]["official"]["workbook"]["special"]["value"] == 0.75
-    assert combined["rules"]["official"]["workbook"]["agent"]["missing"][0] == f"en/{AGENT[0]}"
-    counts = combined["rules"]["official"]["paper"]["overall"]["counts"]
-    assert counts["zh"] == {"normal": 0, "special": 90, "agent": 0}
+    rules = combined["rules"]["official"]
+    assert rules["workbook"]["special"]["value"] == 0.75
+    assert rules["workbook"]["agent"]["missing"][0] == f"en/{AGENT[0]}"
+    assert rules["paper"]["overall"]["counts"]["zh"] == {"normal": 0, "special": 90, "agent": 0}
+    assert [line[0] for line in table(found)][::5] == ["en", "zh", "combined"]
 
 
-def test_totals_and_process_accuracy_of_agents() -> None:
-    half = Verdict(False, "class attributes wrong", metrics={"process_accuracy": 0.5})
-    full = Verdict(True, metrics={"process_accuracy": 1.0})
-    cost: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
-    found = summarize(
-        row("agent_multi_step", i, verdicts={"official": v, "strict": v}, **cost)
-        for i, v in enumerate([half, full])
-    )
-    block = found["languages"]["en"]
-    assert block["totals"] == {"prompt_tokens": 14, "completion_tokens": 6, "generation_s": 1.0}
-    assert block["categories"]["agent_multi_step"]["official"]["process_accuracy"] == 0.75
-
-
-def test_nothing_at_all() -> None:
-    found = summarize([])
-    assert found["languages"] == {}
-    assert found["complete"]
-    assert table(found) == []
-
-
-def test_table_lines() -> None:
+def test_table_lines_and_totals() -> None:
     lines = table(summarize(rows(SPECIAL, 10, 9)))
     assert {len(line) for line in lines} == {len(HEADER)}
     interval = "90.0 % [59.6, 98.2]"
     assert lines[0] == ["en", "special", "special_incomplete", "10", interval, interval]
     assert [line[1] for line in lines[3:]] == ["special", "overall"]
     assert lines[-1] == ["en", "overall", "", "", "N/A", "N/A"]
-
-
-def test_agent_categories_have_a_line_for_their_process() -> None:
     verdict = Verdict(True, metrics={"end_to_end": 1, "process_accuracy": 0.9})
     both = {"official": verdict, "strict": verdict}
-    lines = table(summarize(row("agent_multi_step", i, verdicts=both) for i in range(10)))
-    end, process = "100.0 % [72.2, 100.0]", "90.0 % [59.6, 98.2]"
-    assert lines[0] == ["en", "agent", "agent_multi_step", "10", end, end]
-    assert lines[1] == ["en", "agent", "agent_multi_step (process)", "10", process, process]
+    cost: dict[str, Any] = {"prompt_tokens": 7, "completion_tokens": 3, "generation_s": 0.5}
+    found = summarize(row("agent_multi_step", i, verdicts=both, **cost) for i in range(10))
+    totals = found["languages"]["en"]["totals"]
+    assert totals == {"prompt_tokens": 70, "completion_tokens": 30, "generation_s": 5.0}
+    end = "100.0 % [72.2, 100.0]"
+    assert table(found)[0] == ["en", "agent", "agent_multi_step", "10", end, end]
+    process = ["en", "agent", "agent_multi_step (process)", "10", interval, interval]
+    assert table(found)[1] == process
     unscored = table(summarize([row("agent_multi_step", 0, status="infra_error", verdicts={})]))
     assert unscored[0] == ["en", "agent", "agent_multi_step", "0", "N/A", "N/A"]

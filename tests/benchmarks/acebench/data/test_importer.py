@@ -1,16 +1,79 @@
+import gzip
+import hashlib
+import io
 import json
 import os
+import shutil
 import sys
+import tarfile
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.data import importer
-from ace_ray.benchmarks.acebench.data.loader import load
-from ace_ray.benchmarks.acebench.data.upstream import read_app_specs, read_prompts
+from ace_ray.benchmarks.acebench.categories import LANGUAGES
+from ace_ray.benchmarks.acebench.data import importer, upstream
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.acebench.synthetic_checkout import write_checkout, write_data
+
+TRAP = 'raise SystemExit("imported")\nimport no_such_module_anywhere\n'
+
+PHRASES = '''
+class Role:
+    def speak(self, name):
+        """Not said to anybody."""
+        if name == "key":
+            return ", "
+        return f"You said {name}!"
+'''
+
+SCENARIO = '''
+class {name}({base}):
+    def __init__(self):
+        """Not a state."""
+        super().__init__()
+        self.lamp = False
+        self.box: dict = {{1: {{"label": "first"}}, 2: {{"label": "second"}}}}
+
+    def _load_scenario(self, scenario, long_context=False):
+        self.lamp = scenario.get("lamp", False)
+
+    def light(self, room, level=3):
+        """Not an answer."""
+        if room not in self.box:
+            return {{"status": False, "message": "No such room"}}
+        self.lamp = True
+        return {{"status": True, "message": f"Room {{room}} at {{level:>3}}."}}
+'''
+
+
+def write_checkout(root: Path) -> Path:
+    shutil.copytree(MINI, root / "data_all", ignore=shutil.ignore_patterns("upstream"))
+    write(root / "LICENSE.md", "Do as you like.\n")
+    sources = root / "model_inference"
+    for language in LANGUAGES:
+        text = f'{TRAP}GREETING_{language.upper()} = """Say hello."""\n'
+        write(sources / f"prompt_{language}.py", text)
+    phrases = dict.fromkeys(upstream.PHRASE_MODULES, PHRASES)
+    roles = dict.fromkeys(upstream.ROLE_MODULES, 'ROLE = "You are a lamp."\nLIMIT = 3\n')
+    for module in {**phrases, **roles}:
+        text = TRAP + phrases.get(module, "") + roles.get(module, "")
+        write(sources / f"{module}.py", text)
+    for loop in upstream.LOOPS:
+        for language in LANGUAGES:
+            for name, file in upstream.CLASS_FILES.items():
+                text = SCENARIO.format(name=name, base="object" if name == "BaseApi" else "BaseApi")
+                write(sources / loop / f"scenarios{language}" / file, TRAP + text)
+    return root
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 @pytest.fixture
@@ -18,76 +81,50 @@ def checkout(tmp_path):
     return write_checkout(tmp_path / "checkout")
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
-
-
 def left_in(cache: Path) -> list[str]:
+    """Return the names of all imports, unfinished ones too."""
     home = imports_folder("acebench", cache)
     return sorted(os.listdir(home)) if home.exists() else []
 
 
-def test_import_lands_whole(checkout, cache):
-    said: list[str] = []
+def refused(path, cache, message):
+    with pytest.raises(UserError, match=message) as caught:
+        importer.import_checkout(path, cache=cache)
+    assert left_in(cache) == []
+    return caught.value
+
+
+def test_an_import_lands_whole_and_runs_nothing(checkout, cache, here):
     before = set(sys.modules)
-    folder = importer.import_checkout(checkout, cache=cache, say=said.append)
+    ended = here("data", "import", "acebench", checkout)
     assert not {name for name in set(sys.modules) - before if "model_inference" in name}
-    assert left_in(cache) == [folder.name]
-    assert [e.content_hash() for e in load(folder)] == [
-        e.content_hash() for e in load(checkout / "data_all")
-    ]
+    (version,) = left_in(cache)
+    folder = imports_folder("acebench", cache) / version
+    assert ended.stdout == f"imported: 136 rows, version {version} in {folder}\n"
+    hashes = [[e.content_hash() for e in load(rows)] for rows in (folder, checkout / "data_all")]
+    assert hashes[0] == hashes[1]
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
-    assert manifest["commit"] is None
-    assert manifest["source"] == {"path": str(checkout)}
-    assert manifest["rows"]["en"]["agent_multi_step"] == 1
-    assert manifest["rows"]["zh"]["normal_multi_turn_user_adjust"] == 2
+    assert manifest["version"] == version == manifest["content_sha256"][:12]
+    assert (manifest["commit"], manifest["source"]) == (None, {"path": str(checkout)})
+    assert manifest["rows"]["en"]["agent_multi_step"] == 4
     assert len(manifest["files"]) == 2 * 2 * 17 + 3
-    assert said == [f"imported: 38 rows, version {folder.name} in {folder}"]
-
-
-def test_second_import_is_a_no_op_and_says_so(checkout, cache):
-    folder = importer.import_checkout(checkout, cache=cache)
-    stamp = (folder / "manifest.json").stat().st_mtime_ns
-    said: list[str] = []
-    assert importer.import_checkout(checkout, cache=cache, say=said.append) == folder
-    assert said[0].startswith("already imported, nothing to do: 38 rows")
-    assert (folder / "manifest.json").stat().st_mtime_ns == stamp
-    assert left_in(cache) == [folder.name]
-    # an import is itself in the layout, and has the same content
+    # An import is itself in the layout, and has the same content.
     assert importer.import_checkout(folder, cache=cache) == folder
+    with pytest.raises(UserError, match="not the expected 0000"):
+        importer.import_checkout(folder, cache=cache, expect_sha256="0" * 64)
+    ended = here("data", "import", "acebench", checkout / "data_all")
+    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
+    (second,) = set(left_in(cache)) - {version}
+    assert not (imports_folder("acebench", cache) / second / "upstream").exists()
 
 
-def test_changed_contents_are_another_version(checkout, cache):
-    first = importer.import_checkout(checkout, cache=cache)
-    path = checkout / "model_inference" / "prompt_en.py"
-    path.write_text(path.read_text().replace("hello", "good morning"))
-    second = importer.import_checkout(checkout, cache=cache)
-    assert first != second
-    assert left_in(cache) == sorted([first.name, second.name])
-
-
-def test_layout_without_upstream_texts(tmp_path, cache):
-    said: list[str] = []
-    folder = importer.import_checkout(write_data(tmp_path / "rows"), cache=cache, say=said.append)
-    assert not (folder / "upstream").exists()
-    assert "official prompts and apps are not available" in said[1]
-
-
-def test_prompts_are_read_as_literals(checkout):
-    prompts = read_prompts(checkout)
+def test_prompts_and_app_specs_are_read_as_literals(checkout):
+    prompts = upstream.read_prompts(checkout)
     assert prompts["GREETING_EN"] == "Say hello."
     assert prompts["multi_step/APIModel_agent:ROLE"] == "You are a lamp."
-    phrase = {name: text for name, text in prompts.items() if "#" in name}
-    assert phrase["multi_turn/APIModel_user:speak#0"] == "You said "
-    assert len(phrase) == 4
+    assert prompts["multi_turn/APIModel_user:speak#0"] == "You said "
     assert len(prompts) == 2 + 5 + 4
-
-
-def test_app_specs_are_read_as_literals(checkout):
-    app_specs = read_app_specs(checkout)
-    assert app_specs["multi_step"]["zh"]["MessageApi"] == {
+    assert upstream.read_app_specs(checkout)["multi_step"]["zh"]["MessageApi"] == {
         "bases": ["BaseApi"],
         "state": {
             "__init_calls__": ["super().__init__()"],
@@ -105,121 +142,189 @@ def test_app_specs_are_read_as_literals(checkout):
     }
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("x = 3\n", "assigns no text constants"),
-        ("def broken(:\n", "is not Python source that can be read"),
-        ("x = " + "-" * 200_000 + "1", "is not Python source that can be read"),
-        ("#" * (3 << 20), "more than the 2,097,152 that are read"),
-    ],
-)
-def test_hostile_source(checkout, cache, source, message):
-    (checkout / "model_inference" / "prompt_zh.py").write_text(source)
-    with pytest.raises(UserError, match=message) as caught:
-        importer.import_checkout(checkout, cache=cache)
-    assert "prompt_zh.py" in str(caught.value)
-    assert left_in(cache) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("self.lamp = False", "self.lamp = open('/etc/passwd').read()", r":8: a literal was exp"),
-        ("self.lamp = False", "self.lamp = {1, 2}", "JSON cannot"),
-        ("self.lamp = False", "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
-        ('scenario.get("lamp", False)', 'scenario.get("lamp")', "with a key and a default"),
-        ("class Travel", "class Journey", "has no class Travel"),
-        ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
-    ],
-)
-def test_hostile_scenario(checkout, cache, old, new, message):
+def test_hostile_sources_are_refused(checkout, cache):
     path = checkout / "model_inference" / "multi_turn" / "scenariosen" / "travel.py"
     text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-    with pytest.raises(UserError, match=message):
-        importer.import_checkout(checkout, cache=cache)
-    assert left_in(cache) == []
+    lamp, get = "self.lamp = False", 'scenario.get("lamp", False)'
+    for old, new, message in (
+        (lamp, "self.lamp = open('/etc/passwd').read()", r"travel.py:8: a literal was exp"),
+        (lamp, "self.lamp = {1, 2}", "JSON cannot"),
+        (lamp, "self.lamp = {1: 0, '1': 0}", "the key '1' appears tw"),
+        (get, 'scenario.get("lamp")', "with a key and a default"),
+        ("class Travel", "class Journey", "has no class Travel"),
+        ("def __init__", "def _other", r"Travel.__init__ assigns no literals"),
+    ):
+        assert old in text
+        path.write_text(text.replace(old, new))
+        refused(checkout, cache, message)
+    path = checkout / "model_inference" / "prompt_zh.py"
+    for source, message in (
+        ("x = 3\n", "assigns no text constants"),
+        ("x = " + "-" * 200_000 + "1", "is not Python source that can be read"),
+        ("#" * (3 << 20), "more than the 2,097,152 that are read"),
+    ):
+        path.write_text(source)
+        assert "prompt_zh.py" in str(refused(checkout, cache, message))
 
 
-def test_links_are_not_followed(checkout, cache, tmp_path):
-    secret = tmp_path / "secret.json"
-    path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
-    path.rename(secret)
-    path.symlink_to(secret)
-    with pytest.raises(UserError, match="is a symbolic link"):
-        importer.import_checkout(checkout, cache=cache)
-    path.unlink()
-    secret.rename(path)
-    folder = checkout / "data_all" / "data_zh"
-    folder.rename(tmp_path / "elsewhere")
-    folder.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UserError, match=r"data_zh: is a symbolic link"):
-        importer.import_checkout(checkout, cache=cache)
-    assert left_in(cache) == []
-
-
-def test_pipes_and_huge_files_are_refused(checkout, cache):
+def test_damaged_rows_links_pipes_and_huge_files_are_refused(checkout, cache, tmp_path):
+    path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
+    path.write_text("{}\n")
+    error = refused(checkout, cache, r'data_special_irrelevant.json:1: "id" is missing')
+    assert error.where == f"{path}:1"
+    path.parent.rename(tmp_path / "elsewhere")
+    path.parent.symlink_to(tmp_path / "elsewhere")
+    refused(checkout, cache, r"data_zh: is a symbolic link")
     path = checkout / "data_all" / "data_en" / "data_agent_multi_step.json"
     with path.open("r+b") as file:
         file.truncate(65 << 20)
-    with pytest.raises(UserError, match="68,157,440 bytes, more than the 67,108,864"):
-        importer.import_checkout(checkout, cache=cache)
+    refused(checkout, cache, "68,157,440 bytes, more than the 67,108,864")
+    path.unlink()
+    refused(checkout, cache, r"data_agent_multi_step.json: cannot be read")
+    path.symlink_to("/dev/null")
+    refused(checkout, cache, "is a symbolic link")
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(UserError, match="is not a plain file"):
-        importer.import_checkout(checkout, cache=cache)
-
-
-def test_bad_rows_name_the_file_of_the_checkout(checkout, cache):
-    path = checkout / "data_all" / "data_zh" / "data_special_irrelevant.json"
-    path.write_text("{}\n")
-    with pytest.raises(UserError, match=r'data_special_irrelevant.json:1: "id" is missing') as e:
-        importer.import_checkout(checkout, cache=cache)
-    assert e.value.where == f"{path}:1"
-    assert left_in(cache) == []
-
-
-def test_not_a_checkout(tmp_path, cache):
-    with pytest.raises(UserError, match="has neither data_all nor data_en"):
-        importer.import_checkout(tmp_path, cache=cache)
-    with pytest.raises(UserError, match="no such folder"):
-        importer.import_checkout(tmp_path / "nowhere", cache=cache)
+    refused(checkout, cache, "is not a plain file")
+    refused(tmp_path / "elsewhere", cache, "has neither data_all nor data_en")
+    refused(tmp_path / "nowhere", cache, "no such folder")
     (tmp_path / "archive.zip").write_bytes(b"PK")
-    with pytest.raises(UserError, match="is a file; unpack it"):
-        importer.import_checkout(tmp_path / "archive.zip", cache=cache)
+    refused(tmp_path / "archive.zip", cache, "is a file; unpack it")
 
 
-def test_a_missing_category_is_named(checkout, cache):
-    path = checkout / "data_all" / "data_en" / "possible_answer" / "data_normal_preference.json"
-    path.unlink()
-    with pytest.raises(UserError, match=r"possible_answer/data_normal_preference.json: cannot be"):
-        importer.import_checkout(checkout, cache=cache)
+class Server(BaseHTTPRequestHandler):
+    """Answer any path with the body. ``declared``: further bytes, None for no length at all."""
+
+    status, body, silence_s = 200, b"", 0.0
+    declared: int | None = 0
+
+    def do_GET(self):
+        self.send_response(self.status)
+        if self.declared is not None:
+            self.send_header("Content-Length", str(len(self.body) + self.declared))
+        self.end_headers()
+        self.wfile.write(self.body)
+        self.wfile.flush()
+        time.sleep(self.silence_s)
+
+    def log_message(self, *_):
+        pass
 
 
-def test_expected_contents(checkout, cache):
-    with pytest.raises(UserError, match="not the expected 0000"):
-        importer.import_checkout(checkout, cache=cache, expect_sha256="0" * 64)
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    handler: Any = type("Handler", (Server,), {})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        running.daemon_threads = True
+        handler.url = f"http://127.0.0.1:{running.server_port}/archive"
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield handler
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """Pack the synthetic checkout as a tar.gz with one folder around it."""
+    root = write_checkout(tmp_path_factory.mktemp("src") / "ACEBench-0123")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.add(root, arcname=root.name)
+    return buffer.getvalue()
+
+
+def sha(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()
+
+
+def not_pulled(server, cache, message, *, sha256=None):
+    with pytest.raises(UserError, match=message) as caught:
+        importer.pull(url=server.url, sha256=sha256 or sha(server.body), cache=cache)
+    assert "\n" not in str(caught.value)
     assert left_in(cache) == []
 
 
-@pytest.mark.skipif(
-    "ACEBENCH_CHECKOUT" not in os.environ, reason="set ACEBENCH_CHECKOUT to an official checkout"
-)
-def test_official_checkout(cache):
-    folder = importer.import_checkout(Path(os.environ["ACEBENCH_CHECKOUT"]), cache=cache)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["content_sha256"] == importer.OFFICIAL_CONTENT_SHA256
-    assert manifest["commit"] == importer.OFFICIAL_COMMIT
-    assert [sum(manifest["rows"][language].values()) for language in ("en", "zh")] == [1023, 1017]
+def test_a_pull_imports_the_archive_with_pinned_contents(server, cache, packed, monkeypatch):
+    server.body = packed
+    not_pulled(server, cache, f"the archive has sha256 {sha(packed)}, not aa", sha256="aa")
+    with pytest.raises(UserError, match=r"archive: its contents have the hash \w+, not the expec"):
+        importer.pull(url=server.url, cache=cache)
+    assert importer.OFFICIAL_URL.endswith(importer.OFFICIAL_COMMIT)
+    for declared in (0, None):
+        server.declared = declared
+        folder = importer.pull(url=server.url, sha256=sha(packed).upper(), cache=cache)
+        source = json.loads((folder / "manifest.json").read_text())["source"]
+        assert source == {"url": server.url, "archive_sha256": sha(packed)}
+    assert left_in(cache) == [folder.name]
+    monkeypatch.setattr(importer, "OFFICIAL_URL", server.url)
+    with pytest.raises(UserError, match="not the expected"):
+        importer.pull(url=server.url, sha256=sha(packed), cache=cache)
 
 
-def test_the_command_says_what_the_import_says(checkout, cache, here, monkeypatch):
-    monkeypatch.setenv("ACE_RAY_CACHE", str(cache))
-    ended = here("data", "import", "acebench", checkout)
-    (line,) = ended.stdout.splitlines()
-    assert line.startswith("imported: 38 rows")
-    assert left_in(cache)[0] in line
-    ended = here("data", "import", "acebench", checkout / "data_all")
-    assert "official prompts and apps are not available" in ended.stdout.splitlines()[1]
+def test_a_download_that_fails_is_one_line(server, cache, packed, monkeypatch):
+    failures: list[tuple[dict[str, Any], str]] = [
+        ({"status": 404}, r"/archive: the download failed \(HTTPError: HTTP Error 404: Not"),
+        ({"declared": 100}, r"the download broke off after [\d,]+ of [\d,]+ bytes"),
+        ({"declared": 100, "silence_s": 1.0}, r"the download failed \(TimeoutError: timed out\)"),
+        ({"declared": 10**12}, "the archive is larger than 67,108,864 bytes"),
+        ({"url": "http://127.0.0.1:1/"}, r"the download failed .*; check network and proxy"),
+        ({"url": "file:///etc/passwd"}, r"--url: 'file:///etc/passwd' is not an http\(s\) address"),
+    ]
+    monkeypatch.setattr(importer, "SILENCE_TIMEOUT_S", 0.4)
+    sound = {"url": server.url, "status": 200, "declared": 0, "silence_s": 0.0, "body": packed}
+    for changes, message in failures:
+        for name, value in {**sound, **changes}.items():
+            setattr(server, name, value)
+        not_pulled(server, cache, message)
+
+
+def test_a_pull_is_bounded_in_time_and_size(server, cache, packed, monkeypatch):
+    server.body, server.declared = packed, None
+    monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed) - 1)
+    not_pulled(server, cache, "the archive is larger than")
+    monkeypatch.setattr(importer, "ARCHIVE_LIMIT_BYTES", len(packed))
+    monkeypatch.setattr(importer, "UNPACKED_LIMIT_BYTES", 1_000)
+    server.body = gzip.compress(bytes(1_001))
+    not_pulled(server, cache, "unpacks to more than 1,000 bytes")
+    monkeypatch.setattr(importer, "TOTAL_TIMEOUT_S", -1.0)
+    not_pulled(server, cache, "the download took over")
+
+
+def test_hostile_and_damaged_archives_are_refused(server, cache, packed, tmp_path):
+    for name, kind, message in (
+        ("a/../../escaped", tarfile.REGTYPE, "a path that leads outside: 'a/../../escaped'"),
+        ("/tmp/escaped", tarfile.REGTYPE, "a path that leads outside"),
+        ("a", tarfile.SYMTYPE, "a link or device: 'a'"),
+        ("a", tarfile.FIFOTYPE, "a link or device"),
+        (".", tarfile.REGTYPE, "is damaged or not a tar.gz"),
+    ):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            tar.addfile(tarfile.TarInfo("top/a"))
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            tar.addfile(info)
+        server.body = buffer.getvalue()
+        not_pulled(server, cache, message)
+        assert not list(tmp_path.rglob("escaped"))
+    plain = gzip.decompress(packed)
+    half = gzip.compress(plain[: len(plain) // 2 + 7])
+    for body in (b"<html>Sign in</html>", packed[: len(packed) // 2], half):
+        server.body = body
+        not_pulled(server, cache, r"is damaged or not a tar.gz .*; download it again")
+
+
+def test_a_pull_that_is_interrupted_leaves_nothing(server, cache, packed, monkeypatch, tmp_path):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    server.body = packed
+    monkeypatch.setattr(importer, "import_checkout", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        importer.pull(url=server.url, sha256=sha(packed), cache=cache)
+    assert left_in(cache) == []
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(UserError, match=r"cannot be written .*; set ACE_RAY_CACHE"):
+        importer.pull(url=server.url, cache=tmp_path / "file")

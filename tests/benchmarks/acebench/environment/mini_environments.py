@@ -23,71 +23,66 @@ def mini() -> dict[str, Any]:
     return load_app_specs(MINI)
 
 
-def start(
-    classes: str | Sequence[str],
-    language: str = "en",
-    config: Mapping[str, Any] = ON,
-    changes: Mapping[str, Any] | None = None,
-    methods: Mapping[str, Any] | None = None,
-) -> Environment:
-    """An environment of the mini set; ``changes`` and ``methods`` change the first class."""
-    names = [classes] if isinstance(classes, str) else list(classes)
-    app_specs = mini()
-    if changes or methods:
-        app_specs = copy.deepcopy(app_specs)
-        described = app_specs["multi_turn"][language][names[0]]
-        described["state"].update(changes or {})
-        described["methods"].update(methods or {})
-    entry = agent_entry(names, config, language=language)
-    return open_environment(app_specs, entry)
-
-
 def agent_entry(
     classes: Sequence[str],
     config: Mapping[str, Any],
-    *,
     loop: str = "multi_turn",
     language: str = "en",
 ) -> Entry:
-    """An entry of which only the environment counts."""
     data = {"involved_classes": list(classes), "initial_config": config}
     return Entry("acebench", f"agent_{loop}", language, "one", data)
 
 
-def initial(language: str, app: str, attribute: str) -> Any:
+def initial(app: str, attribute: str, language: str = "en") -> Any:
     return copy.deepcopy(mini()["multi_turn"][language][app]["state"][attribute])
 
 
-def said(language: str, app: str, method: str, number: int, **values: Any) -> str:
-    """The ``number``-th text of an app specification, with its placeholders replaced one by one."""
-    text: str = mini()["multi_turn"][language][app]["methods"][method]["texts"][number]
-    for name, value in values.items():
-        text = text.replace("{" + name + "}", str(value))
-    return text
+def start(
+    *classes: str,
+    language: str = "en",
+    config: Mapping[str, Any] = ON,
+    methods: Mapping[str, Any] | None = None,
+    **state: Any,
+) -> Environment:
+    """Open an environment; ``methods`` and ``state`` change the first class."""
+    app_specs = copy.deepcopy(mini())
+    described = app_specs["multi_turn"][language][classes[0]]
+    described["state"].update(state)
+    described["methods"].update(methods or {})
+    return open_environment(app_specs, agent_entry(classes, config, language=language))
 
 
-def refusal(*args: Any, **values: Any) -> dict[str, Any]:
-    return {"status": False, "message": said(*args, **values)}
+class Sandbox:
+    """An environment, with the texts and the state of its first app. Calls must be answered."""
 
+    def __init__(self, *apps: str, language: str = "en", **options: Any) -> None:
+        self.environment = start(*apps, language=language, **options)
+        self._app, self._methods = apps[0], mini()["multi_turn"][language][apps[0]]["methods"]
 
-def success(*args: Any, **values: Any) -> dict[str, Any]:
-    return {"status": True, "message": said(*args, **values)}
+    def __call__(self, tool: str, /, **arguments: Any) -> Any:
+        observation = self.environment.call(tool, arguments)
+        assert observation.error == "", observation
+        return observation.value
 
+    def failed(self, tool: str, /, **arguments: Any) -> str:
+        """Return the error text of a call that must raise in the tool."""
+        observation = self.environment.call(tool, arguments)
+        assert observation.error == "failed", observation
+        return str(observation.value)
 
-def part(environment: Environment, app: str) -> dict[str, Any]:
-    """The recorded state of one class."""
-    return next(entry[app] for entry in environment.state() if app in entry)
+    @property
+    def state(self) -> dict[str, Any]:
+        return next(one[self._app] for one in self.environment.state() if self._app in one)
 
+    def text(self, tool: str, number: int, **values: Any) -> str:
+        """Return a text of the app specification, with its placeholders replaced one by one."""
+        text: str = self._methods[tool]["texts"][number]
+        for name, value in values.items():
+            text = text.replace("{" + name + "}", str(value))
+        return text
 
-def answer(environment: Environment, name: str, /, **arguments: Any) -> Any:
-    """The value of a call that must be answered."""
-    observation = environment.call(name, arguments)
-    assert observation.error == "", observation
-    return observation.value
+    def no(self, tool: str, number: int, **values: Any) -> dict[str, Any]:
+        return {"status": False, "message": self.text(tool, number, **values)}
 
-
-def failed(environment: Environment, name: str, /, **arguments: Any) -> str:
-    """The text of a call that must raise in the tool."""
-    observation = environment.call(name, arguments)
-    assert observation.error == "failed", observation
-    return str(observation.value)
+    def yes(self, tool: str, number: int, **values: Any) -> dict[str, Any]:
+        return {"status": True, "message": self.text(tool, number, **values)}

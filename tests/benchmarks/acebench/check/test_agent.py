@@ -1,0 +1,224 @@
+"""Both verdicts on agent rows, and the causes of errors."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.acebench.check.agent import check_agent
+from ace_ray.benchmarks.acebench.check.agent_strict import made, paths
+from ace_ray.parsing.literals import Call
+from ace_ray.types import Entry, Verdict
+
+TO, NAME = {"to": {}, "text": {}}, {"name": {}}
+FUNCTIONS = [
+    {"name": "login", "parameters": {"type": "dict", "properties": {}, "required": []}},
+    {"name": "send", "parameters": {"properties": TO, "required": ["to", "text"]}},
+    {"name": "view", "arguments": {"properties": NAME}},
+]
+END: list[dict[str, Any]] = [
+    {"BaseApi": {"wifi": True, "logged_in": False}},
+    {"MessageApi": {"inbox": {"1": {"text": "hi"}, "2": {"text": "yo"}}, "orders": [1, 2]}},
+]
+STEPS = ["[login()]", "[view(name='Eve')]", "[send(to='Eve', text='Domino's')]"]
+RIGHT = ["[login()]", "[view(name='Eve')]", "[send(to='Eve', text=\"Domino's\")]"]
+COUNT, ATTRIBUTES, CRASH = "wrong number of class", "class attributes wrong", "official_crash"
+
+
+def judged(
+    result: Any, process: Any = (), path: Any = None, gold: Any = None, **given: Any
+) -> dict[str, Verdict]:
+    answer = {"ground_truth": gold or END, "mile_stone": path or STEPS}
+    entry = Entry("acebench", "agent_multi_step", "en", "x", {"function": FUNCTIONS}, answer)
+    process = list(process) if isinstance(process, tuple) else process
+    verdicts = check_agent(entry, result, process, **given)
+    for found in verdicts.values():
+        assert found.valid == (found.error_type == "") == (found.metrics["end_to_end"] == 1)
+        assert found.valid == (found.error == "")
+    return verdicts
+
+
+def changed(value: Any, *place: Any) -> Any:
+    """Return the gold state with another value at a place; `KeyError` removes it."""
+    state = deepcopy(END)
+    target: Any = state
+    for key in place[:-1]:
+        target = target[key]
+    target[place[-1]] = value
+    if value is KeyError:
+        del target[place[-1]]
+    return state
+
+
+WIFI, INBOX, ORDERS = (
+    (0, "BaseApi", "wifi"),
+    (1, "MessageApi", "inbox"),
+    (1, "MessageApi", "orders"),
+)
+
+
+def test_end_states() -> None:
+    states: list[tuple[Any, str, bool]] = [
+        (END[::-1], "", True),
+        ([{**END[0], **END[1]}], COUNT, True),
+        ([*END, END[0]], COUNT, False),
+        (changed(False, *WIFI), ATTRIBUTES, False),
+        (changed(1.0, *WIFI), "", False),
+        (changed(KeyError, *WIFI), "", False),
+        (changed(1, 0, "BaseApi", "more"), ATTRIBUTES, False),
+        (changed([2, 1], *ORDERS), ATTRIBUTES, False),
+        (changed([1.0, 2], *ORDERS), "", True),
+        (changed({"text": "more"}, *INBOX, "3"), "", False),
+        (changed(KeyError, *INBOX, "2"), ATTRIBUTES, False),
+        # The first of two entries with the same name counts.
+        ([END[1], END[1]], "", False),
+        ([changed([], *ORDERS)[1], END[1]], ATTRIBUTES, False),
+        # A renamed class gets the verdict of the class before.
+        ([{"Other": {"wifi": None}}, END[1]], "", False),
+        ([{"BaseApi": {"wifi": None}}, {"Other": {}}], ATTRIBUTES, False),
+    ]
+    crashes: list[tuple[Any, str]] = [
+        (None, "TypeError"),
+        ([None, None], "AttributeError"),
+        (changed(["wifi"], 0, "BaseApi"), "AttributeError"),
+        (changed(None, *INBOX), "TypeError"),
+    ]
+    for number, (state, kind, valid) in enumerate(states):
+        found = judged(state)
+        assert (found["official"].error_type, found["strict"].valid) == (kind, valid), number
+    for state, raised in crashes:
+        found = judged(state)
+        assert found["official"].error == f"the official evaluator raises {raised}"
+        assert (found["official"].error_type, found["strict"].valid) == (CRASH, False)
+    # Names are compared as sets of keys; attributes are the first key's.
+    both = [{"BaseApi": {"wifi": True}, "X": {"y": 1}}]
+    assert judged([{"X": {"wifi": True}, "BaseApi": 1}], gold=both)["official"].valid
+    # The strict rules take the true end state, and know the misspelt names of gold states.
+    assert judged([], end=END)["strict"].valid
+    assert not judged(END, end=[])["strict"].valid
+    misspelt = [{"BaseAPI": END[0]["BaseApi"]}, {"Reminderpi": {"n": None}}]
+    assert judged([END[0], {"ReminderApi": {"n": None}}], gold=misspelt)["strict"].valid
+
+
+def test_processes() -> None:
+    processes: list[tuple[Any, Any, float, float]] = [
+        ((), None, 0, 0),
+        (tuple(STEPS), None, 1, 2 / 3),  # the model's apostrophe is not read
+        (tuple(RIGHT), None, 2 / 3, 1),
+        (("[view(name='x')]", *STEPS), None, 1, 0),
+        ((" [login()]\n", "\t[view(name='Eve')]", f"{STEPS[2]} "), None, 1, 2 / 3),
+        ((STEPS[0], STEPS[2]), None, 1 / 3, 1 / 3),  # [view] is looked for to the end
+        (("[login()]", "[view(name= 'Eve')]"), None, 1 / 3, 2 / 3),
+        ((' [ login( ) , view(name = "Eve") ]', RIGHT[2]), None, 0, 1),
+        (("Now:\n[login()]", "```\n[view(name='Eve')]\n```"), None, 0, 2 / 3),
+        (("[login()]", "[view('Eve')]"), None, 1 / 3, 1 / 3),
+        (tuple(RIGHT), ["[login(), view(name='Eve')]", STEPS[2]], 0, 1),
+        (("[]",), ["no call at all"], 0, 0),
+        # The best of alternative paths counts; the official one is rounded.
+        (tuple(STEPS[1:2]), [STEPS, STEPS[1:]], 0.5, 1 / 2),
+        (tuple(STEPS[:2]), [STEPS, ["[y()]"]], 0.667, 2 / 3),
+        ("[login()]", None, 0, 0),
+    ]
+    for process, path, official, strict in processes:
+        found = judged([], process, path)
+        accuracies = [found[rules].metrics["process_accuracy"] for rules in ("official", "strict")]
+        assert accuracies == [official, strict], process
+    # A right end state makes the official process whole.
+    for odd in ((), None, [None]):
+        found = judged(END, odd)
+        assert [found[rules].metrics["process_accuracy"] for rules in found] == [1.0, 0]
+    for damaged, raised in ((None, "TypeError"), ([1], "AttributeError"), ({"a": 1}, "KeyError")):
+        official = judged([], damaged)["official"]
+        assert (official.error_type, official.metrics["process_accuracy"]) == (CRASH, 0.0)
+        assert official.error.endswith(f"on the process the official evaluator raises {raised}")
+    for text, value in {
+        "[f(a='Domino's')] ": "Domino's",
+        "[f(a='Don't, he's off')]": "Don't, he's off",
+        "[f(a='boys'')]": "boys'",
+        '[f(a="it\'s")]': "it's",
+        "[f(a=[{'k': 'y's'}])]": [{"k": "y's"}],
+    }.items():
+        assert paths([text]) == [[Call("f", {"a": value})]]
+
+
+def step(*calls: Any, observations: Any = (), errors: Any = None) -> dict[str, Any]:
+    named = [{"name": name, "arguments": args} for name, args in calls]
+    errors = [""] * len(calls) if errors is None else list(errors)
+    return {"calls": named, "observations": list(observations), "errors": errors}
+
+
+LOGIN: tuple[str, dict[str, Any]] = ("login", {})
+VIEW, SEND = ("view", {"name": "Eve"}), ("send", {"to": "Eve", "text": "x"})
+LAST, FRANK = ("send", {"to": "Eve", "text": "Domino's"}), ("view", {"name": "Frank"})
+OTHER: tuple[str, dict[str, Any]] = ("other", {})
+UNKNOWN = step(OTHER, errors=["unknown_tool"])
+
+
+def test_causes_of_errors_are_proven_by_the_calls() -> None:
+    causes: dict[str, list[Any]] = {
+        "function_call_error": [
+            [step(LOGIN), UNKNOWN],
+            [UNKNOWN, step(("login", {"x": 1}))],
+            [step(LOGIN), {"speaker": "execution", "calls": [], "errors": []}],
+            ["[login()]", "[login(x=1)]"],
+            ["[login()]", "[send(to='Eve')]"],
+        ],
+        "rule_violation": [
+            [step(VIEW)],
+            [step(LOGIN), step(LAST)],
+            [step(LOGIN), step(SEND, observations=[{"status": False}])],
+            [step(LOGIN), step(SEND, observations=[{"status": "error"}])],
+        ],
+        "information_mismanagement": [
+            [step(LOGIN), step(OTHER), step(FRANK)],
+            [step(LOGIN), step(FRANK), UNKNOWN],
+            ["[login()]", "[view(name='Frank')]"],
+        ],
+        "undetermined": [
+            [],
+            [UNKNOWN, step(LOGIN)],  # recovered
+            [step(LOGIN), step(SEND)],  # other values of a later milestone, not refused
+            [step(OTHER, VIEW, observations=["x"], errors=["failed"])],  # never ran
+            [step(LOGIN), step(VIEW), step(LAST)],
+            [None, 5, {"calls": 7}, {"calls": [None, {"name": 3}]}],
+        ],
+    }
+    for expected, episodes in causes.items():
+        for steps in episodes:
+            texts = bool(steps) and isinstance(steps[0], str)
+            found = judged([], steps) if texts else judged([], steps=steps)
+            assert found["strict"].error_type == expected, steps
+    # A batch ends before its second call.
+    told = [
+        {"speaker": "agent", "text": "[login()]"},
+        step(LOGIN, FRANK, observations=["x"], errors=["failed"]),
+        {"speaker": "execution", "text": "no questions", "errors": ["not_a_call"]},
+    ]
+    called = [(one.call.name, one.error, one.observation) for one in made(["[ignored()]"], told)]
+    assert called == [("login", "failed", "x"), ("view", "not_run", None), ("", "not_a_call", None)]
+    # The path that was followed furthest decides. A tool of a path is known, offered or not.
+    ways = [["[send(to='a', text='b')]"], ["[login()]", "[view(name='Eve')]"]]
+    for found in (
+        judged([], ["[login()]", "[view(name='x')]"], ways),
+        judged([], ["[secret(x=2)]"], ["[secret(x=1)]"]),
+    ):
+        assert found["strict"].error_type == "information_mismanagement"
+
+
+def test_any_json_value_gets_a_verdict() -> None:
+    deep: Any = 1
+    for _ in range(400):
+        deep = {"BaseApi": [deep]}
+    for value in (10**4000, "x" * 100_000, [None], [{}, {}], [{"BaseApi": {"wifi": deep}}] * 2):
+        told = [{"calls": value, "observations": value, "errors": value}]
+        for given in ({}, {"end": value, "steps": value}, {"end": value, "steps": told}):
+            found = judged(value, value, **given)
+            assert not found["strict"].valid
+            assert max(len(verdict.error) for verdict in found.values()) < 500
+            json.dumps([verdict.metrics for verdict in found.values()])
+    other = Entry("acebench", "special_irrelevant", "en", "x", {}, "")
+    with pytest.raises(ValueError, match="special_irrelevant is not an agent category"):
+        check_agent(other, [], [])

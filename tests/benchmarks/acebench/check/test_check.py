@@ -1,0 +1,246 @@
+"""Both rule sets on small entries of our own: verdicts of the official rules, then the strict."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.check.strict import assign
+from ace_ray.types import Entry
+
+INTEGERS = {"type": "object", "properties": {"n": {"type": "integer"}}}
+TYPES = {"city": "string", "days": "integer", "price": "number", "ratio": "float"}
+TYPES |= {"open": "boolean", "options": "object", "odd": "uuid", "rows": "objectArray"}
+PROPERTIES: dict[str, Any] = {
+    **{name: {"type": kind} for name, kind in TYPES.items()},
+    "box": INTEGERS,
+    "stops": {"type": "array", "items": INTEGERS},
+    "tags": {"type": "array", "items": {"type": "string"}},
+    "pair": {"type": "tuple", "items": {"type": "string"}},
+    "counts": {"type": "array", "items": {"type": "integer"}},
+}
+OK, FORMAT, CRASH, UNSAFE = "", "wrong_output_format", "official_crash", "official_unsafe"
+TYPE, VALUE = "type_error", "value_error"
+NOT_A_LIST = "output_format"
+ROME = {"plan": {"city": "Rome"}}
+
+
+def function(name: str, *required: str) -> dict[str, Any]:
+    return {"name": name, "parameters": {"properties": PROPERTIES, "required": list(required)}}
+
+
+def verdicts(
+    output: str | None, gold: Any, *functions: Any, category: str = "normal_atom_bool"
+) -> tuple[str, str]:
+    """Return the error types of the official and the strict rules, "" if valid."""
+    data = {"question": "?", "function": list(functions) or [function("plan")]}
+    found = check(Entry("acebench", category, "zh", "x", data, gold), output)
+    assert all(verdict.valid == (verdict.error_type == "") for verdict in found.values())
+    return found["official"].error_type, found["strict"].error_type
+
+
+def test_outputs_are_decoded() -> None:
+    outputs = {
+        '\n [ plan(\n  city = "Rome",\n) ] \n': (OK, OK),
+        "[plan(\r\n\rcity='Rome')\r\n]": (OK, OK),
+        "Sure: [plan(1, city='Oslo', city='Rome')] or [plan()]": (OK, NOT_A_LIST),
+        "[plan(city=Rome)]": (OK, NOT_A_LIST),
+        "[plan(city='Rome', city='Rome')]": (OK, NOT_A_LIST),
+        "[plan(city='Rome')] \ud800\x01": (OK, NOT_A_LIST),
+        "[plan(city='Rome')] # [1]": (OK, NOT_A_LIST),
+        "# [1]\n[plan(city='Rome')]": (FORMAT, NOT_A_LIST),
+        "([plan(city='Rome')])": (OK, NOT_A_LIST),
+        "(plan(city='Rome'),)": (FORMAT, NOT_A_LIST),
+        "] [plan(city='Rome')]": (FORMAT, NOT_A_LIST),
+        "[plan(city='[Rome')]": (FORMAT, "param_value"),
+        "[plan(city=-'Rome')]": (FORMAT, NOT_A_LIST),
+        "[plan('Rome')]": ("wrong_param", NOT_A_LIST),
+        None: (FORMAT, NOT_A_LIST),
+        "[]": ("wrong functions number", "function_name"),
+        "[Plan(city='Rome')]": ("function_mismatch", "function_name"),
+        "[plan()]": ("wrong_param", "param_num"),
+        "[plan(city='Rome', days=1)]": ("addition_args", "param_num"),
+    }
+    without_whitespace = {
+        "[ plan ( city = 'Ro\tme' ) ]\n": OK,
+        "(plan(city='Rome'),)": OK,
+        "{plan(city='Rome')}": OK,
+        "Sure: [plan(city='Rome')]": FORMAT,
+        "[plan(options={'a': ['x y']})]": "addition_args",
+    }
+    operations = {
+        "1 + [1, 2][0]": OK,
+        "1 + (2 or print(1))": OK,
+        "2025-Q2": FORMAT,
+        "1 / 0, city=x + 1": FORMAT,
+        "json + 1": FORMAT,
+        "ast.x + 1": UNSAFE,
+        "max(1, 2) + days": UNSAFE,
+        "max(1, days) + 2": FORMAT,
+    }
+    for output, expected in outputs.items():
+        assert verdicts(output, ROME) == expected, output
+    for output, error_type in without_whitespace.items():
+        gold, category = {"plan": {"city": "Ro me"}}, "normal_multi_turn_user_switch"
+        assert verdicts(output, gold, category=category)[0] == error_type, output
+    for value, error_type in operations.items():
+        gold = {"plan": {"days": 3, "city": "Rome"}}
+        assert verdicts(f"[plan(days={value})]", gold) == (error_type, NOT_A_LIST), value
+
+
+HEX = f"0x{'f' * 4000}"
+VALUES: list[tuple[str, Any, str, str, str]] = [
+    ("city", "New York", "'in new-york, ny'", OK, "param_value"),
+    ("city", "New York", "'York'", "value_error:string", "param_value"),
+    ("city", "true", "'true'", TYPE, OK),
+    ("city", "", "'anything'", OK, "param_value"),
+    ("days", 5, "5.0", OK, OK),
+    ("days", 5, "5.5", TYPE, "param_type"),
+    ("days", 1, "True", OK, "param_type"),
+    ("days", 5, "1e999", TYPE, "param_type"),
+    ("price", 2**53 + 1, f"{2**53}.0", TYPE, "param_value"),
+    ("price", None, "0", OK, "param_type"),
+    ("ratio", 2.5, "3", OK, "param_value"),
+    ("ratio", 2.5, HEX, CRASH, "param_value"),
+    ("open", True, "'false'", OK, "param_type"),
+    ("odd", "a", "'a'", CRASH, OK),
+    ("tags", ["Ab", "c d"], "['ab', 'cd']", OK, "param_value"),
+    ("tags", ["Ab", "c d"], "['cd', 'ab']", "value_error:list/tuple", "param_value"),
+    ("pair", ["Ab"], "('Ab',)", OK, "param_type"),
+    ("tags", [], "[]", TYPE, OK),
+    ("tags", [["a"]], "[1]", TYPE, "param_type"),
+    ("tags", [["a"]], f"[{HEX}]", CRASH, "param_type"),
+    ("counts", [1, 2], "[1.5, 2]", "value_error:list/tuple", "param_type"),
+    ("counts", [1, 2], "[1]", "value_error:list/tuple", "param_value"),
+    ("stops", [{"n": 2}], "[{'n': 2.5}]", OK, "param_type"),
+    ("stops", [{"n": 1}], "[{'n': 1}, {'n': 2}]", "value_error:list_dict_count", "param_value"),
+    ("stops", [{"n": 1}], "['a']", VALUE, "param_type"),
+    ("rows", [{"a": 1}], "[{'a': 1}]", CRASH, OK),
+    ("rows", [{"a": 1}], "[{'a': 1}, {'a': 2}]", "value_error:dict_items", "param_value"),
+    ("box", {"lat": 1.0, "n": 2}, "{'n': 2.0, 'lat': 1}", VALUE, OK),
+    ("box", {"n": 5, "m": 1}, "{'n': 5}", VALUE, "param_value"),
+    ("options", {"a": 5, "b": {"c": True}}, "{'b': {'c': 'true'}, 'a': '15 kg'}", OK, "param_type"),
+    ("options", {"a": 5}, "{'b': 5}", VALUE, "param_value"),
+    ("options", {"a": {"b": 1}}, "{'a': {'b': 2}}", VALUE, "param_value"),
+    ("options", {"a": 5}, f"{{'a': {HEX}}}", CRASH, "param_value"),
+]
+
+
+def test_types_and_values() -> None:
+    for param, gold, value, *expected in VALUES:
+        found = verdicts(f"[plan({param}={value})]", {"plan": {param: gold}})
+        assert found == tuple(expected), (param, gold, value[:30])
+
+
+def test_official_parameters_and_names() -> None:
+    def official(output: str, gold: Any, *functions: Any) -> str:
+        return verdicts(output, gold, *functions)[0]
+
+    both, needs_city = {"plan": {"city": "Rome", "days": 5}}, function("plan", "city")
+    assert official("[plan(city='Rome')]", both, needs_city) == OK
+    assert official("[plan(days=5)]", both, needs_city) == "lack_args"
+    assert official("[plan(city='x')]", {"plan": {}}, needs_city) == "wrong_param"
+    assert official("[plan()]", {"plan": {}}, {"name": "plan", "parameters": {}}) == OK
+    assert official("[plan(city='x')]", {"plan": PROPERTIES}) == OK
+    assert official("[plan(city='x')]", both, {"name": "plan", "arguments": {}}) == CRASH
+    # One call can satisfy two gold calls; the rest of the output is then not looked at.
+    twice = {"plan_1": {"city": "Rome"}, "plan_2": {"city": "Rome"}}
+    assert official("[plan(city='Rome'), plan(nonsense=1)]", twice) == OK
+    assert official("[plan(city='Oslo'), plan(nonsense=1)]", twice) == "addition_args"
+    # Schemas are found by substring, and numbers are cut from the names.
+    mixed, functions = {**ROME, "plan_all": {"days": 1}}, (function("plan"), function("plan_all"))
+    found = official("[plan(city='Rome'), plan_all(days=1)]", mixed, *functions)
+    assert found == "wrong_function_name"
+    found = official("[plan(city='Oslo'), plan_all(days=1)]", mixed, *functions)
+    assert found == "simple_function_checker:unclear"
+    own = {"level_2": {"city": "Rome"}}
+    levels = function("level_1"), function("level_2")
+    assert verdicts("[level_2(city='Rome')]", own, *levels) == ("function_mismatch", OK)
+    assert verdicts("[level(city='Rome')]", own, *levels)[1] == "function_name"
+    assert verdicts("[level(city='Rome')]", own, function("level")) == (OK, OK)
+    # Any alternative counts, and the first names the error.
+    assert verdicts("[plan(city='Rome')]", [{"plan": {"city": "Oslo"}}, ROME]) == (OK, OK)
+    assert verdicts("[plan(city=5)]", [ROME, {"trip": {}}]) == (TYPE, "param_type")
+
+
+def test_parallel_calls_need_a_call_each_in_any_order() -> None:
+    def strict(output: str, gold: Any) -> str:
+        return verdicts(output, gold, function("plan"), function("trip"))[1]
+
+    gold = {"plan_1": {"days": 1}, "plan_2": {"days": 2}, "trip": {"days": 3}}
+    assert strict("[trip(days=3), plan(days=2), plan(days=1)]", gold) == OK
+    assert strict("[trip(days=3), plan(days=1), plan(days=1)]", gold) == "param_value"
+    assert strict("[trip(days=3), plan(days=1), plan()]", gold) == "param_num"
+    assert strict("[trip(days=3), plan(days=1)]", gold) == "function_name"
+    assert strict("[trip(days=3), trip(days=2), plan(days=1)]", gold) == "function_name"
+    # The closest assignment names the error.
+    gold = {"plan_1": {"days": 1}, "plan_2": {"days": 2, "city": "Rome"}}
+    assert strict("[plan(days=9), plan(days=2, city='Oslo')]", gold) == "param_value"
+    assert strict("[plan(days=2, city='Oslo'), plan(days=9)]", gold) == "param_value"
+    source = random.Random(5)
+    for size in [1, 2, 3, 4, 5] * 40:
+        costs = [[source.randrange(6) for _ in range(size)] for _ in range(size)]
+        columns = assign(costs)
+        assert sorted(columns) == list(range(size))
+        orders = itertools.permutations(range(size))
+        best = min(sum(costs[row][column] for row, column in enumerate(o)) for o in orders)
+        assert sum(costs[row][column] for row, column in enumerate(columns)) == best
+
+
+BOOK = "Missing necessary parameters (day, room) for the api (book)"
+PAY = "Missing necessary parameters (card) for the api (pay)"
+REFUSAL = "Due to the limitations of the function, I cannot solve this problem."
+MISSED, MORE = "detection_failed", "correction_failed"
+NAMES, NOTHING = "error_correction", "error_detection"
+
+
+def wrong(value: str, param: str) -> str:
+    place = "in the conversation history."
+    return f"There is incorrect value ({value}) for the parameters ({param}) {place}"
+
+
+ONE, TWO = {"book": ["day", "room"]}, {"book": ["day", "room"], "pay": ["card"]}
+DAY, BOTH = {"day": ["x1"]}, {"day": ["x1"], "room": ["q7"]}
+
+
+def test_special_rows_have_the_sentence_exactly_and_no_call() -> None:
+    special: dict[str, list[tuple[Any, str | None, str, str]]] = {
+        "incomplete": [
+            (ONE, f"Sorry. {BOOK}. Which day would you like? I need it (a hotel service).", OK, OK),
+            (ONE, "Missing necessary parameters (room，`day`) for the api ('book')", OK, OK),
+            (ONE, f"<think>{PAY}, so [pay(card='1')]?</think>{BOOK}", OK, OK),
+            (TWO, f'["{PAY}", "{BOOK}"]', OK, OK),
+            (TWO, "Missing necessary parameters: book pay day room card", OK, MISSED),
+            (ONE, None, CRASH, MISSED),
+            (ONE, BOOK.lower(), NOTHING, MISSED),
+            (ONE, f"<think>{BOOK}</think>Which day, and which room?", OK, MISSED),
+            (ONE, f"{BOOK} book()", OK, MISSED),
+            (ONE, f"{BOOK} [other('x')]", OK, MISSED),
+            (ONE, f'{BOOK} {{"name": "pay", "arguments": {{}}}}', OK, MISSED),
+            (ONE, BOOK.replace("day", "day, x"), OK, MORE),
+            (ONE, BOOK.replace("book", "pay"), NAMES, MORE),
+            (ONE, f"{BOOK} {wrong('x', 'day')}", OK, MORE),
+        ],
+        "error_param": [
+            ({"place": ["4.A,-1.3 (b)"]}, wrong("4.A,-1.3 (b)", "place"), OK, OK),
+            ({"day": ["x1", "x2"]}, wrong("x2, x1", "day"), OK, OK),
+            (BOTH, wrong("x1，q7", "day，room"), OK, OK),
+            (BOTH, wrong("q7", "room") + wrong("'x1'", "`day`"), OK, OK),
+            (BOTH, wrong("q7, x1", "day, room"), OK, MORE),
+            (BOTH, wrong("x1", "day, room"), NAMES, MORE),
+            (DAY, "(x1) is an incorrect value for day.", NOTHING, MISSED),
+        ],
+        "irrelevant": [
+            (REFUSAL, f'Sorry: ["{REFUSAL}"]', OK, OK),
+            (REFUSAL, f"{REFUSAL} [book(day=1)]", OK, "false_positive"),
+            (REFUSAL, f"{REFUSAL} {BOOK}", OK, "false_positive"),
+            (REFUSAL, "I cannot solve this problem.", NOTHING, "false_positive"),
+        ],
+    }
+    functions = {"name": "book"}, {"name": "pay"}
+    for category, rows in special.items():
+        for gold, output, *expected in rows:
+            found = verdicts(output, gold, *functions, category=f"special_{category}")
+            assert found == tuple(expected), output
