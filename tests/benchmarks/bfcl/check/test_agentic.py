@@ -11,9 +11,7 @@ from ace_ray.types import ToolCall
         (["The answer is New York."], ""),
         (["[f(a=1)]", "{'answer': 'NEW-YORK', 'context': 'x'}"], "agentic:answer_not_found"),
         (["{'answer': 'new york', 'context': 'x'}", "[f(a=1)]"], ""),
-        (["new york", "I do not know"], "agentic:answer_not_found"),
         (["anew york"], "agentic:answer_not_found"),
-        (["new yorks"], "agentic:answer_not_found"),
         (["$1.5"], ""),
         (["[f(a=1)]"], "agentic:no_last_message"),
         (["new york", ""], "agentic:no_last_message"),
@@ -28,11 +26,13 @@ def test_the_last_message_contains_an_answer(texts, kind):
 
 def test_native_messages():
     call = Answer("new york", (ToolCall("f", '{"a": 1}'),))
-    said = Answer("In New York", ())
-    assert check_agentic([call, said], ["new york"])["official"].valid
-    assert check_agentic([call], ["new york"])["official"].error_type == "agentic:no_last_message"
     broken = Answer("", (ToolCall("f", '{"city": "new york"'),))
-    assert check_agentic([broken], ["new york"])["official"].valid
+    for answers, kind in (
+        ([call, Answer("In New York", ())], ""),
+        ([call], "agentic:no_last_message"),
+        ([broken], ""),
+    ):
+        assert check_agentic(answers, ["new york"])["official"].error_type == kind
 
 
 def test_hostile_messages():

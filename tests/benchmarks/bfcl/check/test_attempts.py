@@ -19,14 +19,14 @@ DOCUMENT = {"name": "get_weather", "parameters": {"type": "dict", "properties": 
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
         "<function=get_weather>\n<parameter=city>Paris",
         "[TOOL_CALLS]get_weather{",
-        '<tool_call>{"city": "Paris"}</tool_call>',
-        "<tool_call>get_weather\n<arg_key>city</arg_key>",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
-        '<invoke name="get_weather">',
         "Action: get_weather\nAction Input: Paris",
+        json.dumps(CALL)[:-1],
+        json.dumps(json.dumps({"tool_calls": [CALL]})),
+        '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
     ],
 )
-def test_markup_of_tool_calls_is_an_attempt(text: str) -> None:
+def test_markup_and_json_of_calls_are_attempts_anywhere(text: str) -> None:
     assert attempts_call(text)
     assert attempts_call(f"I will look it up.\n{text}")
 
@@ -34,34 +34,17 @@ def test_markup_of_tool_calls_is_an_attempt(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"Let me look.\n```json\n{json.dumps(CALL)}\n```",
-        json.dumps(CALL)[:-1],
-        str(CALL),
-        json.dumps({"tool_calls": [CALL]}),
-        '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
+        "[f(a=1, b=]",
+        "get_weather(city='Par",
+        "get\\_weather(city='Paris');",
         "[{'get_weather': {'city': 'Paris'}}]",
         'get_weather\n{"city": "Paris"}',
-        json.dumps(json.dumps(CALL)),
-    ],
-)
-def test_json_with_a_name_and_arguments_is_an_attempt(text: str) -> None:
-    assert attempts_call(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[f(a=1, b=]",
-        "get_weather(city='Paris');",
-        "get_weather(city='Par",
-        "['get_weather(city=\"Paris\")']",
-        "get\\_weather(city='Paris')",
         "```python\n[get_weather(city='Paris')]\n```\nThis asks for the weather.",
         "Here is the call:\n\n[get_weather(city='Paris')]",
         "get_weather(city='Paris')\n\nThis asks for the weather.",
     ],
 )
-def test_python_at_the_beginning_is_an_attempt(text: str) -> None:
+def test_calls_at_the_beginning_are_attempts(text: str) -> None:
     assert attempts_call(text)
 
 
