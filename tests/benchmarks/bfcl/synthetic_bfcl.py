@@ -1,5 +1,5 @@
-"""A made-up package ``bfcl_eval``: the rows of the mini set in upstream's layout, with sources
-whose texts are nobody's prompts."""
+"""A made-up package ``bfcl_eval``: the rows of the mini set in upstream's layout, with short texts
+as prompts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ import shutil
 from pathlib import Path
 
 from ace_ray.benchmarks.bfcl.data import upstream_package
-from ace_ray.benchmarks.bfcl.data.upstream_package import MINI, TOOL_FOLDER, TOOL_MODULES, VERSION
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    MINI,
+    TOOL_FOLDER,
+    TOOL_MODULES,
+    VERSION,
+    UpstreamPackage,
+)
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+
+COPY = UpstreamPackage.locate("mini")
+DOCS = function_docs(COPY)
+SOURCES = tool_sources(COPY)
+"""Functions and tools of the mini set."""
 
 PROMPTS = """
 OUTPUT_FORMAT_MAPPING = {
     "python": "[f(a=1...)]", "json": '[{"f"...}]', "verbose_xml": "<v/>", "concise_xml": "<c/>",
 }
 PARAM_TYPE_MAPPING = {"python": "", "json": "", "verbose_xml": "xml types", "concise_xml": "types"}
-PROMPT_STYLE_TEMPLATES = {
-    style: None for style in ("classic", "experimental")
-}
 PROMPT_STYLE_TEMPLATES = {
     "classic": {
         "persona": "P.", "task": "T {braces}.",

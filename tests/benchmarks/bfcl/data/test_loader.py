@@ -1,72 +1,26 @@
-"""Copies are found wherever they are, and what is wrong with one is said in one line."""
+"""Copies of bfcl-eval are found and read, and errors in one are named in one line."""
 
 from __future__ import annotations
 
+import json
 import pickle
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, RELEVANCE, SCORING
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.data.upstream_package import (
-    OFFICIAL_DATA_SHA256,
-    VERSION,
-    UpstreamPackage,
-    data_sha256,
-)
-from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.bfcl.data.upstream_package import VERSION, UpstreamPackage
+from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import edit_line, write_copy
-
-COUNTS = {
-    "simple_python": 400,
-    "simple_java": 100,
-    "simple_javascript": 50,
-    "multiple": 200,
-    "parallel": 200,
-    "parallel_multiple": 200,
-    "irrelevance": 240,
-    "live_simple": 258,
-    "live_multiple": 1053,
-    "live_parallel": 16,
-    "live_parallel_multiple": 24,
-    "live_irrelevance": 884,
-    "live_relevance": 16,
-    "multi_turn_base": 200,
-    "multi_turn_miss_func": 200,
-    "multi_turn_miss_param": 200,
-    "multi_turn_long_context": 200,
-    "memory_kv": 155,
-    "memory_vector": 155,
-    "memory_rec_sum": 155,
-    "web_search_base": 100,
-    "web_search_no_snippet": 100,
-    "format_sensitivity": 5200,
-}
-DOC_COUNTS = {
-    "GorillaFileSystem": 18,
-    "MathAPI": 17,
-    "MessageAPI": 10,
-    "TwitterAPI": 14,
-    "TicketAPI": 9,
-    "TradingBot": 20,
-    "TravelAPI": 18,
-    "VehicleControlAPI": 22,
-    "WebSearchAPI": 2,
-    "MemoryAPI_kv": 15,
-    "MemoryAPI_vector": 12,
-    "MemoryAPI_rec_sum": 5,
-}
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, edit_line, write_copy
 
 
 def refused(match: str, spec: str | Path, *categories: str) -> str:
-    """What a user reads when the copy is loaded; one line."""
+    """Return the line that a user reads when the copy is loaded."""
     with pytest.raises(UserError, match=match) as caught:
         load(UpstreamPackage.locate(str(spec)), categories or CATEGORIES)
     line = str(caught.value)
@@ -74,32 +28,31 @@ def refused(match: str, spec: str | Path, *categories: str) -> str:
     return line
 
 
-@pytest.mark.nightly
-def test_the_published_data_have_the_studied_counts(bfcl_copy: UpstreamPackage) -> None:
-    entries = load(bfcl_copy)
-    assert Counter(entry.category for entry in entries) == COUNTS
-    assert set(COUNTS) == set(CATEGORIES)
-    assert sum(COUNTS[category] for category in SCORING) == 5106
+def test_mini_set_has_all_categories_and_the_functions_of_its_classes() -> None:
+    entries = load(COPY)
+    counts = Counter(entry.category for entry in entries)
+    assert {counts.pop(category) for category in SCORING} == {3, 4}
+    assert counts == {"format_sensitivity": 4 * len(FORMS)}
     assert len({entry.key for entry in entries}) == len(entries)
-    assert {name: len(docs) for name, docs in function_docs(bfcl_copy).items()} == DOC_COUNTS
-    conversations = prerequisites(bfcl_copy)
-    assert {name: len(rows) for name, rows in conversations.items()} == {
-        "student": 10,
-        "customer": 10,
-        "finance": 7,
-        "healthcare": 5,
-        "notetaker": 5,
+    for name, tools in CLASSES.items():
+        documented = {doc["name"]: doc["parameters"]["properties"].keys() for doc in DOCS[name]}
+        methods = [method for method in dir(tools) if not method.startswith("_")]
+        assert documented == {
+            method: getattr(tools, method).__annotations__.keys() - {"return"} for method in methods
+        }
+    talks = prerequisites(COPY)
+    assert {name: [row["id"] for row in rows] for name, rows in talks.items()} == {
+        name: [f"memory_prereq_{n}-{name}-{n}" for n in range(2)] for name in talks
     }
-    by_category = {entry.category: entry for entry in entries}
-    assert all((by_category[c].gold is None) == (c in RELEVANCE) for c in CATEGORIES)
-    forms = [entry.id for entry in entries if entry.category == "format_sensitivity"]
-    assert forms[27].startswith(f"format_sensitivity_27:{FORMS[1]}:simple_python_")
-    assert data_sha256(bfcl_copy) == OFFICIAL_DATA_SHA256
-    assert bfcl_copy.version == VERSION
+    for entry in entries:
+        if entry.category.startswith("memory"):
+            said = str(talks[entry.data["scenario"]]).lower()
+            assert any(answer.lower() in said for answer in entry.gold["ground_truth"])
 
 
-def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
-    entries = {entry.id: entry for entry in load(UpstreamPackage.locate(str(made_up)))}
+def test_rows_become_entries(made_up: Path) -> None:
+    copy = UpstreamPackage.locate(str(made_up))
+    entries = {entry.id: entry for entry in load(copy)}
     single = entries["simple_python_0"]
     assert single.data.keys() == {"question", "function"}
     assert (single.benchmark, single.language, single.group) == ("bfcl", "en", single.id)
@@ -114,74 +67,39 @@ def test_a_row_becomes_the_entry_that_was_agreed_on(made_up: Path) -> None:
     assert memory.gold == {"ground_truth": ["Yusuf"]}
     assert entries["web_search_base_1"].data["show_snippet"] is True
     assert entries["web_search_no_snippet_1"].data["show_snippet"] is False
-    asked = f"format_sensitivity_26:{FORMS[0]}:simple_python_3"
-    assert entries[asked].data == entries["simple_python_3"].data
-    assert entries[asked].gold == entries["simple_python_3"].gold
+    asked = entries[f"format_sensitivity_26:{FORMS[0]}:simple_python_3"]
+    original = entries["simple_python_3"]
+    assert (asked.data, asked.gold) == (original.data, original.gold)
     assert entries["live_irrelevance_0-0-0"].gold is None
+    assert list(function_docs(copy)) == list(upstream_package.DOC_FILES)
+    assert list(prerequisites(copy)) == list(upstream_package.SCENARIOS)
 
 
-def test_a_folder_is_or_holds_the_package(made_up: Path) -> None:
-    copies = [UpstreamPackage.locate(str(path)) for path in (made_up, made_up / "bfcl_eval")]
-    assert {copy.version for copy in copies} == {VERSION}
-    assert not any(copy.is_mini for copy in copies)
-    assert len({data_hash(load(copy)) for copy in copies}) == 1
-    for copy in copies:
-        again = UpstreamPackage.locate(copy.name)
-        assert again == copy == pickle.loads(pickle.dumps(copy))
-        assert copy.has(upstream_package.PROMPT_SOURCE)
-        assert not copy.has("data/nothing.json")
-
-
-def test_relative_paths_resolve_to_absolute_ones(
-    made_up: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_or_holds_the_package(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(made_up.parent)
-    name = UpstreamPackage.locate(made_up.name).name
+    copies = [UpstreamPackage.locate(str(path)) for path in (made_up.name, made_up / "bfcl_eval")]
     monkeypatch.chdir("/")
-    assert UpstreamPackage.locate(name).root == (made_up / "bfcl_eval").resolve()
+    assert copies[0] == copies[1]
+    assert (copies[0].version, copies[0].is_mini) == (VERSION, False)
+    assert UpstreamPackage.locate(copies[0].name) == pickle.loads(pickle.dumps(copies[0]))
+    assert copies[0].has(upstream_package.PROMPT_SOURCE)
+    assert not copies[0].has("data/nothing.json")
 
 
-def test_the_installed_package_is_found_and_not_imported(made_up: Path) -> None:
-    code = (
-        "import sys\n"
-        "from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage\n"
-        "from ace_ray.benchmarks.bfcl.data.loader import load\n"
-        "copy = UpstreamPackage.locate('installed')\n"
-        "assert 'bfcl_eval' not in sys.modules\n"
-        "print(copy.name, copy.version, len(load(copy, ['multiple'])), copy.root)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": f"{made_up}:{Path(__file__).parents[4]}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == ["installed", VERSION, "3", str(made_up / "bfcl_eval")]
-
-
-def test_nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spec in ("", "nowhere", "imported:x/y", "imported"):
+        assert "pip install" in refused("neither mini|nothing is imported", spec)
+    refused("has no bfcl_eval/data in it; give the folder", tmp_path)
+    refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     line = refused("bfcl-eval is not installed", "installed")
     assert f"pip install --no-deps bfcl-eval=={VERSION}" in line
 
 
-@pytest.mark.parametrize("spec", ["", "nowhere", "imported:x/y", "imported"])
-def test_a_name_for_nothing(spec: str) -> None:
-    assert "pip install" in refused("neither mini|nothing is imported", spec)
-
-
-def test_a_folder_without_the_package(tmp_path: Path) -> None:
-    refused("has no bfcl_eval/data in it; give the folder", tmp_path)
-
-
-def test_another_version(tmp_path: Path) -> None:
+def test_another_version_is_refused_and_an_unknown_one_is_said(tmp_path: Path) -> None:
     folder = write_copy(tmp_path / "old", "2025.7.1")
     line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", folder)
     assert f"bfcl-eval=={VERSION}" in line
-
-
-def test_a_folder_that_does_not_say_its_version(tmp_path: Path) -> None:
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
 
 
@@ -192,95 +110,61 @@ def test_unpacked_official_data_are_known_by_their_contents(
     assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        upstream_package.question_file("multiple"),
-        upstream_package.answer_file("memory_kv"),
-        upstream_package.FORMAT_IDS,
-    ],
-)
-def test_a_missing_file(made_up: Path, name: str) -> None:
-    (made_up / "bfcl_eval" / name).unlink()
-    assert name in refused("no such file", made_up)
-
-
-def test_a_truncated_file(made_up: Path) -> None:
-    path = made_up / "bfcl_eval" / upstream_package.question_file("parallel")
-    path.write_bytes(path.read_bytes()[:-100])
-    refused(r"BFCL_v4_parallel\.json:3: is not valid JSON", made_up)
-    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
-    path.write_bytes(path.read_bytes()[:-10])
-    refused("format_sensitivity.json: is not valid JSON", made_up, "format_sensitivity")
+def test_missing_cut_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:
+    folder = made_up / "bfcl_eval"
+    (folder / upstream_package.question_file("multiple")).rename(tmp_path / "elsewhere.json")
+    assert upstream_package.question_file("multiple") in refused("no such file", made_up)
+    (folder / upstream_package.question_file("multiple")).symlink_to(tmp_path / "elsewhere.json")
+    refused("is a symbolic link", made_up, "multiple")
+    for name, category, place in (
+        (upstream_package.question_file("parallel"), "parallel", ":3"),
+        (upstream_package.FORMAT_IDS, "format_sensitivity", ""),
+    ):
+        path = folder / name
+        path.write_bytes(path.read_bytes()[:-10])
+        refused(f"{path.name}{place}: is not valid JSON", made_up, category)
 
 
 @pytest.mark.parametrize("category", ["multiple", "multi_turn_base", "memory_vector"])
-def test_answers_of_other_questions(made_up: Path, category: str) -> None:
-    answers, questions = (
-        upstream_package.answer_file(category),
-        upstream_package.question_file(category),
-    )
-    assert answers is not None
+def test_answers_of_other_questions_are_refused(made_up: Path, category: str) -> None:
+    answers = str(upstream_package.answer_file(category))
+    questions = upstream_package.question_file(category)
     path = made_up / "bfcl_eval" / answers
-    kept = path.read_text()
     edit_line(path, 2, lambda row: {**row, "id": "other_1"})
     refused(rf"{questions}:2: id .* is not in .*{answers}; every id needs one", made_up, category)
-    path.write_text(kept)
     edit_line(path, 2, lambda row: None)
     refused(rf"{questions}:2: id .* is not in", made_up, category)
-    path.write_text(kept)
-    edit_line(path, 2, lambda row: {**row, "id": row["id"].replace("1", "0")})
-    refused(":2: id .* is already used in|is not in", made_up, category)
-
-
-WRONG_ROWS = [
-    ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
-    ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
-    ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
-    ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid list"),
-]
-
-
-@pytest.mark.parametrize(("category", "key", "value", "match"), WRONG_ROWS)
-def test_rows_of_another_shape(
-    made_up: Path, category: str, key: str, value: object, match: str
-) -> None:
-    path = made_up / "bfcl_eval" / upstream_package.question_file(category)
-    edit_line(path, 1, lambda row: {**row, key: value})
-    assert ".json:1: " in refused(match, made_up, category)
+    first = json.loads(path.read_text().splitlines()[0])["id"]
+    edit_line(path, 2, lambda row: {**row, "id": first})
+    refused(rf"{answers}:2: id .* is already used in", made_up, category)
 
 
 @pytest.mark.parametrize(
-    ("category", "gold"),
+    ("category", "key", "value", "match"),
     [
-        ("multiple", [{"f": {}, "g": {}}]),
-        ("multiple", [{"f": {"a": 1}}]),
-        ("multi_turn_base", [["f()"], "g()"]),
-        ("multi_turn_base", [["f()"]]),
-        ("memory_kv", []),
+        ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
+        ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
+        ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
+        ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid"),
+        ("multiple", "ground_truth", [{"f": {}, "g": {}}], "ground_truth"),
+        ("multi_turn_base", "ground_truth", [["f()"], "g()"], "ground_truth"),
+        ("multi_turn_base", "ground_truth", [["f()"]], "and calls for 1"),
+        ("memory_kv", "ground_truth", [], "ground_truth"),
     ],
 )
-def test_answers_of_another_shape(made_up: Path, category: str, gold: object) -> None:
-    name = upstream_package.answer_file(category)
-    assert name is not None
-    edit_line(made_up / "bfcl_eval" / name, 1, lambda row: {**row, "ground_truth": gold})
-    assert ":1: " in refused("ground_truth|and calls for 1", made_up, category)
+def test_rows_of_another_shape_are_refused(
+    made_up: Path, category: str, key: str, value: object, match: str
+) -> None:
+    file = upstream_package.question_file(category)
+    if key == "ground_truth":
+        file = str(upstream_package.answer_file(category))
+    edit_line(made_up / "bfcl_eval" / file, 1, lambda row: {**row, key: value})
+    assert ".json:1: " in refused(match, made_up, category)
 
 
-def test_ids_of_format_sensitivity_that_there_are_not(made_up: Path) -> None:
+def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
     path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
     path.write_text('{"multiple": ["multiple_99"]}')
     refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
     path.write_text('{"memory_kv": ["memory_0"]}')
     refused("is not an object of ids by single-turn category", made_up, "format_sensitivity")
-
-
-def test_links_out_of_a_folder_are_not_followed(made_up: Path, tmp_path: Path) -> None:
-    path = made_up / "bfcl_eval" / upstream_package.question_file("multiple")
-    path.rename(tmp_path / "elsewhere.json")
-    path.symlink_to(tmp_path / "elsewhere.json")
-    refused("is a symbolic link", made_up, "multiple")
-
-
-def test_an_unknown_category() -> None:
-    refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
