@@ -1,67 +1,93 @@
-"""Tools of native mode: valid JSON Schemas under names that OpenAI's form allows."""
+"""Functions as a model sees them: documented in a prompt, as tools, and held out."""
 
 from __future__ import annotations
 
+import ast
 import json
-import re
-from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
-from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN, language_of
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
-from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.functions import openai_tools, tool_name
+from ace_ray.benchmarks.bfcl.categories import SINGLE_TURN
+from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.functions import (
+    documented,
+    offered,
+    openai_tools,
+    tool_name,
+    with_hints,
+)
+from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.texts import OWN_HINTS
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS
 
-TYPES = {"string", "number", "integer", "boolean", "array", "object"}
-
-
-def check_schema(schema: Any, where: str) -> None:
-    """The parts of JSON Schema that occur in the data."""
-    assert schema["type"] in TYPES, where
-    assert isinstance(schema.get("description", ""), str), where
-    assert isinstance(schema.get("enum", []), list), where
-    names = schema.get("required", [])
-    assert isinstance(names, list), where
-    assert len(set(names)) == len(names), where
-    for name, inner in schema.get("properties", {}).items():
-        check_schema(inner, f"{where}.{name}")
-    if schema.get("items"):
-        check_schema(schema["items"], f"{where}[]")
+ENTRIES = {entry.id: entry for entry in load(COPY, SINGLE_TURN)}
 
 
-def check_tools(tools: Sequence[dict[str, Any]], where: str) -> None:
-    for tool in tools:
-        assert tool.keys() == {"type", "function"}
-        function = tool["function"]
-        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", function["name"]), where
-        assert function["parameters"]["type"] == "object"
-        check_schema(function["parameters"], f"{where}:{function['name']}")
+def functions_of(entry_id: str) -> list[dict[str, Any]]:
+    return list(ENTRIES[entry_id].data["function"])
 
 
-def check_copy(copy: UpstreamPackage) -> None:
-    for entry in load(copy, SINGLE_TURN):
-        check_tools(openai_tools(entry.data["function"], language_of(entry.category)), entry.id)
-    for name, docs in function_docs(copy).items():
-        check_tools(openai_tools(docs), name)
+def test_the_documents_of_functions() -> None:
+    (function,) = functions_of("simple_python_3")
+    xml = documented([function], "xml")
+    assert xml.startswith(
+        '<function name="huts.reserve">\n  <desc>Reserves beds in a mountain hut.'
+    )
+    assert '    <param name="guests" type="array[dict]" required="true">\n' in xml
+    # inside a dictionary without a list of required entries all are
+    assert (
+        '        <param name="day" type="string" required="true">\n'
+        "          <desc>Day of the week.</desc>\n        </param>\n"
+    ) in xml
+    python = documented([function, function], "python")
+    assert python.startswith('# Function: huts.reserve\n    """\n    Reserves beds')
+    assert "        guests (list[dict]): Who sleeps there.\n" in python
+    assert "            hour (int): Hour of the day, 0 to 23.\n" in python
+    assert python.count("\n\n\n") == 3
+    (walk,) = functions_of("simple_python_2")
+    choice = "How fast one walks. Enum values: ['slow', 'normal', 'fast']."
+    assert f"pace (str, default='normal'): {choice}\n" in documented([walk], "python")
+    assert (
+        f'<param name="pace" type="string" required="false" default="\'normal\'">\n'
+        f"      <desc>{choice}</desc>"
+    ) in documented([walk], "xml")
 
 
-def test_tools_of_the_mini_set() -> None:
-    check_copy(UpstreamPackage.locate("mini"))
+def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
+    (function,) = functions_of("simple_java_2")
+    before = json.dumps(function)
+    (shown,) = with_hints([function], "java")
+    assert json.dumps(function) == before
+    parcels = shown["parameters"]["properties"]["parcels"]
+    assert list(parcels) == ["type", "description"]
+    assert parcels["type"] == "string"
+    assert "type ArrayList" in parcels["description"]
+    assert parcels["description"].endswith(" type String.")
+    (function,) = functions_of("simple_javascript_1")
+    (shown,) = with_hints([function], "javascript")
+    properties = shown["parameters"]["properties"]
+    assert properties["table"]["description"].endswith(OWN_HINTS.any["javascript"])
+    assert "items" not in properties["rows"]
+    nested = {"type": "dict", "description": "d", "properties": {"a": {"type": "integer"}}}
+    function = {"name": "f", "description": "", "parameters": {"properties": {"x": nested}}}
+    (shown,) = with_hints([function], "javascript")
+    x = shown["parameters"]["properties"]["x"]
+    assert "properties" not in x
+    assert x["description"].endswith('{"a": {"type": "integer"}}')
+    (shown,) = with_hints([function], "java")
+    assert "properties" in shown["parameters"]["properties"]["x"]
 
 
-def test_the_published_functions_stay_as_they_are() -> None:
-    for entry in load(UpstreamPackage.locate("mini"), SINGLE_TURN):
-        before = json.dumps(entry.data)
-        openai_tools(entry.data["function"], language_of(entry.category))
-        assert json.dumps(entry.data) == before
-
-
-@pytest.mark.nightly
-def test_tools_of_the_published_data(bfcl_copy: UpstreamPackage) -> None:
-    check_copy(bfcl_copy)
+def test_held_out_functions_come_later() -> None:
+    functions, later = offered(DOCS, ["Bakery"], {"2": ["total", "list_orders"], "3": ["no"]})
+    names = [function["name"] for function in functions]
+    assert names == ["add_order", "cancel_order", "set_price", "get_price", "close_day"]
+    assert [one["name"] for one in later["2"]] == ["total", "list_orders"]
+    assert later["3"] == []
+    assert len(DOCS["Bakery"]) == 7
+    text = own().more_functions(later["2"])
+    shown, _, said = text.rpartition("\n")
+    assert ast.literal_eval(shown) == later["2"]
+    assert said == own().more_functions(None)
 
 
 def function(**properties: Any) -> dict[str, Any]:
@@ -69,7 +95,7 @@ def function(**properties: Any) -> dict[str, Any]:
     return {"name": "a.b.c", "description": "d", "parameters": parameters, "response": {"x": 1}}
 
 
-def test_types_become_those_of_json_schema() -> None:
+def test_types_of_tools_are_those_of_json_schema() -> None:
     published = function(
         amount={"type": "float", "description": "How much."},
         point={"type": "tuple", "description": "p", "items": {"type": "float"}},
@@ -90,7 +116,9 @@ def test_types_become_those_of_json_schema() -> None:
             "items": {"type": "dict", "properties": {"y": {"type": "any", "description": "y"}}},
         },
     )
+    before = json.dumps(published)
     (tool,) = openai_tools([published])
+    assert json.dumps(published) == before
     shown = tool["function"]
     assert shown["name"] == tool_name("a.b.c") == "a_b_c"
     assert shown["description"] == "d" + OWN_HINTS.language["python"]
@@ -112,13 +140,9 @@ def test_types_become_those_of_json_schema() -> None:
     assert properties["many"]["items"]["properties"]["y"]["type"] == "string"
 
 
-@pytest.mark.parametrize("hinted", [True, False])
-def test_hints_can_be_left_out(hinted: bool) -> None:
-    (tool,) = openai_tools([function()], hinted=hinted)
-    assert (tool["function"]["description"] != "d") == hinted
-
-
-def test_in_java_every_parameter_is_a_string() -> None:
+def test_hints_can_be_left_out_and_java_parameters_are_strings() -> None:
+    (tool,) = openai_tools([function()], hinted=False)
+    assert tool["function"]["description"] == "d"
     (tool,) = openai_tools([function(n={"type": "long", "description": "n"})], "java")
     shown = tool["function"]["parameters"]["properties"]["n"]
     assert shown["type"] == "string"
