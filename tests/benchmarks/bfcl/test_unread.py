@@ -16,7 +16,6 @@ from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.benchmarks.results import SecondReading
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
-
 CALL = '```json\n{"name": "f", "arguments": {}}\n```'
 
 
