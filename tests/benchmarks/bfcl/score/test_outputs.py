@@ -6,7 +6,7 @@ import ast
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,17 @@ from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
+from ace_ray.benchmarks.bfcl.gold import gold_calls
 from ace_ray.benchmarks.bfcl.score.outputs import DROPPED_IDS, entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Output
 from ace_ray.errors import UserError
-from ace_ray.parsing.literals import Call
+from ace_ray.parsing.literals import Call, render
 from ace_ray.types import RULE_SETS, Entry, Episode
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY
 
 CHILD = Path(__file__).resolve().parents[3] / "parity" / "bfcl_results_child.py"
 FAILED = "Error during inference: the prompt has too many tokens"
+NOT_DECODED = "ast_decoder:decoder_failed"
 GROUPS = {
     **dict.fromkeys(groups.NON_LIVE, "non_live"),
     **dict.fromkeys(groups.LIVE, "live"),
@@ -34,8 +36,8 @@ GROUPS = {
     **{name: f"agentic/memory/{name.removeprefix('memory_')}" for name in groups.MEMORY},
     groups.FORMAT_SENSITIVITY: groups.FORMAT_SENSITIVITY,
 }
-Results = Callable[[Entry], list[Any]]
-"""Some results for an entry, right and wrong ones."""
+Shape = Callable[[Sequence[Call]], Any]
+"""Writes the calls of one answer as a model's handler stores them."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def write(path: Path, rows: Sequence[Any]) -> Path:
 def write_results(
     folder: Path, answers: Sequence[tuple[Entry, Any]], *, flat: bool = False
 ) -> Path:
-    """A model's folder in upstream's layout: grouped, or as it was before."""
+    """Write a model's folder in upstream's layout: grouped, or as older versions did."""
     rows: dict[str, list[Any]] = {}
     for entry, result in answers:
         line = {"id": entry.id, "result": result, "latency": 0.5, "inference_log": [["x"]]}
@@ -63,99 +65,12 @@ def write_results(
     return folder
 
 
-def outputs(path: Path, data: str | UpstreamPackage = "mini") -> list[Output]:
-    copy = UpstreamPackage.locate(data) if isinstance(data, str) else data
+def outputs(path: Path, copy: UpstreamPackage = COPY) -> list[Output]:
     return list(read_outputs(path, entries_of(copy)))
 
 
-def entries(category: str, data: str | UpstreamPackage = "mini") -> list[Entry]:
-    return load(UpstreamPackage.locate(data) if isinstance(data, str) else data, [category])
-
-
-# results of every kind
-
-
-def _text(calls: Sequence[str]) -> str:
-    return f"[{', '.join(calls)}]"
-
-
-def _said(entry: Entry) -> list[Any]:
-    """Conversations that end in words."""
-    right = f"{{'answer': '{entry.gold['ground_truth'][0]}', 'context': 'as you said'}}"
-    return [[["[look(a=1)]", right]], [["I do not know."]], [], FAILED, [["[look(a=1)]"]]]
-
-
-def _named(text: str) -> str:
-    """A gold call; upstream's may have no names of arguments, which answers must have."""
-    call: Any = ast.parse(text, mode="eval").body
-    return "" if call.args else text
-
-
-def in_words(entry: Entry) -> list[Any]:
-    """Results of a model that is prompted."""
-    if entry.category in groups.AGENTIC:
-        return _said(entry)
-    if entry.category in groups.MULTI_TURN:
-        gold = [[_named(call) for call in turn] for turn in entry.gold]
-        right = [[*([_text(turn)] if turn else []), "Done."] for turn in gold]
-        endless = [*right[:-1], ["[pwd()]"] * 21]
-        return [right, right[:-1], [["Done."] for _ in right], endless, FAILED, []]
-    if entry.category in groups.RELEVANCE:
-        return ["[f(x=1)]", "I cannot.", FAILED, ""]
-    if entry.category in ("simple_java", "simple_javascript"):
-        (function,) = entry.gold[0]
-        return [f"[{function}()]", "no call", FAILED]
-    text = gold_text(entry.gold, entry.data["function"])
-    return [text, gold_text(entry.gold[:-1], entry.data["function"]), f"Sure: {text}", FAILED, ""]
-
-
-def _listed(calls: Sequence[Call], *, text: bool = True) -> list[Any]:
-    return [{_name(one, text): _arguments(one, text)} for one in calls]
-
-
-def _name(call: Call, text: bool) -> str:
-    return call.name.replace(".", "_") if text else call.name
-
-
-def _arguments(call: Call, text: bool) -> Any:
-    args = dict(call.args)
-    return json.dumps(args) if text else args
-
-
-def _tags(calls: Sequence[Call]) -> str:
-    blocks = [{"name": call.name, "arguments": dict(call.args)} for call in calls]
-    return "\n".join(f"<tool_call>\n{json.dumps(block)}\n</tool_call>" for block in blocks)
-
-
-def _parsed(text: str) -> Call:
-    call: Any = ast.parse(text, mode="eval").body
-    return Call(call.func.id, {one.arg: ast.literal_eval(one.value) for one in call.keywords})
-
-
-def in_calls(shape: Callable[[Sequence[Call]], Any]) -> Results:
-    """Results of a model with function calling."""
-
-    def results(entry: Entry) -> list[Any]:
-        if entry.category in groups.AGENTIC:
-            return [[[shape([Call("look", {"a": 1})]), *_said(entry)[0][0][1:]]], FAILED]
-        if entry.category in groups.MULTI_TURN:
-            gold = [[_parsed(call) for call in turn] for turn in entry.gold]
-            right = [[*([shape(turn)] if turn else []), "Done."] for turn in gold]
-            return [right, right[:-1], [["Done."] for _ in right], FAILED]
-        if entry.category in groups.RELEVANCE:
-            return [shape([Call("f", {"x": 1})]), "I cannot.", FAILED]
-        if entry.category in ("simple_java", "simple_javascript"):
-            return ["no call", FAILED]
-        calls = gold_calls(entry.gold, entry.data["function"])
-        return [shape(calls), shape([*calls, calls[0]]), gold_text(entry.gold, []), FAILED]
-
-    return results
-
-
-def pairs(results: Results, found: Sequence[Entry]) -> Iterator[tuple[int, Entry, Any]]:
-    for entry in found:
-        for number, result in enumerate(results(entry)):
-            yield number, entry, result
+def entries(category: str, copy: UpstreamPackage = COPY) -> list[Entry]:
+    return load(copy, [category])
 
 
 def verdicts(benchmark: BFCL, output: Output) -> dict[str, str]:
@@ -164,67 +79,116 @@ def verdicts(benchmark: BFCL, output: Output) -> dict[str, str]:
     return {rules: found[rules].error_type for rules in RULE_SETS}
 
 
-# what is read
+def official(benchmark: BFCL, outputs: Sequence[Output]) -> list[str]:
+    return [verdicts(benchmark, output)["official"] for output in outputs]
+
+
+def listed(calls: Sequence[Call]) -> list[Any]:
+    return [{call.name.replace(".", "_"): json.dumps(dict(call.args))} for call in calls]
+
+
+def as_objects(calls: Sequence[Call]) -> list[Any]:
+    return [{call.name: dict(call.args)} for call in calls]
+
+
+def tags(calls: Sequence[Call]) -> str:
+    blocks = [{"name": call.name, "arguments": dict(call.args)} for call in calls]
+    return "\n".join(f"<tool_call>\n{json.dumps(block)}\n</tool_call>" for block in blocks)
+
+
+def parsed(text: str) -> Call:
+    call: Any = ast.parse(text, mode="eval").body
+    return Call(call.func.id, {one.arg: ast.literal_eval(one.value) for one in call.keywords})
+
+
+def results_of(entry: Entry, shape: Shape) -> list[Any]:
+    """Make results for an entry, the right one first; prompted models have more kinds."""
+    if entry.category in groups.AGENTIC:
+        right = f"{{'answer': '{entry.gold['ground_truth'][0]}', 'context': 'as you said'}}"
+        call = shape([Call("look", {"a": 1})])
+        few, more = [[[call, right]], FAILED], [[["I do not know."]], [], [[call]]]
+    elif entry.category in groups.MULTI_TURN:
+        gold = [[parsed(call) for call in turn] for turn in entry.gold]
+        turns: Any = [[*([shape(turn)] if turn else []), "Done."] for turn in gold]
+        few = [turns, turns[:-1], [["Done."] for _ in turns], FAILED]
+        more = [[*turns[:-1], [shape([Call("pwd", {})])] * 21], []]
+    elif entry.category in groups.RELEVANCE:
+        few, more = [shape([Call("f", {"x": 1})]), "I cannot.", FAILED], [""]
+    elif entry.category in ("simple_java", "simple_javascript"):
+        few, more = ["no call", FAILED], [f"[{next(iter(entry.gold[0]))}()]"]
+    else:
+        calls = gold_calls(entry.gold, entry.data["function"])
+        few, more = (
+            [shape(calls), shape([*calls, calls[0]]), f"Sure: {render(calls)}", FAILED],
+            [""],
+        )
+    return few + more if shape is render else few
+
+
+def plays(entry: Entry) -> bool:
+    """Tell whether an entry's key can be a result, and upstream's Python has what it needs."""
+    if entry.category not in groups.MULTI_TURN:
+        return True
+    calls: list[Any] = [ast.parse(call).body[0] for turn in entry.gold for call in turn]
+    named = not any(call.value.args for call in calls)
+    return named and "MathAPI" not in entry.data["involved_classes"]
 
 
 def test_texts_are_judged_as_the_answers_of_a_run(mini: BFCL, tmp_path: Path) -> None:
     for category in groups.SINGLE_TURN:
-        for number, entry, result in pairs(in_words, entries(category)):
-            folder = tmp_path / f"{entry.id}-{number}"
-            (output,) = outputs(write_results(folder, [(entry, result)]))
-            assert (output.entry.key, output.sample) == (entry.key, 0)
-            assert output.episode.output == result
-            assert output.episode.state is None
-            assert output.episode.messages[-1]["content"] == result
-            answered = mini.check(entry, Episode(output=result))
-            assert mini.check(entry, output.episode) == answered
+        for entry in entries(category):
+            for number, result in enumerate(results_of(entry, render)):
+                folder = tmp_path / f"{entry.id}-{number}"
+                (output,) = outputs(write_results(folder, [(entry, result)]))
+                assert (output.entry.key, output.sample) == (entry.key, 0)
+                assert output.episode.output == output.episode.messages[-1]["content"] == result
+                assert output.episode.state is None
+                answered = mini.check(entry, Episode(output=result))
+                assert mini.check(entry, output.episode) == answered
 
 
-def test_gold_answers_are_right_and_mangled_ones_wrong(mini: BFCL, tmp_path: Path) -> None:
-    shapes = (in_words, in_calls(_listed), in_calls(lambda calls: _listed(calls, text=False)))
-    for place, shape in enumerate(shapes):
-        for category in ("simple_python", "parallel", "live_multiple", "multi_turn_base"):
-            found = [entry for entry in entries(category) if _plays(entry)]
-            assert found
-            for number in (0, 1):
-                folder = tmp_path / f"{category}-{place}-{number}"
-                write_results(folder, [(entry, shape(entry)[number]) for entry in found])
-                kinds = [verdicts(mini, output)["official"] for output in outputs(folder)]
-                assert all((kind == "") == (number == 0) for kind in kinds), (category, kinds)
+@pytest.mark.parametrize("shape", [render, listed, as_objects])
+def test_gold_answers_are_right_and_mangled_ones_wrong(
+    mini: BFCL, tmp_path: Path, shape: Shape
+) -> None:
+    for category in ("simple_python", "parallel", "live_multiple", "multi_turn_base"):
+        found = [entry for entry in entries(category) if plays(entry)]
+        assert found
+        for number in (0, 1):
+            folder = tmp_path / f"{category}-{number}"
+            write_results(folder, [(entry, results_of(entry, shape)[number]) for entry in found])
+            kinds = official(mini, outputs(folder))
+            assert all((kind == "") == (number == 0) for kind in kinds), (category, kinds)
 
 
 def test_calls_in_lists_are_native_answers(mini: BFCL, tmp_path: Path) -> None:
     first, second, *_ = entries("simple_python")
     (call,) = gold_calls(first.gold, first.data["function"])
-    given = [(first, _listed([call])), (second, "[not_a_call(a=1)]")]
+    (stored,) = listed([call])
+    given = [(first, [stored]), (second, "[not_a_call(a=1)]")]
     right, words = outputs(write_results(tmp_path / "m", given))
-    stored = {"content": "", "calls": [[_name(call, True), _arguments(call, True)]]}
-    assert right.episode.state == {"turns": [[stored]], "ended": ""}
+    content = {"content": "", "calls": [list(pair) for pair in stored.items()]}
+    assert right.episode.state == {"turns": [[content]], "ended": ""}
     assert words.episode.state["turns"] == [[Answer("[not_a_call(a=1)]", ()).as_json()]]
     assert verdicts(mini, right)["strict"] == ""
-    assert verdicts(mini, words)["official"] == "ast_decoder:decoder_failed"
-    assert right.episode.messages[0]["tool_calls"][0]["function"]["name"] == _name(call, True)
+    assert verdicts(mini, words)["official"] == NOT_DECODED
+    assert [right.episode.messages[0]["tool_calls"][0]["function"]["name"]] == list(stored)
     others = [{"name": call.name, "arguments": dict(call.args)}]
-    (output,) = outputs(write_results(tmp_path / "o", [(first, others)]))
-    assert verdicts(mini, output)["official"] == ""
+    assert official(mini, outputs(write_results(tmp_path / "o", [(first, others)]))) == [""]
 
 
 def test_tagged_calls_are_read_of_models_with_function_calling(mini: BFCL, tmp_path: Path) -> None:
     first, second, third, *_ = entries("simple_python")
     (call,) = gold_calls(first.gold, first.data["function"])
-    broken = "<tool_call>\n{\n</tool_call>"
     given = [
-        (first, f"Let me see.\n{_tags([call])}\n{broken}"),
-        (second, f"{_tags([call])}\n<tool_call>\n[]\n</tool_call>"),
+        (first, f"Let me see.\n{tags([call])}\n<tool_call>\n{{\n</tool_call>"),
+        (second, f"{tags([call])}\n<tool_call>\n[]\n</tool_call>"),
         (third, "<tool_call>\n" * 100_000),
     ]
     found = outputs(write_results(tmp_path / "Some_Qwen-FC", given))
-    assert verdicts(mini, found[0])["official"] == ""
-    for output in found[1:]:
-        assert verdicts(mini, output)["official"] == "ast_decoder:decoder_failed"
-    # A model that is prompted and writes tags has written no call.
-    (prompted,) = outputs(write_results(tmp_path / "Some_Qwen", given[:1]))
-    assert verdicts(mini, prompted)["official"] == "ast_decoder:decoder_failed"
+    assert official(mini, found) == ["", NOT_DECODED, NOT_DECODED]
+    prompted = outputs(write_results(tmp_path / "Some_Qwen", given[:1]))
+    assert official(mini, prompted) == [NOT_DECODED], "tags are no calls of a prompted model"
 
 
 def test_texts_that_only_the_models_own_handler_reads_are_refused(tmp_path: Path) -> None:
@@ -232,71 +196,54 @@ def test_texts_that_only_the_models_own_handler_reads_are_refused(tmp_path: Path
     given = [(first, '{"name": "f", "parameters": {"a": 1}}')]
     refused(write_results(tmp_path / "Some_Llama-FC", given), "only bfcl-eval's handler")
     assert outputs(write_results(tmp_path / "Some_Llama", given))
-    words = write_results(tmp_path / "words" / "Some_Llama-FC", [(first, "I cannot.")])
-    assert outputs(words)
+    assert outputs(write_results(tmp_path / "words" / "Some_Llama-FC", [(first, "I cannot.")]))
 
 
 def test_model_whose_server_read_no_calls_is_scored(mini: BFCL, tmp_path: Path) -> None:
-    asked = {category: entries(category)[0] for category in ("simple_python", "irrelevance")}
+    asked = [entries(category)[0] for category in ("simple_python", "irrelevance")]
     for number, text in enumerate(("None fits.", '{"name": "f", "parameters": {}}', "[f(a=1)]")):
-        folder = tmp_path / str(number) / "gpt-x-FC"
-        write_results(folder, [(entry, text) for entry in asked.values()])
-        simple, refusal = (verdicts(mini, output)["official"] for output in outputs(folder))
-        assert (simple, refusal) == ("ast_decoder:decoder_failed", "")
+        folder = write_results(tmp_path / str(number) / "gpt-x-FC", [(one, text) for one in asked])
+        assert official(mini, outputs(folder)) == [NOT_DECODED, ""]
 
 
-def test_ids_that_the_data_has_dropped_are_passed_over(tmp_path: Path) -> None:
+def test_dropped_ids_and_files_named_by_a_group_are_passed_over(tmp_path: Path) -> None:
     first, *_ = entries("live_relevance")
-    found = entries_of(UpstreamPackage.locate("mini"))
+    found = entries_of(COPY)
     dropped = ["live_relevance_16-16-0", "live_relevance_40-27-0"]
     rows = [{"id": entry_id, "result": "[f(a=1)]"} for entry_id in (first.id, *dropped)]
     path = write(tmp_path / "m" / "BFCL_v3_live_relevance_result.json", rows)
-    assert [output.entry.id for output in read_outputs(path, found)] == [first.id]
-    assert list(found.remarks.values()) == [2]
+    memory = {"id": "memory_0-customer-0", "result": ["x"]}
+    write(path.with_name("BFCL_v4_memory_result.json"), [memory])
+    assert [output.entry.id for output in read_outputs(path.parent, found)] == [first.id]
+    assert sorted(found.remarks.values()) == [1, 2]
     lines = [{"id": one["id"], "output": one["result"]} for one in rows]
     assert len(outputs(write(tmp_path / "lines.jsonl", lines))) == 1
     write(path, [*rows, {"id": "live_relevance_18-18-0", "result": ""}])
     refused(path, "unknown id of en/live_relevance: 'live_relevance_18-18-0'", ":4")
 
 
-def test_files_named_by_a_group_are_passed_over(tmp_path: Path) -> None:
-    entry, *_ = entries("simple_python")
-    folder = write_results(tmp_path / "m", [(entry, "x")], flat=True)
-    row = {"id": "memory_0-customer-0", "result": ["x"]}
-    write(folder / "BFCL_v4_memory_result.json", [row])
-    found = entries_of(UpstreamPackage.locate("mini"))
-    assert [output.entry.id for output in read_outputs(folder, found)] == [entry.id]
-    assert list(found.remarks.values()) == [1]
-
-
 def test_no_dropped_id_is_an_id_of_the_data(bfcl_copy: UpstreamPackage) -> None:
     known = {entry.id for entry in load(bfcl_copy, ["live_relevance", "live_multiple"])}
-    assert len(DROPPED_IDS) == 37
     assert not known & DROPPED_IDS
 
 
 def test_conversations(mini: BFCL, tmp_path: Path) -> None:
     *_, entry = entries("multi_turn_base")
-    (second, *_) = entries("memory_kv")
     right = [["[close_day()]", "Done."]] * len(entry.gold)
-    kinds = {
-        "": right,
-        "steps": [*right[:-1], ["[list_orders()]"] * 21],
-        "inference": FAILED,
-    }
-    for ended, result in kinds.items():
+    endless = [*right[:-1], ["[list_orders()]"] * 21]
+    for ended, result in {"": right, "steps": endless, "inference": FAILED}.items():
         (output,) = outputs(write_results(tmp_path / f"m{ended}", [(entry, result)]))
         assert output.episode.state["ended"] == ended
         if isinstance(result, list):
             assert output.episode.state["turns"] == result
             assert output.episode.model_calls == sum(map(len, result))
     assert verdicts(mini, output) == dict.fromkeys(RULE_SETS, "multi_turn:inference_error")
-    found = []
-    for number, result in enumerate(_said(second)):
-        (output,) = outputs(write_results(tmp_path / f"a{number}", [(second, result)]))
-        found.append(verdicts(mini, output)["official"].removeprefix("agentic:"))
+    (memory, *_), found = entries("memory_kv"), []
+    for number, result in enumerate(results_of(memory, render)):
+        (output,) = outputs(write_results(tmp_path / f"a{number}", [(memory, result)]))
+        found += [kind.removeprefix("agentic:") for kind in official(mini, [output])]
     failed = "inference_error"
-    assert found == ["", "answer_not_found", failed, failed, "no_last_message"]
+    assert found == ["", failed, "answer_not_found", failed, "no_last_message"]
 
 
 def test_layouts(tmp_path: Path) -> None:
@@ -318,12 +265,8 @@ def test_layouts(tmp_path: Path) -> None:
     (one,) = outputs(flat / "BFCL_v4_simple_java_result.json")
     assert one.entry.key == keys[1]
     old = tmp_path / "old"
-    for name, row in {
-        "simple": "simple_0",
-        "java": "java_0",
-        "exec_simple": "exec_simple_0",
-    }.items():
-        write(old / f"BFCL_v3_{name}_result.json", [{"id": row, "result": "x"}])
+    for name in ("simple", "java", "exec_simple"):
+        write(old / f"BFCL_v3_{name}_result.json", [{"id": f"{name}_0", "result": "x"}])
     assert [output.entry.key for output in outputs(old)] == keys[:2]
 
 
@@ -332,20 +275,16 @@ def test_json_lines(mini: BFCL, tmp_path: Path) -> None:
     conversation, *_ = entries("web_search_base")
     calls = gold_calls(first.gold, first.data["function"])
     rows = [
-        {"id": first.id, "output": gold_text(first.gold, first.data["function"])},
+        {"id": first.id, "output": render(calls)},
         {"id": first.id, "output": "no", "sample": "b", "category": "parallel"},
-        {"id": conversation.id, "output": _said(conversation)[0]},
+        {"id": conversation.id, "output": results_of(conversation, render)[0]},
     ]
     found = outputs(write(tmp_path / "texts.jsonl", rows))
-    assert [(one.entry.id, one.sample) for one in found] == [
-        (first.id, 0),
-        (first.id, "b"),
-        (conversation.id, 0),
-    ]
-    kinds = [verdicts(mini, one)["official"] for one in found]
-    assert kinds == ["", "ast_decoder:decoder_failed", ""]
-    (one,) = outputs(write(tmp_path / "c.jsonl", [{"id": first.id, "output": _listed(calls)}]))
-    assert verdicts(mini, one)["official"] == ""
+    keys = [(first.id, 0), (first.id, "b"), (conversation.id, 0)]
+    assert [(one.entry.id, one.sample) for one in found] == keys
+    assert official(mini, found) == ["", NOT_DECODED, ""]
+    native = write(tmp_path / "c.jsonl", [{"id": first.id, "output": listed(calls)}])
+    assert official(mini, outputs(native)) == [""]
     for row, message in [
         ({"id": "parallel_9999", "output": ""}, "unknown id of en/parallel"),
         ({"id": "parallels", "output": ""}, "unknown id: 'parallels'"),
@@ -355,40 +294,25 @@ def test_json_lines(mini: BFCL, tmp_path: Path) -> None:
         refused(write(tmp_path / "bad.jsonl", [rows[0] | {"sample": 9}, row]), message, ":2")
 
 
-# answers of odd shapes
-
-CALL = {"f": '{"a": 1}'}
-FAILED_TO_DECODE = "ast_decoder:decoder_failed"
-
-
 @pytest.mark.parametrize(
-    ("result", "strict"),
+    ("result", "kind", "strict"),
     [
-        (["Let me do this.", CALL], "unreadable_call"),
-        ([{"f": None}], "unreadable_call"),
-        (None, "no_answer"),
+        (["Let me do this.", {"f": '{"a": 1}'}], NOT_DECODED, "irrelevance_error:unreadable_call"),
+        ([{"f": None}], NOT_DECODED, "irrelevance_error:unreadable_call"),
+        (None, NOT_DECODED, "irrelevance_error:no_answer"),
+        ([], "simple_function_checker:wrong_count", ""),
     ],
 )
-def test_an_answer_of_another_shape_does_not_decode(
-    mini: BFCL, tmp_path: Path, result: Any, strict: str
+def test_answers_of_odd_shapes(
+    mini: BFCL, tmp_path: Path, result: Any, kind: str, strict: str
 ) -> None:
     first, second, *_ = entries("simple_python")
     refusal, *_ = entries("irrelevance")
-    (call,) = gold_calls(second.gold, second.data["function"])
-    given = [(first, result), (second, _listed([call])), (refusal, result)]
+    calls = listed(gold_calls(second.gold, second.data["function"]))
+    given = [(first, result), (second, calls), (refusal, result)]
     odd, right, refused_ = outputs(write_results(tmp_path / "m-FC", given))
-    assert verdicts(mini, odd)["official"] == FAILED_TO_DECODE
-    assert verdicts(mini, right)["official"] == ""
-    wanted = {"official": "", "strict": f"irrelevance_error:{strict}"}
-    assert verdicts(mini, refused_) == wanted
-
-
-def test_an_empty_list_is_no_call_and_a_refusal(mini: BFCL, tmp_path: Path) -> None:
-    first, *_ = entries("simple_python")
-    refusal, *_ = entries("irrelevance")
-    silent, refused_ = outputs(write_results(tmp_path / "m-FC", [(first, []), (refusal, [])]))
-    assert verdicts(mini, silent)["official"] == "simple_function_checker:wrong_count"
-    assert verdicts(mini, refused_) == {"official": "", "strict": ""}
+    assert official(mini, [odd, right]) == [kind, ""]
+    assert verdicts(mini, refused_) == {"official": "", "strict": strict}
 
 
 @pytest.mark.parametrize(
@@ -403,11 +327,7 @@ def test_odd_turn_of_a_conversation(mini: BFCL, tmp_path: Path, turn: Any, kind:
     *_, entry = entries("multi_turn_base")
     right = [[[{"close_day": "{}"}], "Done."]] * (len(entry.gold) - 1)
     (output,) = outputs(write_results(tmp_path / "m-FC", [(entry, [*right, turn])]))
-    found = verdicts(mini, output)["official"]
-    assert found.removeprefix("multi_turn:") == kind
-
-
-# what is refused
+    assert official(mini, [output]) == [f"multi_turn:{kind}"]
 
 
 def refused(path: Path, message: str, where: str = "") -> None:
@@ -417,7 +337,7 @@ def refused(path: Path, message: str, where: str = "") -> None:
     assert where in str(caught.value)
 
 
-def test_rows_that_are_none(tmp_path: Path) -> None:
+def test_wrong_rows_are_refused(tmp_path: Path) -> None:
     entry, *_ = entries("simple_python")
     path = tmp_path / "m" / "BFCL_v4_simple_python_result.json"
     good = {"id": entry.id, "result": "x"}
@@ -436,7 +356,7 @@ def test_rows_that_are_none(tmp_path: Path) -> None:
     refused(path.parent, "holds no outputs", str(path.parent))
 
 
-def test_folders_that_are_none(tmp_path: Path) -> None:
+def test_wrong_folders_are_refused(tmp_path: Path) -> None:
     entry, *_ = entries("simple_python")
     (tmp_path / "empty").mkdir()
     refused(tmp_path / "empty", "holds no BFCL_v4_<category>_result.json")
@@ -454,8 +374,6 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
     refused(tmp_path / "BFCL_v4_multiple_result.json", "no such file or folder")
 
 
-# parity
-
 PER_CATEGORY, KINDS = 4, 6
 
 
@@ -468,27 +386,22 @@ def upstreams_python() -> Path:
 
 
 @pytest.mark.parametrize(
-    ("model", "results"),
-    [
-        ("prompted", in_words),
-        ("with-calls-FC", in_calls(_listed)),
-        ("with-tags-Qwen-FC", in_calls(_tags)),
-    ],
+    ("model", "shape"),
+    [("prompted", render), ("with-calls-FC", listed), ("with-tags-Qwen-FC", tags)],
 )
 def test_parity_with_upstreams_evaluator(
-    model: str, results: Results, bfcl_copy: UpstreamPackage, upstreams_python: Path, tmp_path: Path
+    model: str, shape: Shape, bfcl_copy: UpstreamPackage, upstreams_python: Path, tmp_path: Path
 ) -> None:
-    """On real entries: every kind of result for some of each category, in as many folders, each
-    with all kinds."""
+    """Compare results of all kinds for some real entries of each category."""
     benchmark = BFCL.from_options({"data": bfcl_copy.name})
     benchmark.ready(named=True)
     folders: dict[int, list[tuple[Entry, Any]]] = {}
     for category in groups.CATEGORIES:
         if category == groups.FORMAT_SENSITIVITY and model != "prompted":
             continue
-        chosen = [entry for entry in load(bfcl_copy, [category]) if _plays(entry)]
+        chosen = [entry for entry in load(bfcl_copy, [category]) if plays(entry)]
         for place, entry in enumerate(chosen[:PER_CATEGORY]):
-            kinds = results(entry)
+            kinds = results_of(entry, shape)
             for number in range(KINDS):
                 result = kinds[(number + place) % len(kinds)]
                 folders.setdefault(number, []).append((entry, result))
@@ -511,14 +424,6 @@ def test_parity_with_upstreams_evaluator(
     assert 0.15 * judged < valid < 0.6 * judged
 
 
-def _plays(entry: Entry) -> bool:
-    """Whether its key can be written as a result, and upstream's Python has what it needs."""
-    if entry.category not in groups.MULTI_TURN:
-        return True
-    named = all(_named(call) for turn in entry.gold for call in turn)
-    return named and "MathAPI" not in entry.data["involved_classes"]
-
-
 def _evaluated(python: Path, parent: Path, folder: Path) -> Any:
     made = folder.parent / f"{folder.name}-evaluated"
     made.mkdir()
@@ -527,11 +432,7 @@ def _evaluated(python: Path, parent: Path, folder: Path) -> Any:
         capture_output=True,
         text=True,
         cwd=made,
-        env={
-            "PATH": os.environ.get("PATH", ""),
-            "BFCL_PROJECT_ROOT": str(made),
-            "PYTHONUTF8": "1",
-        },
+        env={"PATH": os.environ["PATH"], "BFCL_PROJECT_ROOT": str(made), "PYTHONUTF8": "1"},
         timeout=1_800,
         check=False,
     )
