@@ -11,7 +11,7 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.memory import prepare, rollout
@@ -22,39 +22,38 @@ from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Entry, Episode, Sampling, digest
-from tests.benchmarks.bfcl.mini_set import COPY, DOCS, SOURCES
+from ace_ray.types import Episode, Sampling, digest
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, SOURCES
 from tests.scripted_model import Reply, ScriptedModel, hang
 
 TALKS = [
     {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
     for n in range(3)
 ]
+KV, SUMMARY = (load(COPY, [f"memory_{backend}"])[0] for backend in ("kv", "rec_sum"))
+SETTINGS = EpisodeSettings(own(), DOCS)
 
 
-def entry_of(backend: str = "kv") -> Entry:
-    return load(COPY, [f"memory_{backend}"])[0]
-
-
-def context_for(
-    entry: Entry, model: ScriptedModel, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
-) -> EpisodeContext:
+def context_for(model: ScriptedModel, entry: Any = KV, **more: Any) -> EpisodeContext:
     async def opened() -> LocalSession:
-        return LocalSession(open_environment(sources, initial_state_of(entry, docs)))
+        return LocalSession(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
 
-def filled(
-    entry: Entry, model: ScriptedModel, talks: Any = TALKS, **options: Any
-) -> dict[str, Any]:
-    context = context_for(entry, model)
-    return asyncio.run(prepare(entry, context, EpisodeSettings(own(), DOCS), talks, **options))
+def filled(*replies: Reply, works: Any = None) -> dict[str, Any]:
+    """Hold the conversations; those that hang end after 0.3 s."""
+
+    async def run() -> dict[str, Any]:
+        deadline = asyncio.get_running_loop().time() + 0.3 if hang in replies else None
+        context = context_for(ScriptedModel(*replies), deadline=deadline, works=works)
+        return await prepare(KV, context, SETTINGS, TALKS)
+
+    return asyncio.run(run())
 
 
-def asked(entry: Entry, model: ScriptedModel, snapshot: Any) -> Episode:
-    context = context_for(entry, model, prepared={"snapshot": snapshot})
-    return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS)))
+def asked(model: ScriptedModel, prepared: Any) -> Episode:
+    return asyncio.run(rollout(KV, context_for(model, prepared=prepared), SETTINGS))
 
 
 def add(key: str) -> str:
@@ -63,148 +62,117 @@ def add(key: str) -> str:
 
 def test_each_conversation_starts_from_the_memory_before() -> None:
     model = ScriptedModel(add("one"), "ok", "ok", "ok", add("two"), "ok")
-    context = context_for(entry_of(), model)
-    found = asyncio.run(prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS))
+    context = context_for(model)
+    found = asyncio.run(prepare(KV, context, SETTINGS, TALKS))
     assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
     used = context.episode
-    assert used.model_calls == 8
-    assert (used.prompt_tokens, used.completion_tokens) == (80, 16)
+    assert (used.model_calls, used.prompt_tokens, used.completion_tokens) == (8, 80, 16)
     talks = found["conversations"]
     assert [talk["id"] for talk in talks] == ["talk-0", "talk-1", "talk-2"]
     assert [talk["ended"] for talk in talks] == [""] * 3
-    systems = [talk["messages"][0]["content"] for talk in talks]
-    assert "one" in systems[1]
-    assert own().texts.agentic not in systems[0]
+    first, second, _ = (talk["messages"][0]["content"] for talk in talks)
+    functions = own().system(DOCS["MemoryAPI_kv"])
+    assert first == f"{functions}\n\n{own().memory(KV.data['scenario'], 'kv', '(empty)')}"
+    assert "one" in second
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_system_prompt_shows_functions_then_memory() -> None:
-    entry = entry_of()
-    model = ScriptedModel("ok")
-    filled(entry, model, TALKS[:1])
-    system = model.chats[0][0]["content"]
-    functions = own().system(DOCS["MemoryAPI_kv"])
-    memory = own().memory(entry.data["scenario"], "kv", "(empty)")
-    assert system == f"{functions}\n\n{memory}"
-
-
-def test_a_question_starts_from_the_snapshot() -> None:
-    entry = entry_of()
-    snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "deep"}}
-    model = ScriptedModel("[archival_memory_retrieve(key='b_key')]", "{'answer': 'deep'}")
-    episode = asked(entry, model, snapshot)
+def test_question_starts_from_the_snapshot() -> None:
+    snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "submerged"}}
+    model = ScriptedModel(
+        "[archival_memory_retrieve(key='b_key'), core_memory_add(key='new', value='v')]", "ok"
+    )
+    episode = asked(model, {"snapshot": snapshot})
     system, *rest = model.chats[0]
     assert system["content"].endswith(f"\n\n{own().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
-    assert rest == entry.data["question"][0]
-    assert episode.state["results"] == [[['{"value": "deep"}']]]
-    assert episode.state["memory"] == snapshot
-    assert len(episode.state["turns"]) == 1
-    assert BFCL.sandbox_states(episode.state) == (snapshot, snapshot)
-    kept = asked(entry, ScriptedModel(add("new"), "ok"), snapshot)
-    assert kept.state["memory"] == snapshot
-    assert kept.state["memory_end"]["core_memory"] == {"a_key": "kept", "new": "v"}
+    assert "submerged" not in system["content"]
+    assert rest == KV.data["question"][0]
+    assert episode.state["results"][0][0][0] == '{"value": "submerged"}'
+    before, end = BFCL.sandbox_states(episode.state) or ({}, {})
+    assert before == snapshot == episode.state["memory"]
+    assert end["core_memory"] == {"a_key": "kept", "new": "v"}
 
 
-def test_native_mode() -> None:
-    entry = entry_of("rec_sum")
+def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     model = ScriptedModel("ok")
-    context = context_for(entry, model, prepared={"snapshot": {"memory": "the text"}})
-    asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS, native=True)))
+    context = context_for(model, SUMMARY, prepared={"snapshot": {"memory": "the text"}})
+    asyncio.run(rollout(SUMMARY, context, EpisodeSettings(own(), DOCS, native=True)))
     assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
-    memory = own().memory(entry.data["scenario"], "rec_sum", "the text")
+    memory = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
     assert model.chats[0][0]["content"] == f"{memory}\n\n{own().texts.agentic}"
 
 
-def test_what_a_cut_conversation_wrote() -> None:
-    full = ScriptedModel(
-        *(add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok")
-    )
-    found = filled(entry_of(), full)
-    assert found["snapshot"]["core_memory"] == {"one": "v", "three": "v"}
-    assert [talk["ended"] for talk in found["conversations"]] == ["", "context", ""]
-    endless = ScriptedModel(*["[core_memory_list_keys()]"] * 20, add("late"), "ok")
-    found = filled(entry_of(), endless)
-    assert found["conversations"][0]["ended"] == "steps"
-    assert found["snapshot"]["core_memory"] == {"late": "v"}
-    nothing = filled(entry_of(), ScriptedModel(PromptTooLong("x")))
-    assert nothing["snapshot"] == {}
-    assert asked(entry_of(), ScriptedModel("ok"), nothing["snapshot"]).state["memory"] == {}
+@pytest.mark.parametrize(
+    ("replies", "endings", "memory"),
+    [
+        (
+            [add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok"],
+            ["", "context", ""],
+            {"one": "v", "three": "v"},
+        ),
+        (
+            [*["[core_memory_list_keys()]"] * 20, add("late"), "ok"],
+            ["steps", "", ""],
+            {"late": "v"},
+        ),
+        ([PromptTooLong("x")], ["context"] * 3, None),
+        ([add("one"), "ok", "ok", hang], ["", "deadline", "deadline"], {"one": "v"}),
+    ],
+)
+def test_conversation_that_context_or_deadline_cut_writes_nothing(
+    replies: list[Reply], endings: list[str], memory: dict[str, str] | None
+) -> None:
+    found = filled(*replies)
+    assert [talk["ended"] for talk in found["conversations"]] == endings
+    assert found["snapshot"].get("core_memory") == memory
+    assert asked(ScriptedModel("ok"), found).state["memory"] == found["snapshot"]
 
 
-def test_a_deadline_ends_the_preparation() -> None:
-    async def run(*replies: Reply) -> dict[str, Any]:
-        entry = entry_of()
-        deadline = asyncio.get_running_loop().time() + 0.3
-        context = context_for(entry, ScriptedModel(*replies), deadline=deadline)
-        return await prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS)
-
-    found = asyncio.run(run(add("one"), "ok", "ok", hang))
-    assert [talk["ended"] for talk in found["conversations"]] == ["", "deadline", "deadline"]
-    assert found["snapshot"]["core_memory"] == {"one": "v"}
-    with pytest.raises(EpisodeStalled):
-        asyncio.run(run(hang))
-
-
-def test_an_engine_that_stalls_in_the_preparation_leaves_no_memory() -> None:
+def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
     async def stalled() -> bool:
         return False
 
-    async def run() -> dict[str, Any]:
-        deadline = asyncio.get_running_loop().time() + 0.3
-        model = ScriptedModel(add("one"), "ok", "ok", hang)
-        context = context_for(entry_of(), model, deadline=deadline, works=stalled)
-        return await prepare(entry_of(), context, EpisodeSettings(own(), DOCS), TALKS)
-
     with pytest.raises(EpisodeStalled):
-        asyncio.run(run())
+        filled(hang)
+    with pytest.raises(EpisodeStalled):
+        filled(add("one"), "ok", "ok", hang, works=stalled)
 
 
 @pytest.mark.parametrize("cut", ["context", "deadline"])
-def test_a_question_tells_that_its_preparation_was_cut(cut: str) -> None:
-    entry, before = entry_of(), [{"id": "a", "ended": ""}, {"id": "b", "ended": cut}]
+def test_question_tells_that_its_preparation_was_cut(cut: str) -> None:
+    before = [{"id": "a", "ended": ""}, {"id": "b", "ended": cut}]
     value = {"snapshot": {"core_memory": {"k": "v"}}, "conversations": before}
-
-    def ended(*replies: Reply) -> Any:
-        context = context_for(entry, ScriptedModel(*replies), prepared=value)
-        return asyncio.run(rollout(entry, context, EpisodeSettings(own(), DOCS))).state
-
-    state = ended("{'answer': 'x'}")
+    state = asked(ScriptedModel("{'answer': 'x'}"), value).state
     assert state["prepared"] == before
     assert state["memory_sha256"] == digest(value["snapshot"])
     assert state["ended"] == "preparation"
     verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
     assert verdicts["official"].metrics == {"ended_preparation": 1}
-    assert ended("[core_memory_list_keys()]", PromptTooLong("x"))["ended"] == "context"
+    full = ScriptedModel("[core_memory_list_keys()]", PromptTooLong("x"))
+    assert asked(full, value).state["ended"] == "context"
     before[1]["ended"] = "steps"  # upstream keeps what such a conversation wrote
-    assert ended("{'answer': 'x'}")["ended"] == ""
+    assert asked(ScriptedModel("{'answer': 'x'}"), value).state["ended"] == ""
 
 
-def test_the_mini_sets_conversations() -> None:
-    for scenario, talks in prerequisites(COPY).items():
-        entry = next(e for e in load(COPY, ["memory_kv"]) if e.data["scenario"] == scenario)
-        model = ScriptedModel("ok")
-        filled(entry, model, talks)
-        assert len(model.asked) == sum(len(talk["question"]) for talk in talks)
-
-
-def test_vector_memory(bfcl_copy: UpstreamPackage) -> None:
-    """Vectors come from outside, for every text that a call may embed."""
+def test_vector_memory_asks_for_the_vectors_of_each_text(bfcl_copy: UpstreamPackage) -> None:
     docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
-    entry = next(iter(load(bfcl_copy, ["memory_vector"])))
+    entry = load(bfcl_copy, ["memory_vector"])[0]
     wanted: list[str] = []
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         wanted.extend(texts)
         return [[float(len(text)), 1.0] for text in texts]
 
+    async def opened() -> LocalSession:
+        return LocalSession(open_environment(sources, initial_state_of(entry, docs)))
+
     model = ScriptedModel(
         *("[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]", "ok")
     )
-    context = context_for(entry, model, sources, docs)
-    found = asyncio.run(
-        prepare(entry, context, EpisodeSettings(own(), docs), TALKS[:2], embed=embed)
-    )
+    context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
+    settings = EpisodeSettings(own(), docs)
+    found = asyncio.run(prepare(entry, context, settings, TALKS[:2], embed=embed))
     assert list(found["snapshot"]["core_memory"]["store"].values()) == ["cats"]
     assert wanted == ["cats", "cats", "pet"]
     results = found["conversations"][1]["results"][0][0]
