@@ -1,16 +1,14 @@
-"""Prompts: where their texts come from, and what every form of them holds."""
+"""Prompts and tools: the source of their texts, their forms, and functions as a model sees them."""
 
 from __future__ import annotations
 
 import json
-import pickle
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl import texts
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -19,12 +17,13 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     PROMPT_SOURCE,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.functions import documented, with_hints
+from ace_ray.benchmarks.bfcl.functions import documented, offered, openai_tools, with_hints
 from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
+from ace_ray.benchmarks.bfcl.texts import OWN, OWN_HINTS
 from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS
 
-MINI = UpstreamPackage.locate("mini")
-ENTRIES = {entry.id: entry for entry in load(MINI, SINGLE_TURN)}
+ENTRIES = {entry.id: entry for entry in load(COPY, SINGLE_TURN)}
 USER = {"role": "user", "content": "u"}
 
 
@@ -32,41 +31,31 @@ def functions_of(entry_id: str) -> list[dict[str, Any]]:
     return list(ENTRIES[entry_id].data["function"])
 
 
-@pytest.fixture
-def made_up_prompts(made_up: Path) -> Prompts:
-    return official(UpstreamPackage.locate(str(made_up)))
+def prompts_of(folder: Path) -> Prompts:
+    return official(UpstreamPackage.locate(str(folder)))
 
 
-def test_prompt_from_a_copy_is_upstreams(made_up_prompts: Prompts) -> None:
-    shown = json.dumps(with_hints([], "python"), indent=4)
-    assert made_up_prompts.source == "official"
-    # the text of the task is no template, however it looks
+def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
+    prompts = prompts_of(made_up)
+    # The text of the task is not a template, however it looks.
     head = "P.T {braces}.|no tag: [f(a=1...)] .|M.|"
-    assert made_up_prompts.system([]) == f"{head}json:\n{shown}\n"
+    assert prompts.system([]) == f"{head}json:\n[]\n"
     form = Form("verbose_xml", True, "xml", "markdown", "experimental")
-    assert made_up_prompts.system([], form) == "# p.t.|w: <v/> xml types.|m.|e xml:\n\n"
+    assert prompts.system([], form) == "# p.t.|w: <v/> xml types.|m.|e xml:\n\n"
     functions = functions_of("multiple_0")
-    assert '"Lists the ferries that leave a harbour on a day. python!"' in (
-        made_up_prompts.system(functions)
-    )
-    twice = made_up_prompts.system(functions, hints=2)
-    assert "on a day. python! python!" in twice
-    assert "python!" not in made_up_prompts.system(functions, hints=0)
-    assert made_up_prompts.texts.agentic == "Answer {'answer': x}."
-    assert made_up_prompts.memory("finance", "kv", "{a}") == "f core {a}"
-    assert made_up_prompts.memory("student", "rec_sum", "") == "s whole "
-    assert made_up_prompts.more_functions(None) == "More."
-    assert made_up_prompts.more_functions([{"name": "f"}]) == "[{'name': 'f'}]\nMore."
-    assert made_up_prompts.tools(functions, hints=0)[0]["function"]["name"] == "sea_tide"
+    for hints in range(3):
+        text = prompts.system(functions, hints=hints)
+        assert f'leave a harbour on a day.{" python!" * hints}"' in text
+    assert prompts.texts.agentic == "Answer {'answer': x}."
+    assert prompts.memory("finance", "kv", "{a}") == "f core {a}"
+    assert prompts.memory("student", "rec_sum", "") == "s whole "
+    assert prompts.more_functions(None) == "More."
+    assert prompts.more_functions([{"name": "f"}]) == "[{'name': 'f'}]\nMore."
+    assert prompts.tools(functions, hints=0)[0]["function"]["name"] == "sea_tide"
 
-
-def test_prompts_travel_and_their_hash_changes_with_any_text(made_up: Path) -> None:
-    prompts = official(UpstreamPackage.locate(str(made_up)))
-    assert prompts == pickle.loads(pickle.dumps(prompts))
-    assert prompts.sha256 != own().sha256
     path = made_up / "bfcl_eval" / NATIVE_SOURCE
     path.write_text(path.read_text().replace("float!", "real!"))
-    assert official(UpstreamPackage.locate(str(made_up))).sha256 != prompts.sha256
+    assert len({prompts.sha256, prompts_of(made_up).sha256, own().sha256}) == 3
 
 
 @pytest.mark.parametrize(
@@ -89,7 +78,7 @@ def test_a_changed_source_is_refused(
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(UserError, match=match) as caught:
-        official(UpstreamPackage.locate(str(made_up)))
+        prompts_of(made_up)
     line = str(caught.value)
     assert line.startswith(str(path))
     assert "use an unmodified copy" in line
@@ -100,11 +89,11 @@ def test_sources_are_parsed_and_never_run(made_up: Path, tmp_path: Path) -> None
     for name in (PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE):
         path = made_up / "bfcl_eval" / name
         path.write_text(f"open({str(witness)!r}, 'w')\n{path.read_text()}")
-    official(UpstreamPackage.locate(str(made_up)))
+    prompts_of(made_up)
     assert not witness.exists()
     path.write_text(f"X = {'(' * 5000}{')' * 5000}\n")
     with pytest.raises(UserError, match="is no Python source"):
-        official(UpstreamPackage.locate(str(made_up)))
+        prompts_of(made_up)
 
 
 def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
@@ -113,7 +102,7 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
     assert len(set(prompts.values())) == len(FORMS) == 26
     assert DEFAULT in FORMS
     for form, text in prompts.items():
-        assert texts.OWN.outputs[form.returned] in text
+        assert OWN.outputs[form.returned] in text
         assert ("<TOOLCALL>" in text) == form.tagged
         assert ("Each type attribute" in text) == (form.returned in ("verbose_xml", "concise_xml"))
         assert documented(with_hints(functions, "python"), form.documented) in text
@@ -122,10 +111,117 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
 
 
 def test_system_message_of_an_entry_follows_the_prompt() -> None:
-    asked = [{"role": "system", "content": "s"}, USER]
-    assert with_system("x", asked) == [{"role": "system", "content": "x\n\ns"}, USER]
-    assert asked[0]["content"] == "s"
-    assert with_system("x", [USER]) == [{"role": "system", "content": "x"}, USER]
-    assert with_system("x", []) == [{"role": "system", "content": "x"}]
-    later = [USER, {"role": "system", "content": "s"}]
-    assert with_system("x", later) == [{"role": "system", "content": "x"}, *later]
+    said = [{"role": "system", "content": "s"}, USER]
+    assert with_system("x", said) == [{"role": "system", "content": "x\n\ns"}, USER]
+    assert said[0]["content"] == "s"
+    for later in ([], [USER], said[::-1]):
+        assert with_system("x", later) == [{"role": "system", "content": "x"}, *later]
+
+
+def test_functions_are_documented_as_xml_and_python() -> None:
+    (function,) = functions_of("simple_python_3")
+    xml = documented([function], "xml")
+    assert xml.startswith(
+        '<function name="huts.reserve">\n  <desc>Reserves beds in a mountain hut.'
+    )
+    assert '    <param name="guests" type="array[dict]" required="true">\n' in xml
+    # Without a list of required parameters all are.
+    assert (
+        '        <param name="day" type="string" required="true">\n'
+        "          <desc>Day of the week.</desc>\n        </param>\n"
+    ) in xml
+    python = documented([function, function], "python")
+    assert python.startswith('# Function: huts.reserve\n    """\n    Reserves beds')
+    assert "        guests (list[dict]): Who sleeps there.\n" in python
+    assert "            hour (int): Hour of the day, 0 to 23.\n" in python
+    assert python.count("\n\n\n") == 3
+    (walk,) = functions_of("simple_python_2")
+    choice = "How fast one walks. Enum values: ['slow', 'normal', 'fast']."
+    assert f"pace (str, default='normal'): {choice}\n" in documented([walk], "python")
+    assert (
+        f'<param name="pace" type="string" required="false" default="\'normal\'">\n'
+        f"      <desc>{choice}</desc>"
+    ) in documented([walk], "xml")
+
+
+def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
+    (function,) = functions_of("simple_java_2")
+    before = json.dumps(function)
+    (shown,) = with_hints([function], "java")
+    assert json.dumps(function) == before
+    parcels = shown["parameters"]["properties"]["parcels"]
+    assert list(parcels) == ["type", "description"]
+    assert parcels["type"] == "string"
+    assert "type ArrayList" in parcels["description"]
+    assert parcels["description"].endswith(" type String.")
+    (function,) = functions_of("simple_javascript_1")
+    (shown,) = with_hints([function], "javascript")
+    properties = shown["parameters"]["properties"]
+    assert properties["table"]["description"].endswith(OWN_HINTS.any["javascript"])
+    assert "items" not in properties["rows"]
+    inner = {"a": {"type": "integer"}}
+    nested = published(x={"type": "dict", "description": "d", "properties": inner})
+    (shown,) = with_hints([nested], "javascript")
+    x = shown["parameters"]["properties"]["x"]
+    assert "properties" not in x
+    assert x["description"].endswith(json.dumps(inner))
+    (shown,) = with_hints([nested], "java")
+    assert "properties" in shown["parameters"]["properties"]["x"]
+
+
+def test_held_out_functions_come_later() -> None:
+    functions, later = offered(DOCS, ["Bakery"], {"2": ["total", "list_orders"], "3": ["no"]})
+    names = [function["name"] for function in functions]
+    assert names == ["add_order", "cancel_order", "set_price", "get_price", "close_day"]
+    assert [one["name"] for one in later["2"]] == ["total", "list_orders"]
+    assert later["3"] == []
+    assert len(DOCS["Bakery"]) == 7
+
+
+def published(**properties: Any) -> dict[str, Any]:
+    parameters = {"type": "dict", "properties": properties, "required": []}
+    return {"name": "a.b.c", "description": "d", "parameters": parameters, "response": {"x": 1}}
+
+
+@pytest.mark.parametrize(
+    ("given", "schema"),
+    [
+        (
+            {"type": "float", "description": "d"},
+            {"type": "number", "description": f"d{OWN_HINTS.float_type}", "format": "float"},
+        ),
+        ({"type": "Boolean"}, {"type": "string"}),
+        # Elements get no note on floats.
+        (
+            {"type": "tuple", "items": {"type": "float"}},
+            {"type": "array", "items": {"type": "number"}},
+        ),
+        (
+            {"type": "array", "items": {"type": "array", "items": {"type": "Bigint"}}},
+            {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}},
+        ),
+        (
+            {"type": "array", "items": {"type": "dict", "properties": {"y": {"type": "any"}}}},
+            {"type": "array", "items": {"type": "object", "properties": {"y": {"type": "string"}}}},
+        ),
+    ],
+)
+def test_types_of_tools_are_those_of_json_schema(given: Any, schema: Any) -> None:
+    function = published(p=given, map={"type": "dict", "properties": {"x": given}})
+    before = json.dumps(function)
+    (tool,) = openai_tools([function])
+    assert json.dumps(function) == before
+    shown = tool["function"]
+    assert (shown["name"], shown["response"]) == ("a_b_c", {"x": 1})
+    assert shown["description"] == "d" + OWN_HINTS.language["python"]
+    mapped = {"type": "object", "properties": {"x": schema}}
+    assert shown["parameters"]["properties"] == {"p": schema, "map": mapped}
+
+
+def test_hints_can_be_left_out_and_java_parameters_are_strings() -> None:
+    (tool,) = openai_tools([published()], hinted=False)
+    assert tool["function"]["description"] == "d"
+    (tool,) = openai_tools([published(n={"type": "long", "description": "n"})], "java")
+    shown = tool["function"]["parameters"]["properties"]["n"]
+    assert shown["type"] == "string"
+    assert "type long" in shown["description"]
