@@ -28,13 +28,13 @@ def entry(category: str) -> Entry:
     return next(e for e in bfcl("prompt").dataset() if e.category == category)
 
 
-def answered(mode: str, text: str) -> Episode:
+def answered(mode: str, text: str, **state: Any) -> Episode:
     """Make the episode of an answer in which the run's parser read no call."""
     tools = ToolAnswer(text) if mode == "native" else None
     episode = Episode(messages=[{"role": "user", "content": "q"}])
     episode.record(Completion(text, tools=tools))
     if tools is not None:
-        episode.state = {"turns": [[Answer(text, ()).as_json()]], "ended": ""}
+        episode.state = {"turns": [[Answer(text, ()).as_json()]], "ended": "", **state}
     return episode
 
 
@@ -70,12 +70,9 @@ def test_answers_that_were_read_or_failed_are_not_read_again() -> None:
     assert second_reading(bfcl("prompt"), one, gold.right) is None
     wrong = Episode(output='[f(x="```json {}```")]')
     assert second_reading(bfcl("prompt"), one, wrong) is None
-    native = answered("native", CALL)
-    native.state = {"turns": [[{"content": "", "calls": [["f", "{}"]]}]], "ended": ""}
-    assert second_reading(bfcl("native"), one, native) is None
-    failed = answered("native", CALL)
-    failed.state["ended"] = "inference"
-    assert second_reading(bfcl("native"), one, failed) is None
+    turns = [[{"content": "", "calls": [["f", "{}"]]}]]
+    for state in ({"turns": turns}, {"ended": "inference"}):
+        assert second_reading(bfcl("native"), one, answered("native", CALL, **state)) is None
 
 
 @pytest.mark.parametrize("mode", ["native", "prompt"])

@@ -193,6 +193,8 @@ def test_last_message_contains_an_answer(answers: Any, kind: str) -> None:
     assert found["official"] == found["strict"]
     error = f"agentic:{kind}" if kind else ""
     assert (found["official"].valid, found["official"].error_type) == (not kind, error)
+    for ended in ("context", "deadline"):
+        assert check_agentic(said, ["15"], ended)["strict"].error_type == "agentic:inference_error"
 
 
 def test_hostile_messages_end_at_once() -> None:

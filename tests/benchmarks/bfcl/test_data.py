@@ -1,8 +1,9 @@
-"""Copies of bfcl-eval are found and read, and errors in one are named in one line."""
+"""Copies of bfcl-eval: found, read, refused in one line, and imported whole or not at all."""
 
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from collections import Counter
@@ -10,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
-from ace_ray.benchmarks.bfcl.data.upstream_package import VERSION, UpstreamPackage
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
+from ace_ray.benchmarks.bfcl.prompts import official
 from ace_ray.benchmarks.bfcl.tools.own import CLASSES
+from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, edit_line, write_copy
 
@@ -29,25 +33,17 @@ def refused(match: str, spec: str | Path, *categories: str) -> str:
 
 
 def test_mini_set_has_all_categories_and_the_functions_of_its_classes() -> None:
-    entries = load(COPY)
-    counts = Counter(entry.category for entry in entries)
+    counts = Counter(entry.category for entry in load(COPY))
     assert {counts.pop(category) for category in SCORING} == {3, 4}
     assert counts == {"format_sensitivity": 4 * len(FORMS)}
-    assert len({entry.key for entry in entries}) == len(entries)
     for name, tools in CLASSES.items():
         documented = {doc["name"]: doc["parameters"]["properties"].keys() for doc in DOCS[name]}
         methods = [method for method in dir(tools) if not method.startswith("_")]
         assert documented == {
             method: getattr(tools, method).__annotations__.keys() - {"return"} for method in methods
         }
-    talks = prerequisites(COPY)
-    assert {name: [row["id"] for row in rows] for name, rows in talks.items()} == {
-        name: [f"memory_prereq_{n}-{name}-{n}" for n in range(2)] for name in talks
-    }
-    for entry in entries:
-        if entry.category.startswith("memory"):
-            said = str(talks[entry.data["scenario"]]).lower()
-            assert any(answer.lower() in said for answer in entry.gold["ground_truth"])
+    for scenario, talks in prerequisites(COPY).items():
+        assert [row["id"] for row in talks] == [f"memory_prereq_{n}-{scenario}-{n}" for n in (0, 1)]
 
 
 def test_rows_become_entries(made_up: Path) -> None:
@@ -103,13 +99,6 @@ def test_another_version_is_refused_and_an_unknown_one_is_said(tmp_path: Path) -
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
 
 
-def test_unpacked_official_data_are_known_by_their_contents(
-    bfcl_folder: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
-    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
-
-
 def test_missing_cut_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:
     folder = made_up / "bfcl_eval"
     (folder / upstream_package.question_file("multiple")).rename(tmp_path / "elsewhere.json")
@@ -125,7 +114,7 @@ def test_missing_cut_and_linked_files_are_named(made_up: Path, tmp_path: Path) -
         refused(f"{path.name}{place}: is not valid JSON", made_up, category)
 
 
-@pytest.mark.parametrize("category", ["multiple", "multi_turn_base", "memory_vector"])
+@pytest.mark.parametrize("category", ["multiple", "memory_vector"])
 def test_answers_of_other_questions_are_refused(made_up: Path, category: str) -> None:
     answers = str(upstream_package.answer_file(category))
     questions = upstream_package.question_file(category)
@@ -168,3 +157,90 @@ def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
     refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
     path.write_text('{"memory_kv": ["memory_0"]}')
     refused("is not an object of ids by single-turn category", made_up, "format_sensitivity")
+
+
+def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
+    BFCL.import_data(path, (said if said is not None else []).append)
+    return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+
+
+def left() -> list[str]:
+    home = imports_folder("bfcl")
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
+def test_import_lands_whole_and_once(made_up: Path) -> None:
+    said: list[str] = []
+    folder = import_copy(made_up, said)
+    assert left() == [folder.name]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
+    assert manifest["upstream_version"] == VERSION
+    assert manifest["official_data"] is False
+    assert manifest["rows"]["simple_python"] == 4
+    assert manifest["files"].keys() == set(upstream_package.all_files())
+    assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
+    assert said[1].startswith("its files are not those of the published package")
+    copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
+    assert copy.name == f"imported:{folder.name}"
+    assert copy == UpstreamPackage.locate(copy.name)
+    assert data_hash(load(copy)) == data_hash(load(before))
+    assert official(copy) == official(before)
+    for again in (made_up / "bfcl_eval", folder):
+        said = []
+        assert import_copy(again, said) == folder
+        assert said[0].startswith("already imported, nothing to do: 174 rows")
+
+
+def test_installed_package_is_imported_without_running_it(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The made-up package raises when Python imports it."""
+    monkeypatch.syspath_prepend(str(made_up))
+    manifest = json.loads((import_copy(None) / "manifest.json").read_text())
+    assert manifest["source"] == {"path": str(made_up / "bfcl_eval")}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        (upstream_package.question_file("parallel"), None, "no such file"),
+        (upstream_package.TOOL_SOURCES[-1], None, "no such file"),
+        (upstream_package.answer_file("multiple"), "", "is empty"),
+        (f"{TOOL_FOLDER}/ticket_api.py", "import socket\nclass TicketAPI: ...\n", "ticket_api"),
+    ],
+)
+def test_incomplete_or_broken_copy_leaves_nothing_behind(
+    made_up: Path, name: str, text: str | None, match: str
+) -> None:
+    path = made_up / "bfcl_eval" / name
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    with pytest.raises(UserError, match=match) as caught:
+        import_copy(made_up)
+    assert path.name in str(caught.value)
+    assert left() == []
+
+
+def test_failed_write_leaves_nothing_behind(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path, raw: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
+        import_copy(made_up)
+    assert left() == []
+
+
+@pytest.mark.nightly
+def test_published_package_is_known_by_its_contents(bfcl_folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((import_copy(bfcl_folder) / "manifest.json").read_text())
+    assert manifest["official_data"] is True
+    rows = manifest["rows"]
+    assert sum(rows.values()) == 10_306
+    names = ("live_multiple", "multi_turn_miss_func", "memory_vector", "format_sensitivity")
+    assert [rows[name] for name in names] == [1053, 200, 155, 5200]
+    shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
+    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
