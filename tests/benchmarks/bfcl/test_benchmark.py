@@ -84,7 +84,7 @@ ENDPOINT = {"url": "http://e", "model": "m"}
         ({"categories": ["rest"]}, ("no category or group 'rest'", "simple_python")),
         ({"categories": ["format_sensitivity"], "mode": "native"}, ("formats need prompt mode",)),
         ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
-        ({"embedding": {"url": "ftp://x", "model": "m"}}, ("embedding.url", "no URL")),
+        ({"embedding": {**ENDPOINT, "url": "http://x?key=1"}}, ("embedding.url", "no URL")),
         (
             {"categories": ["memory_vector"], "embedding": ENDPOINT},
             ("the mini set has no class MemoryAPI_vector", "data: installed"),

@@ -1,0 +1,283 @@
+"""Conversations with tools: what a model sees, what is stored, how they end, and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
+from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.episode import conversation, memory
+from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
+from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.score.summary import with_metrics
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.sandbox.protocol import LocalSession
+from ace_ray.types import Entry, Episode, Sampling, digest
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, SOURCES
+from tests.scripted_model import Reply, ScriptedModel, hang, say
+
+BASE, MISS_FUNC, KV, SUMMARY = (
+    load(COPY, [name])[0]
+    for name in ("multi_turn_base", "multi_turn_miss_func", "memory_kv", "memory_rec_sum")
+)
+TALKS = [
+    {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
+    for n in range(3)
+]
+
+
+class Session(LocalSession):
+    closed = 0
+
+    async def close(self) -> None:
+        Session.closed += 1
+
+
+def context_for(
+    entry: Entry, model: ScriptedModel, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
+) -> EpisodeContext:
+    async def opened() -> LocalSession:
+        return Session(open_environment(sources, initial_state_of(entry, docs)))
+
+    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
+
+
+def played(
+    entry: Entry,
+    model: ScriptedModel,
+    *,
+    seconds: float | None = None,
+    works: Any = None,
+    prepared: Any = None,
+    **options: Any,
+) -> Episode:
+    rollout: Any = memory.rollout if entry in (KV, SUMMARY) else conversation.rollout
+
+    async def run() -> Episode:
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        more: dict[str, Any] = {"deadline": deadline, "works": works, "prepared": prepared}
+        context = context_for(entry, model, **more)
+        episode: Episode = await rollout(entry, context, EpisodeSettings(own(), DOCS, **options))
+        return episode
+
+    return asyncio.run(run())
+
+
+async def working() -> bool:
+    return True
+
+
+async def stalled() -> bool:
+    return False
+
+
+def test_prompted_model_sees_functions_calls_and_results() -> None:
+    text = "[close_day(), total(customer='x')]"
+    model = ScriptedModel(text, "fine", "bye")
+    episode = played(BASE, model)
+    first, second, third = model.chats
+    assert first == own().messages(BASE.data["question"][0], DOCS["Bakery"])
+    ((results,), _) = episode.state["results"]
+    told = [
+        {"role": "tool", "name": call, "content": result}
+        for call, result in zip(["close_day()", "total(customer='x')"], results, strict=True)
+    ]
+    assert second == [*first, {"role": "assistant", "content": text}, *told]
+    assert third == [*second, {"role": "assistant", "content": "fine"}, *BASE.data["question"][1]]
+    assert [request.tools for request in model.asked] == [None, None, None]
+    assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
+    assert episode.state["turns"] == [[text, "fine"], ["bye"]]
+    assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
+    before, after = BFCL.sandbox_states(episode.state) or ({}, {})
+    assert before["Bakery"]["orders"] == BASE.data["initial_config"]["Bakery"]["orders"]
+    assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
+    for state in (None, {"before": {}}, {"before": [], "end": {}}):
+        assert BFCL.sandbox_states(state) is None
+    played(BASE, model := ScriptedModel(text, "fine"), results="user")
+    assert model.chats[1][-1] == {"role": "user", "content": repr(told)}
+
+
+def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
+    calls = [("get_price", {"item": "roll"}), ("total", {"customer": "x"})]
+    model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
+    episode = played(BASE, model, native=True)
+    assert model.chats[0] == BASE.data["question"][0]
+    assert model.asked[0].tools == own().tools(DOCS["Bakery"])
+    assistant, one, two = model.chats[1][-3:]
+    assert assistant["tool_calls"] == [
+        {"id": f"call0000{n}", "type": "function", "function": {"name": name, "arguments": given}}
+        for n, (name, given) in enumerate(calls)
+    ]
+    assert [one["content"], two["content"]] == episode.state["results"][0][0]
+    assert [one["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
+    assert (one["role"], one["name"]) == ("tool", "get_price")
+    assert model.chats[3][-2]["tool_calls"][0]["id"] == "call00002"
+    # Arguments that are no JSON are no call: the turn is over.
+    assert episode.state["turns"][1][1]["calls"] == [["close_day", "no json"]]
+    assert len(episode.state["results"][1]) == 1
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_held_out_functions_come_in_their_turn(native: bool) -> None:
+    ((turn, (name,)),) = MISS_FUNC.data["missed_function"].items()
+    model = ScriptedModel("?")
+    played(MISS_FUNC, model, native=native)
+    held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+    text = own().more_functions(None if native else [held])
+    assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
+    before, after = (model.asked[number].tools or () for number in (0, int(turn)))
+    assert list(after) == [*before, *(own().tools([held], hints=0) if native else ())]
+    assert name not in str([model.chats[0], *before])
+
+
+@pytest.mark.parametrize(
+    ("replies", "turns", "ended"),
+    [
+        (["[get_price(item='roll')]"], [21], "steps"),
+        (["[close_day()]", PromptTooLong("full")], [1], "context"),
+        (["[close_day()]", hang], [1], "deadline"),
+        (["Sure: [close_day()]", "[]"], [1, 1], ""),
+    ],
+)
+def test_endings(replies: list[Reply], turns: list[int], ended: str) -> None:
+    seconds = 0.2 if hang in replies else None
+    episode = played(BASE, ScriptedModel(*replies), seconds=seconds, works=working)
+    assert [len(turn) for turn in episode.state["turns"]] == turns
+    assert episode.state["ended"] == ended
+    assert episode.state["end"]["Bakery"]["open"] is (replies[0] != "[close_day()]")
+
+
+@pytest.mark.parametrize(
+    ("replies", "works", "error", "said"),
+    [
+        (["fine", hang], stalled, EpisodeStalled, "engine"),
+        ([hang], working, EpisodeStalled, "candidate"),
+        ([PromptTooLong("full")], None, PromptTooLong, "full"),
+        ([RuntimeError("x")], None, RuntimeError, "x"),
+    ],
+)
+def test_failures_that_give_no_verdict_close_the_session(
+    replies: list[Reply], works: Any, error: type[Exception], said: str
+) -> None:
+    before = Session.closed
+    with pytest.raises(error, match=said):
+        played(BASE, ScriptedModel(*replies), seconds=0.2, works=works)
+    assert Session.closed == before + 1
+
+
+def filled(model: ScriptedModel, works: Any = None) -> tuple[dict[str, Any], Episode]:
+    """Fill a memory; conversations that hang end after 0.3 s."""
+
+    async def run() -> tuple[dict[str, Any], Episode]:
+        deadline = asyncio.get_running_loop().time() + 0.3 if hang in model.replies else None
+        context = context_for(KV, model, deadline=deadline, works=works)
+        found = await memory.prepare(KV, context, EpisodeSettings(own(), DOCS), TALKS)
+        return found, context.episode
+
+    return asyncio.run(run())
+
+
+def add(key: str) -> str:
+    return f"[core_memory_add(key='{key}', value='v')]"
+
+
+def test_each_conversation_starts_from_the_memory_before() -> None:
+    found, used = filled(ScriptedModel(add("one"), "ok", "ok", "ok", add("two"), "ok"))
+    assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
+    assert (used.model_calls, used.prompt_tokens, used.completion_tokens) == (8, 80, 16)
+    talks = found["conversations"]
+    assert [(talk["id"], talk["ended"]) for talk in talks] == [(one["id"], "") for one in TALKS]
+    first, second, _ = (talk["messages"][0]["content"] for talk in talks)
+    functions = own().system(DOCS["MemoryAPI_kv"])
+    assert first == f"{functions}\n\n{own().memory(KV.data['scenario'], 'kv', '(empty)')}"
+    assert "one" in second
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_question_starts_from_the_snapshot() -> None:
+    snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "submerged"}}
+    text = "[archival_memory_retrieve(key='b_key'), core_memory_add(key='new', value='v')]"
+    episode = played(KV, model := ScriptedModel(text, "ok"), prepared={"snapshot": snapshot})
+    system, *rest = model.chats[0]
+    assert system["content"].endswith(f"\n\n{own().texts.agentic}")
+    assert '"a_key": "kept"' in system["content"]
+    assert "submerged" not in system["content"]
+    assert rest == KV.data["question"][0]
+    assert episode.state["results"][0][0][0] == '{"value": "submerged"}'
+    before, end = BFCL.sandbox_states(episode.state) or ({}, {})
+    assert before == snapshot == episode.state["memory"]
+    assert end["core_memory"] == {"a_key": "kept", "new": "v"}
+
+
+def test_native_mode_shows_the_memory_beside_the_tools() -> None:
+    prepared = {"snapshot": {"memory": "the text"}}
+    played(SUMMARY, model := ScriptedModel("ok"), prepared=prepared, native=True)
+    assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
+    text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
+    assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
+
+
+@pytest.mark.parametrize(
+    ("replies", "endings", "kept"),
+    [
+        (
+            [add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok"],
+            ["", "context", ""],
+            {"one": "v", "three": "v"},
+        ),
+        ([*["[core_memory_list_keys()]"] * 20, add("a"), "ok"], ["steps", "", ""], {"a": "v"}),
+        ([PromptTooLong("x")], ["context"] * 3, None),
+        ([add("one"), "ok", "ok", hang], ["", "deadline", "deadline"], {"one": "v"}),
+    ],
+)
+def test_conversation_that_context_or_deadline_cut_writes_nothing(
+    replies: list[Reply], endings: list[str], kept: dict[str, str] | None
+) -> None:
+    found, _ = filled(ScriptedModel(*replies))
+    assert [talk["ended"] for talk in found["conversations"]] == endings
+    assert found["snapshot"].get("core_memory") == kept
+    state = played(KV, ScriptedModel("ok"), prepared=found).state
+    assert state["memory"] == found["snapshot"]
+    assert state["memory_sha256"] == digest(found["snapshot"])
+    assert [one["ended"] for one in state["prepared"]] == endings
+    cut = {"context", "deadline"} & set(endings)  # upstream keeps what "steps" wrote
+    assert state["ended"] == ("preparation" if cut else "")
+    verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
+    assert verdicts["official"].metrics == ({"ended_preparation": 1} if cut else {})
+    full = ScriptedModel("[core_memory_list_keys()]", PromptTooLong("x"))
+    assert played(KV, full, prepared=found).state["ended"] == "context"
+
+
+def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
+    for replies, works in (([hang], None), ([add("one"), "ok", "ok", hang], stalled)):
+        with pytest.raises(EpisodeStalled):
+            filled(ScriptedModel(*replies), works=works)
+
+
+def test_vector_memory_asks_for_the_vectors_of_each_text(bfcl_copy: UpstreamPackage) -> None:
+    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
+    entry = load(bfcl_copy, ["memory_vector"])[0]
+    wanted: list[str] = []
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        wanted.extend(texts)
+        return [[float(len(text)), 1.0] for text in texts]
+
+    replies = ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
+    context = context_for(entry, ScriptedModel(*replies, "ok"), sources, docs)
+    settings = EpisodeSettings(own(), docs)
+    found = asyncio.run(memory.prepare(entry, context, settings, TALKS[:2], embed=embed))
+    assert list(found["snapshot"]["core_memory"]["store"].values()) == ["cats"]
+    assert wanted == ["cats", "cats", "pet"]
+    results = found["conversations"][1]["results"][0][0]
+    assert json.loads(results[0])["result"][0]["text"] == "cats"
