@@ -38,21 +38,25 @@ def kinds(answer, functions=(CITY,), gold=GOLD, category="simple_python", **more
     return found["official"].error_type, found["strict"].error_type
 
 
+def native(*calls):
+    return Answer("", tuple(ToolCall(*call) for call in calls))
+
+
 @pytest.mark.parametrize(
-    ("text", "kind"),
+    ("answer", "kind"),
     [
         ("[a.f(unit='c', city='NEW_york-n.y', days=5)]", ""),
         ("[a.f(city='NYC')]", "simple_function_checker:missing_optional"),
-        ("[a.f(city='NYC', unit='C', x=1)]", UNEXPECTED),
-        ("[a_f(city='NYC', unit='C')]", NAME),
-        ("[a.f(city='NYC'), a.f()]", COUNT),
         ("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]", COUNT),
         ("[a.f(city='x' + str(1))]", "official_unsafe"),
         ("[a.f(city=0x" + "f" * 4000 + ", unit='C')]", "official_crash"),
+        (native(("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')), ""),
+        (native(("a.f", '{"city": "NYC", "unit": "C"}')), NAME),
+        (native(("a_f", "[1]")), "ast_decoder:decoder_wrong_output_format"),
     ],
 )
-def test_one_call(text, kind):
-    assert kinds(text) == (kind, kind)
+def test_one_call(answer, kind):
+    assert kinds(answer) == (kind, kind)
 
 
 @pytest.mark.parametrize(
@@ -138,20 +142,6 @@ def test_strict_reads_arguments_named_by_keywords(text, strict):
     assert kinds(Answer(text, ()), functions, gold) == (FAILED,) * 2
 
 
-@pytest.mark.parametrize(
-    ("calls", "kind"),
-    [
-        ([("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')], ""),
-        ([("a.f", '{"city": "NYC", "unit": "C"}')], NAME),
-        ([("a_f", "{")], FAILED),
-        ([("a_f", "[1]")], "ast_decoder:decoder_wrong_output_format"),
-        ([], COUNT),
-    ],
-)
-def test_native_calls(calls, kind):
-    assert kinds(Answer("", tuple(ToolCall(*call) for call in calls))) == (kind, kind)
-
-
 LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
 
 
@@ -161,7 +151,7 @@ LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
         (f'[f(n=5L, l={LISTED}, s="X")]', "", ""),
         (f"[f(n=5, l={LISTED})]", "type_error:simple", "type_error:simple"),
         (f"[f(n={'9' * 5000}L, l={LISTED})]", "official_crash", "official_crash"),
-        (Answer("", (ToolCall("f", '{"n": 5, "l": "x"}'),)), "type_error:java", "type_error:java"),
+        (native(("f", '{"n": 5, "l": "x"}')), "type_error:java", "type_error:java"),
         (f"[f(5L, {LISTED})]", MISSING, ""),
         # Behind a named argument a value stands for the parameter in its place.
         (f"[f(n=5L, {LISTED})]", MISSING, ""),
@@ -175,17 +165,10 @@ def test_java(answer, official, strict):
     assert kinds(answer, [document], gold, "simple_java") == (official, strict)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("[f(o={a: 1})]", ""),
-        ("[f(o={a: 2})]", "value_error:dict_value"),
-        ("[x = 5]", "ast_decoder:decoder_wrong_output_format"),
-    ],
-)
-def test_javascript(text, kind):
-    gold = [{"f": {"o": [{"a": [1]}]}}]
-    assert kinds(text, [function("f", ["o"], o="dict")], gold, "simple_javascript")[0] == kind
+def test_javascript():
+    functions, gold = [function("f", ["o"], o="dict")], [{"f": {"o": [{"a": [1]}]}}]
+    for text, kind in (("[f(o={a: 1})]", ""), ("[f(o={a: 2})]", "value_error:dict_value")):
+        assert kinds(text, functions, gold, "simple_javascript") == (kind, kind)
 
 
 def test_format_sensitivity_is_judged_as_its_original_category():
@@ -210,8 +193,8 @@ NO_CALL = "relevance_error:decoder_failed"
         (" \n", "", NO_ANSWER, NO_CALL),
         ("Error during inference: too long", "", NO_ANSWER, NO_CALL),
         ("[f(a=len('x') + 1)]", "official_unsafe", "official_unsafe", "official_unsafe"),
-        (Answer("", ()), "", NO_ANSWER, NO_CALL),
-        (Answer("", (ToolCall("f", "{}"),)), CALLED, CALLED, ""),
+        (native(), "", NO_ANSWER, NO_CALL),
+        (native(("f", "{}")), CALLED, CALLED, ""),
     ],
 )
 def test_relevance(answer, irrelevance, strict, relevance):
@@ -225,7 +208,7 @@ def test_relevance(answer, irrelevance, strict, relevance):
     [
         ("[f(a=1, b=]", UNREADABLE),
         (Answer("f(a=1)", ()), UNREADABLE),
-        (Answer("", (ToolCall("f", "[]"),)), UNREADABLE),
+        (native(("f", "[]")), UNREADABLE),
         (Answer("words", (ToolCall("f", "{}"),), unreadable=True), UNREADABLE),
         ("[book(from='Seattle', to='x')]", CALLED),
         ("[book(from='Seattle', to=len('x') + 1)]", "official_unsafe"),
@@ -245,12 +228,10 @@ DOCUMENT = {"name": "get_weather", "parameters": {"type": "dict", "properties": 
     "text",
     [
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
-        "<function=get_weather>\n<parameter=city>Paris",
         "[TOOL_CALLS]get_weather{",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
         "Action: get_weather\nAction Input: Paris",
-        json.dumps(CALL)[:-1],
-        json.dumps(json.dumps({"tool_calls": [CALL]})),
+        json.dumps(json.dumps({"tool_calls": [CALL]}))[:-6],
         '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
     ],
 )
@@ -260,26 +241,25 @@ def test_markup_and_json_of_calls_are_attempts_anywhere(text):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "attempted"),
     [
-        "get_weather(city='Par",
-        "get\\_weather(city='Paris');",
-        "[{'get_weather': {'city': 'Paris'}}]",
-        'get_weather\n{"city": "Paris"}',
-        "```python\n[get_weather(city='Paris')]\n```\nThis asks for the weather.",
-        "Here is the call:\n\n[get_weather(city='Paris')]",
-        "get_weather(city='Paris')\n\nThis asks for the weather.",
+        ("get_weather(city='Par", True),
+        ("[{'get_weather': {'city': 'Paris'}}]", True),
+        ('get_weather\n{"city": "Paris"}', True),
+        ("```python\n[get\\_weather(city='Paris')]\n```\nThis asks for the weather.", True),
+        ("Here is the call:\n\n[get_weather(city='Paris')]", True),
+        ("get_weather(city='Paris')\n\nThis asks for the weather.", True),
+        ("get_weather(city='Paris') would give the weather, not the time.", False),
+        ("get_weather(city) is not what you need (it gives the weather).", False),
     ],
 )
-def test_calls_at_the_beginning_are_attempts(text):
-    assert attempts_call(text)
+def test_calls_at_the_beginning_are_attempts(text, attempted):
+    assert attempts_call(text) == attempted
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "get_weather(city='Paris') would give the weather, not the time.",
-        "get_weather(city) is not what you need (it gives the weather).",
         "No function fits. If there were one, a call could be\n`get_time(city='Paris')`",
         "I would put it between <tool_call> tags, but there is nothing to call.",
         f"What I was offered is {json.dumps(DOCUMENT)}, which does not help.",
@@ -289,10 +269,4 @@ def test_calls_at_the_beginning_are_attempts(text):
     ],
 )
 def test_words_that_mention_calls_are_a_refusal(text):
-    assert not attempts_call(text)
-    assert kinds(Answer(text, ()), (), None, "irrelevance")[1] == ""
-
-
-def test_hostile_texts_end_at_once():
-    for piece in ("[", "f(", "`", "'", '{"name":', "<|x|>", "<tool_call>\n", "Action:\n", "\\'"):
-        attempts_call(piece * 200_000)
+    assert kinds(Answer(text, ()), (), None, "irrelevance") == ("", "")

@@ -75,17 +75,12 @@ def test_values_on_which_upstream_raises(value_of, text, kind):
         value_of(text, kind)
 
 
-@pytest.mark.parametrize(
-    ("value_of", "kind", "text"),
-    [
-        (java_value, "ArrayList", "new ArrayList<>() {{ " + "add(" * 250 + "}}"),
+def test_long_collections_take_little_time_and_stay_texts():
+    for value_of, kind, text in (
         (java_value, "HashMap", "new HashMap<>() {" + 'put("' * 100 + '",' * 250 + "}"),
-        (javascript_value, "dict", "{" + "a:," * 340 + "}"),
         (javascript_value, "array", "[[" + "],[" * 340),
-    ],
-)
-def test_long_collections_take_little_time_and_stay_texts(value_of, kind, text):
-    assert len(text) <= MAX_CHARS
-    with cpu_limit(text[:20]):
-        value_of(text, kind)
-    assert value_of(text + "x" * MAX_CHARS, kind) == text + "x" * MAX_CHARS
+    ):
+        assert len(text) <= MAX_CHARS
+        with cpu_limit(text[:20]):
+            value_of(text, kind)
+        assert value_of(text + "x" * MAX_CHARS, kind) == text + "x" * MAX_CHARS

@@ -183,18 +183,3 @@ def test_another_version_of_a_grammar_is_refused(monkeypatch, no_grammar_yet, ot
     with pytest.raises(UserError, match="is installed"):
         BFCL.from_options({"categories": ["simple_java"]}).entries()
     assert BFCL.from_options({"categories": ["simple_python"]}).entries()
-
-
-@pytest.mark.parametrize(
-    ("text", "form"),
-    [
-        ("x" * 5_000_000, Form()),
-        ('[{"function": "f", "parameters": ' + "[" * 300 + "]" * 300 + "}]", JSON),
-        ("<functions>" + "<a>" * 300 + "</a>" * 300 + "</functions>", CONCISE),
-    ],
-)
-def test_long_and_deep_texts_are_refused(text, form):
-    with pytest.raises(NotCalls, match=r"longer|nested"):
-        decode(text, form)
-    with pytest.raises(NotCalls, match="calls"):
-        read_any(Answer("", (ToolCall("f", "{}"),) * 20_000), Form(), "python")

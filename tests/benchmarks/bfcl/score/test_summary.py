@@ -115,17 +115,6 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
         form_of("format_sensitivity_7:nonsense:live_simple_23-5-1")
 
 
-def test_several_samples_have_a_table() -> None:
-    one = judged("memory_kv", 1, 2) + judged("multiple", 1, 1)
-    assert further_tables(summarize(one)) == []
-    summary = summarize([*one, *judged("memory_kv", 2, 2, sample=1)])
-    (layout,) = further_tables(summary)
-    assert BFCL.tables(summary)["further_tables"] == [layout]
-    assert [line[:4] for line in layout["lines"]] == [
-        ["memory_kv", rules, "2", k] for rules in RULE_SETS for k in "12"
-    ]
-
-
 def known(category: str, probability: float, count: int) -> list[ResultRow]:
     logprobs = [math.log(probability)] * 4
     found = with_metrics(verdicts(True), ended=None, gold_logprobs=logprobs)
@@ -177,16 +166,9 @@ def test_printed_table_shows_what_was_not_run() -> None:
     assert lines["Overall v3"][1] != "N/A"
 
 
-@pytest.mark.parametrize(
-    ("category", "entry", "task"),
-    [
-        ("memory_kv", "memory_kv_12-student-3", "memory_kv/student"),
-        ("format_sensitivity", f"format_sensitivity_7:{FORMS[3]}:multiple_2", "multiple_2"),
-        ("multiple", "multiple_1", "en/multiple/multiple_1"),
-    ],
-)
-def test_questions_of_one_memory_and_forms_of_one_question_are_one_task(
-    category: str, entry: str, task: str
-) -> None:
-    assert BFCL.task(scored_row(category, entry)) == task
+def test_questions_of_one_memory_and_forms_of_one_question_are_one_task() -> None:
+    form = f"format_sensitivity_7:{FORMS[3]}:multiple_2"
+    assert BFCL.task(scored_row("memory_kv", "memory_kv_12-student-3")) == "memory_kv/student"
+    assert BFCL.task(scored_row("format_sensitivity", form)) == "multiple_2"
+    assert BFCL.task(scored_row("multiple", "multiple_1")) == "en/multiple/multiple_1"
     assert {c for group in BFCL.groups.values() for c in group} == set(CATEGORIES)
