@@ -1,12 +1,19 @@
-"""Call texts to results on the mini set's classes: parsed, bounded, never evaluated."""
+"""Call texts to results: parsed, bounded, never evaluated; upstream's classes loaded privately."""
 
 from __future__ import annotations
 
+import decimal
 import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import (
     MAX_CALL_CHARS,
     MAX_STATE_CHARS,
@@ -15,7 +22,15 @@ from ace_ray.benchmarks.bfcl.tools.environment import (
     open_environment,
 )
 from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
-from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
+from ace_ray.benchmarks.bfcl.tools.sources import (
+    ToolSources,
+    load_class,
+    require_allowed,
+    tool_sources,
+)
+from ace_ray.errors import UserError
+from ace_ray.sandbox.attempts import end_processes
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
 
 CONFIG = {
@@ -70,16 +85,9 @@ def test_results_and_starred_lists_may_be_arguments() -> None:
     assert tools.execute("total(*['Ida'])") == '{"total": 2.0}'
 
 
-@pytest.mark.parametrize(
-    ("text", "read"),
-    [
-        ("f(x='total (USD)')", "f(x='total(USD)')"),
-        ("f (x='a\t(b) 1 (c)')", "f(x='a(b) 1 (c)')"),
-        ("f(x='é (b)')", "f(x='é (b)')"),
-    ],
-)
-def test_spaces_before_brackets_are_dropped_as_upstream_drops_them(text: str, read: str) -> None:
-    assert as_upstream_reads(text) == read
+def test_spaces_before_brackets_are_dropped_as_upstream_drops_them() -> None:
+    assert as_upstream_reads("f (x='a\t(b) 1 (c)')") == "f(x='a(b) 1 (c)')"
+    assert as_upstream_reads("f(x='é (b)')") == "f(x='é (b)')"
 
 
 def test_only_documented_methods_are_tools() -> None:
@@ -118,25 +126,160 @@ def test_recorded_state_is_json_within_bounds() -> None:
     assert json.loads(text)["Bakery"]["prices"][-1] == "..."
 
 
-def test_memory_text_stays_within_its_limit() -> None:
+def test_memories_of_the_mini_set_have_upstreams_limits_and_search() -> None:
     tools = opened("MemoryAPI_rec_sum")
     tools.execute("memory_append('aaaa')")
     assert "error" in tools.execute(f"memory_replace('a', {'b' * 9_000!r})")
     assert "error" in tools.execute(f"memory_append({'b' * 10_000!r})")
     assert tools.call("snapshot", {}).value == {"memory": "aaaa"}
-
-
-def test_key_search_ranks_as_bm25() -> None:
-    """Scores are those of rank_bm25 0.2.2, to the last bit."""
     tools = opened("MemoryAPI_kv")
     keys = ("dog_name", "favourite_food", "name_of_the_first_dog", "birthday", "dog_food_brand")
-    for key in keys:
-        tools.execute(f"core_memory_add({key!r}, 'x')")
-    found = json.loads(tools.execute("core_memory_key_search('food food cat')"))
-    assert found["ranked_results"] == [
-        [4.649063161488224, "favourite_food"],
-        [4.2521828151326835, "dog_food_brand"],
-        [2.1972245773362196, "dog_name"],
-        [2.1972245773362196, "name_of_the_first_dog"],
-        [2.1972245773362196, "birthday"],
+    tools.step([f"core_memory_add({key!r}, 'x')" for key in keys])
+    found = json.loads(tools.execute("core_memory_key_search('food food cat', k=2)"))
+    # Scores of rank_bm25 0.2.2, to the last bit.
+    best = [[4.649063161488224, "favourite_food"], [4.2521828151326835, "dog_food_brand"]]
+    assert found["ranked_results"] == best
+    said = tools.step([f"core_memory_add({key!r}, 'x')" for key in "abc"])
+    assert ["error" in text for text in said] == [False, False, True], "7 entries at most"
+
+
+Open = Callable[..., Environment]
+
+
+@pytest.fixture(scope="module")
+def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
+    return tool_sources(bfcl_copy)
+
+
+@pytest.fixture(scope="module")
+def names(bfcl_copy: UpstreamPackage) -> dict[str, tuple[str, ...]]:
+    docs = function_docs(bfcl_copy)
+    return {name: tuple(doc["name"] for doc in docs[name]) for name in TOOL_MODULES}
+
+
+@pytest.fixture(scope="module")
+def open_class(names: dict[str, tuple[str, ...]], sources: ToolSources) -> Open:
+    def opened(
+        name: str, config: Any = None, *, long: bool = False, shared: Any = None
+    ) -> Environment:
+        state = InitialState({name: names[name]}, {name: config or {}}, long)
+        return open_environment(sources, state, shared)
+
+    return opened
+
+
+def test_classes_load_privately_and_write_no_file(
+    open_class: Open, sources: ToolSources, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    for name in TOOL_MODULES:
+        tools = open_class(name)
+        assert json.dumps(tools.state())
+        if name.startswith("MemoryAPI"):
+            tools.call("dump", {})
+    assert not {m for m in set(sys.modules) - before if m.startswith(("bfcl", "faiss", "rank_"))}
+    assert list(tmp_path.iterdir()) == []
+    scope = load_class(sources, "MemoryAPI_kv").core_memory_add.__globals__["__builtins__"]
+    assert not {"open", "eval", "exec", "compile", "input"} & set(scope)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("class TicketAPI(:", r"ticket_api.py: does not load \(SyntaxError"),
+        ("import requests", "no stand-in for requests"),
+        ("x = 1", "has no class TicketAPI"),
+    ],
+)
+def test_damaged_class_is_the_users_mistake(sources: ToolSources, text: str, match: str) -> None:
+    damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
+    with pytest.raises(UserError, match=match):
+        load_class(damaged, "TicketAPI")
+
+
+def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
+    require_allowed(sources)
+    text = sources.texts["ticket_api"] + "\n"
+    changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
+    with pytest.raises(UserError, match=r"copy: the classes in .* are not those of bfcl-eval"):
+        require_allowed(changed)
+    with pytest.raises(UserError, match="only the stored run names them"):
+        load_class(changed, "TicketAPI")
+    assert load_class(replace(changed, named=True), "TicketAPI").__name__ == "TicketAPI"
+
+
+def test_dates_and_numbers_are_upstreams(open_class: Open) -> None:
+    found = open_class("TravelAPI").execute(
+        "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
+    )
+    assert "Cannot book" in found
+    trading = open_class("TradingBot", {"authenticated": True})
+    assert '"new_balance": 10001.0' in trading.execute("fund_account(amount=1)")
+    assert "2024-09" in trading.execute("get_transaction_history(start_date='2024-01-01')")
+
+    mpmath = pytest.importorskip("mpmath")
+    digits = mpmath.mp.dps, decimal.getcontext().prec
+    tools = open_class("MathAPI")
+    assert "2.0959032742" in tools.execute("logarithm(value=10, base=3, precision=30)")
+    assert len(tools.execute("square_root(number=2, precision=40)")) > 50
+    assert (mpmath.mp.dps, decimal.getcontext().prec) == digits, "precision stays in the sandbox"
+    with pytest.raises(ValueError) as raised:
+        str(10**5_000)
+    found = tools.execute("power(base=10, exponent=5000)")
+    assert found == f"Error during execution: {raised.value}"
+
+
+def test_environments_share_mutable_defaults_and_records_only_on_request(open_class: Open) -> None:
+    def third_tweet(*posted: Environment) -> str:
+        posted[0].step(["post_tweet('first')", "mention(0, ['@a'])"])
+        return posted[-1].execute("post_tweet('third')")
+
+    def opened(shared: Any = None) -> Environment:
+        return open_class("TwitterAPI", {"authenticated": True}, shared=shared)
+
+    one = opened()
+    shared: dict[int, Any] = {}
+    assert '"mentions": ["@a"]' in third_tweet(one), "within one attempt the list is one"
+    assert '"mentions": []' in third_tweet(one, opened())
+    assert '"mentions": ["@a"]' in third_tweet(opened(shared), opened(shared))
+
+    def card(tools: Environment) -> dict[str, Any]:
+        found: dict[str, Any] = next(iter(tools.instances["TravelAPI"].credit_card_list.values()))
+        return found
+
+    first, second = (open_class("TravelAPI", long=True) for _ in range(2))
+    card(first)["balance"] = -1
+    assert card(second)["balance"] != -1
+
+
+def test_vector_memory_in_a_limited_process(
+    names: dict[str, tuple[str, ...]], sources: ToolSources
+) -> None:
+    state = InitialState({"MemoryAPI_vector": names["MemoryAPI_vector"]})
+    tools, other = (LimitedEnvironment(sources, state) for _ in range(2))
+
+    def step(*texts: str) -> list[str]:
+        return list(tools.call("step", {"texts": texts}).value)
+
+    calls = [
+        "core_memory_add(text='cats')",
+        "core_memory_add('dogs')",
+        "core_memory_retrieve('pet')",
     ]
+    assert "no embedding" in step("core_memory_add(text='other')")[0]
+    assert tools.call("texts", {"texts": calls}).value == ["cats", "dogs", "pet"]
+    vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
+    tools.call("vectors", {"vectors": vectors})
+    assert tools.call("texts", {"texts": calls}).value == []
+    added, _, found = step(*calls)
+    assert set(json.loads(added)) == {"id"}
+    ranked = [(one["text"], one["similarity_score"]) for one in json.loads(found)["result"]]
+    assert [text for text, _ in ranked] == ["dogs", "cats"]
+    assert ranked[0][1] == pytest.approx(1.4 / 2**0.5)
+    other.call("vectors", {"vectors": vectors})
+    other.call("restore", {"snapshot": tools.call("snapshot", {}).value})
+    assert other.call("step", {"texts": calls[2:]}).value == [found]
+    step("core_memory_remove(1)", "core_memory_update(2, 'cats')", "core_memory_clear()")
+    assert step(calls[2]) == ['{"result": []}']
+    end_processes()
