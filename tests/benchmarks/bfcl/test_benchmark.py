@@ -17,13 +17,17 @@ import pytest
 from ace_ray.benchmarks.bfcl import categories as groups
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamPackage
-from ace_ray.benchmarks.bfcl.gold import gold_text
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.bfcl.functions import tool_name
+from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
 from ace_ray.benchmarks.bfcl.prompts import without_system
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
+from ace_ray.benchmarks.diagnosis import second_reading
+from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import RULE_SETS, Entry, Episode, Sampling
+from ace_ray.types import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer
 from tests.scripted_model import ScriptedModel
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
@@ -293,3 +297,46 @@ def test_real_copy_is_comparable_and_an_altered_one_is_not(
     for what in ("the tools are not", "the prompts are not", "have other roles", "another day"):
         assert what in said
     assert "memory_vector has another embedding" in said
+
+
+CALL = '```json\n{"name": "f", "arguments": {}}\n```'
+
+
+def unread(mode: str, category: str, text: str, **state: Any) -> tuple[bool, Any]:
+    """Tell whether an answer without a call is right, and what a second reading finds in it."""
+    benchmark = bfcl(mode=mode)
+    tools = ToolAnswer(text) if mode == "native" else None
+    episode = Episode(messages=[{"role": "user", "content": "q"}])
+    episode.record(Completion(text, tools=tools))
+    if state or tools is not None:
+        turns = [[Answer(text, ()).as_json()]]
+        episode.state = {"turns": turns, "ended": "", **state}
+    entry = entry_of(benchmark, category)
+    valid = benchmark.verdicts(entry, episode)["official"].valid
+    return valid, second_reading(benchmark, entry, episode)
+
+
+@pytest.mark.parametrize("mode", ["native", "prompt"])
+def test_calls_that_were_not_read_are_found(mode: str) -> None:
+    fenced = SecondReading("fenced_json", "answer", 1)
+    entry = entry_of(bfcl(), "parallel_multiple")
+    calls = [
+        {"name": tool_name(call.name) if mode == "native" else call.name, "arguments": call.args}
+        for call in gold_calls(entry.gold, entry.data["function"])
+    ]
+    text = f"I call it.\n```json\n{json.dumps(calls)}\n```"
+    assert unread(mode, "parallel_multiple", text) == (False, fenced)
+    assert unread(mode, "irrelevance", CALL) == (True, fenced)
+    read: Any = "[ls()]" if mode == "prompt" else {"content": CALL, "calls": [["ls", "{}"]]}
+    lost, done = (
+        text if mode == "prompt" else {"content": text, "calls": []} for text in (CALL, "Done.")
+    )
+    _, found = unread(mode, "multi_turn_base", "", turns=[[read, done], [lost], [lost]])
+    assert found == SecondReading("fenced_json", "answer", 2)
+
+
+def test_answers_that_were_read_or_failed_are_not_read_again() -> None:
+    assert unread("prompt", "simple_python", '[f(x="```json {}```")]') == (False, None)
+    turns = [[{"content": "", "calls": [["f", "{}"]]}]]
+    assert unread("native", "simple_python", CALL, turns=turns) == (False, None)
+    assert unread("native", "simple_python", CALL, ended="inference") == (False, None)

@@ -17,10 +17,9 @@ from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load, prerequisites
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
 from ace_ray.benchmarks.bfcl.prompts import official
-from ace_ray.benchmarks.bfcl.tools.own import CLASSES
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.errors import UserError
-from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, edit_line, write_copy
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, edit_line, write_copy
 
 
 def refused(match: str, spec: str | Path, *categories: str) -> str:
@@ -32,18 +31,10 @@ def refused(match: str, spec: str | Path, *categories: str) -> str:
     return line
 
 
-def test_mini_set_has_all_categories_and_the_functions_of_its_classes() -> None:
+def test_mini_set_has_all_categories() -> None:
     counts = Counter(entry.category for entry in load(COPY))
     assert {counts.pop(category) for category in SCORING} == {3, 4}
     assert counts == {"format_sensitivity": 4 * len(FORMS)}
-    for name, tools in CLASSES.items():
-        documented = {doc["name"]: doc["parameters"]["properties"].keys() for doc in DOCS[name]}
-        methods = [method for method in dir(tools) if not method.startswith("_")]
-        assert documented == {
-            method: getattr(tools, method).__annotations__.keys() - {"return"} for method in methods
-        }
-    for scenario, talks in prerequisites(COPY).items():
-        assert [row["id"] for row in talks] == [f"memory_prereq_{n}-{scenario}-{n}" for n in (0, 1)]
 
 
 def test_rows_become_entries(made_up: Path) -> None:
@@ -99,33 +90,21 @@ def test_another_version_is_refused_and_an_unknown_one_is_said(tmp_path: Path) -
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
 
 
-def test_missing_cut_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:
-    folder = made_up / "bfcl_eval"
-    (folder / upstream_package.question_file("multiple")).rename(tmp_path / "elsewhere.json")
-    assert upstream_package.question_file("multiple") in refused("no such file", made_up)
-    (folder / upstream_package.question_file("multiple")).symlink_to(tmp_path / "elsewhere.json")
+def test_missing_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:
+    name = upstream_package.question_file("multiple")
+    path = made_up / "bfcl_eval" / name
+    path.rename(tmp_path / "elsewhere.json")
+    assert name in refused("no such file", made_up)
+    path.symlink_to(tmp_path / "elsewhere.json")
     refused("is a symbolic link", made_up, "multiple")
-    for name, category, place in (
-        (upstream_package.question_file("parallel"), "parallel", ":3"),
-        (upstream_package.FORMAT_IDS, "format_sensitivity", ""),
-    ):
-        path = folder / name
-        path.write_bytes(path.read_bytes()[:-10])
-        refused(f"{path.name}{place}: is not valid JSON", made_up, category)
 
 
 @pytest.mark.parametrize("category", ["multiple", "memory_vector"])
 def test_answers_of_other_questions_are_refused(made_up: Path, category: str) -> None:
     answers = str(upstream_package.answer_file(category))
     questions = upstream_package.question_file(category)
-    path = made_up / "bfcl_eval" / answers
-    edit_line(path, 2, lambda row: {**row, "id": "other_1"})
+    edit_line(made_up / "bfcl_eval" / answers, 2, lambda row: {**row, "id": "other_1"})
     refused(rf"{questions}:2: id .* is not in .*{answers}; every id needs one", made_up, category)
-    edit_line(path, 2, lambda row: None)
-    refused(rf"{questions}:2: id .* is not in", made_up, category)
-    first = json.loads(path.read_text().splitlines()[0])["id"]
-    edit_line(path, 2, lambda row: {**row, "id": first})
-    refused(rf"{answers}:2: id .* is already used in", made_up, category)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +184,6 @@ def test_installed_package_is_imported_without_running_it(
     ("name", "text", "match"),
     [
         (upstream_package.question_file("parallel"), None, "no such file"),
-        (upstream_package.TOOL_SOURCES[-1], None, "no such file"),
         (upstream_package.answer_file("multiple"), "", "is empty"),
         (f"{TOOL_FOLDER}/ticket_api.py", "import socket\nclass TicketAPI: ...\n", "ticket_api"),
     ],

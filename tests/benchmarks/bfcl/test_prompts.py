@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form, Language
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     HINT_SOURCE,
@@ -149,23 +149,20 @@ def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
     (shown,) = with_hints([function], "java")
     assert json.dumps(function) == before
     parcels = shown["parameters"]["properties"]["parcels"]
-    assert list(parcels) == ["type", "description"]
-    assert parcels["type"] == "string"
+    assert (list(parcels), parcels["type"]) == (["type", "description"], "string")
     assert "type ArrayList" in parcels["description"]
     assert parcels["description"].endswith(" type String.")
-    (function,) = functions_of("simple_javascript_1")
-    (shown,) = with_hints([function], "javascript")
-    properties = shown["parameters"]["properties"]
-    assert properties["table"]["description"].endswith(OWN_HINTS.any["javascript"])
-    assert "items" not in properties["rows"]
     inner = {"a": {"type": "integer"}}
-    nested = published(x={"type": "dict", "description": "d", "properties": inner})
-    (shown,) = with_hints([nested], "javascript")
-    x = shown["parameters"]["properties"]["x"]
-    assert "properties" not in x
-    assert x["description"].endswith(json.dumps(inner))
-    (shown,) = with_hints([nested], "java")
-    assert "properties" in shown["parameters"]["properties"]["x"]
+    nested = published(
+        x={"type": "dict", "description": "d", "properties": inner}, y={"type": "any"}
+    )
+    languages: list[Language] = ["java", "javascript"]
+    for language in languages:
+        (shown,) = with_hints([nested], language)
+        x, y = shown["parameters"]["properties"].values()
+        assert ("properties" in x) == (language == "java")
+        assert x["description"].endswith(json.dumps(inner)) == (language == "javascript")
+        assert y == {"type": "string", "description": OWN_HINTS.any[language]}
 
 
 def published(**properties: Any) -> dict[str, Any]:
