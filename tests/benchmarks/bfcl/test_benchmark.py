@@ -20,7 +20,6 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamP
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
-from ace_ray.benchmarks.bfcl.prompts import without_system
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import second_reading
@@ -28,21 +27,25 @@ from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import PromptTooLong, UserError
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer
-from tests.scripted_model import ScriptedModel
+from tests.scripted_model import Reply, ScriptedModel
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
+ENDPOINT = {"url": "http://e", "model": "m"}
+RIGHT = dict.fromkeys(RULE_SETS, (True, ""))
+FAILED = (False, "ast_decoder:decoder_failed")
 
 
-def bfcl(**options: Any) -> BFCL:
-    return BFCL.from_options(options)
+def bfcl(*categories: str, **options: Any) -> BFCL:
+    chosen = {"categories": list(categories)} if categories else {}
+    return BFCL.from_options({**chosen, **options})
 
 
-def web(fetch: str, **more: Any) -> dict[str, Any]:
-    return {"search": {"url": "http://s"}, "fetch": {"url": fetch}, **more}
+def web(fetch: str) -> dict[str, Any]:
+    return {"search": {"url": "http://s"}, "fetch": {"url": fetch}}
 
 
-def entry_of(benchmark: BFCL, category: str, number: int = 0) -> Entry:
-    return [entry for entry in benchmark.entries() if entry.category == category][number]
+def entry_of(benchmark: BFCL, category: str) -> Entry:
+    return next(entry for entry in benchmark.entries() if entry.category == category)
 
 
 def staged(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
@@ -56,84 +59,74 @@ def played(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> 
     return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))
 
 
-def verdicts(benchmark: BFCL, entry: Entry, episode: Episode) -> dict[str, tuple[bool, str]]:
-    """Check an episode as a checker does: benchmark and state have travelled."""
+def verdicts(
+    benchmark: BFCL, entry: Entry, *replies: Reply, **more: Any
+) -> dict[str, tuple[bool, str]]:
+    """Play an episode and check it as a checker does: benchmark and state have travelled."""
+    episode = played(benchmark, entry, ScriptedModel(*replies), **more)
     travelled: BFCL = pickle.loads(pickle.dumps(benchmark))
     state = None if episode.state is None else json.loads(json.dumps(episode.state))
     found = travelled.check(entry, replace(episode, state=state))
-    assert set(found) == set(RULE_SETS)
     return {rules: (verdict.valid, verdict.error_type) for rules, verdict in found.items()}
 
 
 def test_all_categories_that_can_run_are_run_and_the_others_named() -> None:
     benchmark = bfcl()
-    run = {entry.category for entry in benchmark.entries()}
-    assert run == set(groups.SCORING) - NOT_RUN
+    assert {entry.category for entry in benchmark.entries()} == set(groups.SCORING) - NOT_RUN
     summary = benchmark.summarize([], 0.0)
     assert set(summary["not_run"]) == NOT_RUN
     assert "memory_vector was not run: no embedding endpoint" in summary["comparable"]
-    some = bfcl(categories=["agentic", "non_live"]).summarize([], 0.0)
-    assert set(some["not_run"]) == NOT_RUN
-    assert bfcl(categories=["non_live"]).summarize([], 0.0)["not_run"] == {}
-
-
-ENDPOINT = {"url": "http://e", "model": "m"}
+    assert set(bfcl("agentic", "non_live").summarize([], 0.0)["not_run"]) == NOT_RUN
+    assert bfcl("non_live").summarize([], 0.0)["not_run"] == {}
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("categories", "options", "said"),
     [
-        ({"categories": ["web_search"]}, ("'web_search' cannot be run", "web_search")),
-        ({"categories": ["memory_vector"]}, ("no embedding endpoint",)),
-        ({"categories": ["rest"]}, ("no category or group 'rest'", "simple_python")),
-        ({"categories": ["format_sensitivity"], "mode": "native"}, ("formats need prompt mode",)),
-        ({"contamination": True, "mode": "native"}, ("contamination", "mode: prompt")),
-        ({"embedding": {**ENDPOINT, "url": "http://x?key=1"}}, ("embedding.url", "no URL")),
-        (
-            {"categories": ["memory_vector"], "embedding": ENDPOINT},
-            ("the mini set has no class MemoryAPI_vector", "data: installed"),
-        ),
-        ({"embedding": {**ENDPOINT, "api_key_env": "NO_SUCH_KEY"}}, ("NO_SUCH_KEY is not set",)),
+        (["web_search"], {}, "'web_search' cannot be run: .* [(]web_search[)]"),
+        (["memory_vector"], {}, "no embedding endpoint"),
+        (["rest"], {}, "no category or group 'rest'.*simple_python"),
+        (["format_sensitivity"], {"mode": "native"}, "formats need prompt mode"),
+        ([], {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
+        ([], {"embedding": {**ENDPOINT, "url": "http://x?key=1"}}, "embedding.url: is no URL"),
+        (["memory_vector"], {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
+        ([], {"embedding": {**ENDPOINT, "api_key_env": "NO_SUCH_KEY"}}, "NO_SUCH_KEY is not set"),
     ],
 )
-def test_options_that_cannot_be_are_refused(options: dict[str, Any], parts: Sequence[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        bfcl(**options).ready(named=True)
-    assert all(part in str(caught.value) for part in parts), str(caught.value)
+def test_options_that_cannot_be_are_refused(
+    categories: list[str], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        bfcl(*categories, **options).ready(named=True)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "native"}, {"system": "user"}])
-def test_resolved_options_make_the_same_benchmark(options: dict[str, Any]) -> None:
-    one = bfcl(**options)
-    again = bfcl(**json.loads(json.dumps(one.resolved())))
-    assert again.identity() == one.identity()
-    assert data_hash(again.dataset()) == data_hash(one.dataset())
-    assert again.prompt(entry_of(again, "multiple")) == one.prompt(entry_of(one, "multiple"))
-    assert len(pickle.dumps(one)) < 200_000, "entries travel by themselves"
-
-
-def test_options_that_move_a_score_are_in_the_identity() -> None:
-    identities = [
-        json.dumps(bfcl(**options).identity(), sort_keys=True)
-        for options in (
-            {},
-            {"mode": "native"},
-            {"system": "user"},
-            {"results": "user"},
-            {"contamination": True},
-            {"categories": ["multiple"]},
-            {"web_search": web("http://a"), "categories": ["web_search"]},
-            {"web_search": web("http://b"), "categories": ["web_search"]},
-            {"embedding": ENDPOINT, "categories": ["multi_turn"]},
-            {"embedding": {**ENDPOINT, "model": "two"}, "categories": ["multi_turn"]},
-        )
-    ]
+def test_resolved_options_make_the_same_benchmark_and_scores_have_an_identity() -> None:
+    identities = []
+    for options in (
+        {},
+        {"mode": "native"},
+        {"system": "user"},
+        {"results": "user"},
+        {"contamination": True},
+        {"categories": ["multiple"]},
+        {"web_search": web("http://a"), "categories": ["web_search"]},
+        {"web_search": web("http://b"), "categories": ["web_search"]},
+        {"embedding": ENDPOINT, "categories": ["multi_turn"]},
+        {"embedding": {**ENDPOINT, "model": "two"}, "categories": ["multi_turn"]},
+    ):
+        one = bfcl(**options)
+        again = bfcl(**json.loads(json.dumps(one.resolved())))
+        assert again.identity() == one.identity()
+        assert data_hash(again.dataset()) == data_hash(one.dataset())
+        assert again.prompt(again.dataset()[0]) == one.prompt(one.dataset()[0])
+        assert len(pickle.dumps(one)) < 200_000, "entries travel by themselves"
+        identities.append(json.dumps(one.identity(), sort_keys=True))
     assert len(set(identities)) == len(identities)
 
 
 def test_gold_answer_is_right_and_words_are_wrong() -> None:
-    benchmark = bfcl(categories=["single_turn"])
+    benchmark = bfcl("single_turn")
     for category in ("simple_java", "multiple", "parallel", "live_parallel_multiple"):
         entry = entry_of(benchmark, category)
         right = gold_text(entry.gold, entry.data["function"])
@@ -141,52 +134,46 @@ def test_gold_answer_is_right_and_words_are_wrong() -> None:
             ((name, arguments),) = entry.gold[0].items()
             named = ", ".join(f"{key}={values[0]}" for key, values in arguments.items())
             right = f"[{name}({named})]"
-        model = ScriptedModel(right)
-        found = verdicts(benchmark, entry, played(benchmark, entry, model))
-        assert found == dict.fromkeys(RULE_SETS, (True, ""))
-        assert ("Java" in model.chats[0][0]["content"]) == (category == "simple_java")
-        wrong = verdicts(benchmark, entry, played(benchmark, entry, ScriptedModel("I cannot.")))
-        assert wrong["official"] == (False, "ast_decoder:decoder_failed")
-        assert not wrong["strict"][0]
+        assert verdicts(benchmark, entry, right) == RIGHT
+        assert verdicts(benchmark, entry, "I cannot.") == dict.fromkeys(RULE_SETS, FAILED)
+        shown = benchmark.prompt(entry)[0]["content"]
+        assert ("Java" in shown) == (category == "simple_java")
 
 
 def test_native_calls_are_offered_stored_and_judged() -> None:
-    benchmark = bfcl(categories=["simple_java", "multiple"], mode="native")
+    benchmark = bfcl("multiple", mode="native")
     entry = entry_of(benchmark, "multiple")
-    ((name, arguments),) = entry.gold[0].items()
-    given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
-    called = name.replace(".", "_")
-    model = ScriptedModel((called, given))
-    episode = played(benchmark, entry, model)
-    assert verdicts(benchmark, entry, episode)["official"] == (True, "")
+    (call,) = gold_calls(entry.gold, entry.data["function"])
+    model = ScriptedModel((tool_name(call.name), call.args))
+    played(benchmark, entry, model)
     assert [tool["function"]["name"] for tool in model.asked[0].tools or ()] == [
-        function["name"].replace(".", "_") for function in entry.data["function"]
+        tool_name(function["name"]) for function in entry.data["function"]
     ]
     assert model.chats[0] == entry.data["question"][0], "no system prompt beside the tools"
-    broken = played(benchmark, entry, ScriptedModel((called, "{")))
-    assert verdicts(benchmark, entry, broken)["official"] == (False, "ast_decoder:decoder_failed")
+    assert verdicts(benchmark, entry, *model.replies) == RIGHT
+    assert verdicts(benchmark, entry, (tool_name(call.name), "{"))["official"] == FAILED
 
 
 def test_form_of_format_sensitivity_decides_how_an_answer_is_read() -> None:
-    benchmark = bfcl(categories=["format_sensitivity"])
+    benchmark = bfcl("format_sensitivity")
     form = "ret_fmt=json&tool_call_tag=True"
     entry = next(e for e in benchmark.entries() if form in e.id and len(e.gold) == 1)
-    ((name, arguments),) = entry.gold[0].items()
-    given = {key: values[0] for key, values in arguments.items() if values[0] != ""}
-    answer = json.dumps([{"function": name, "parameters": given}])
-    tagged = played(benchmark, entry, ScriptedModel(f"<TOOLCALL>{answer}</TOOLCALL>"))
-    assert verdicts(benchmark, entry, tagged)["official"] == (True, "")
-    bare = played(benchmark, entry, ScriptedModel(answer))
-    assert verdicts(benchmark, entry, bare)["official"][1] == "ast_decoder:decoder_failed"
+    (call,) = gold_calls(entry.gold, entry.data["function"])
+    answer = json.dumps([{"function": call.name, "parameters": call.args}])
+    assert verdicts(benchmark, entry, f"<TOOLCALL>{answer}</TOOLCALL>") == RIGHT
+    assert verdicts(benchmark, entry, answer)["official"] == FAILED
 
 
 def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -> None:
-    benchmark = bfcl(categories=["multiple", "simple_java"], contamination=True)
+    benchmark = bfcl("multiple", "simple_java", contamination=True)
     asked = []
 
     async def token_logprobs(messages: Sequence[Mapping[str, Any]], text: str) -> list[float]:
         asked.append((list(messages), text))
         return [-1.0, -3.0]
+
+    async def too_long(*_: Any) -> list[float]:
+        raise PromptTooLong("no room for the gold calls")
 
     entry = entry_of(benchmark, "multiple")
     right = gold_text(entry.gold, entry.data["function"])
@@ -196,53 +183,43 @@ def test_contamination_asks_the_engine_for_the_probability_of_the_gold_calls() -
     assert found == {"gold_token_probability": pytest.approx(0.1353352832366127)}
     played(benchmark, entry_of(benchmark, "simple_java"), ScriptedModel("[]"))
     assert len(asked) == 1, "Java has no gold text of its own"
-
-    async def too_long(*_: Any) -> list[float]:
-        raise PromptTooLong("no room for the gold calls")
-
-    episode = played(benchmark, entry, ScriptedModel(right), token_logprobs=too_long)
-    assert verdicts(benchmark, entry, episode)["strict"] == (True, "")
+    assert verdicts(benchmark, entry, right, token_logprobs=too_long) == RIGHT
 
 
 def test_multi_turn_entry_played_by_its_key_is_right() -> None:
-    benchmark = bfcl(categories=["multi_turn"])
+    benchmark = bfcl("multi_turn")
     entry = entry_of(benchmark, "multi_turn_miss_func")
     answers = []
     for turn in entry.gold:
         answers += [f"[{', '.join(turn)}]", "Done."] if turn else ["I have no function for it."]
-    model = ScriptedModel(*answers)
-    episode = played(benchmark, entry, model)
-    assert verdicts(benchmark, entry, episode) == dict.fromkeys(RULE_SETS, (True, ""))
+    assert verdicts(benchmark, entry, *answers) == RIGHT
+    episode = played(benchmark, entry, ScriptedModel(*answers))
     assert episode.model_calls == len(answers)
-    assert "cancel_order" not in model.chats[0][0]["content"], "held out"
-    assert "cancel_order" in model.chats[-1][-3]["content"], "brought by the user"
     metrics = benchmark.check(entry, episode)["official"].metrics
     assert metrics["turns_passed"] == 1 == metrics["ended_finished"]
 
 
 def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
-    benchmark = bfcl(categories=["memory_kv"])
+    benchmark = bfcl("memory_kv")
     questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
     assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
-    writer = ScriptedModel(
-        "[core_memory_add(key='hardest', value='statistics')]", "Noted.", "I see."
-    )
+    text = "[core_memory_add(key='hardest', value='statistics')]"
+    writer = ScriptedModel(text, "Noted.", "I see.")
     context = staged(benchmark, questions[0], writer)
     prepared = asyncio.run(benchmark.prepare(questions[0], context))
-    used = context.episode
-    assert used.model_calls == len(writer.asked) >= 3
-    assert used.prompt_tokens == 10 * used.model_calls
+    assert context.episode.model_calls == len(writer.asked) >= 3
     assert "statistics" in writer.chats[-1][0]["content"], "shown to the next conversation"
+    entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
-        reader = ScriptedModel("[core_memory_clear()]", answer)
-        entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
-        episode = played(benchmark, entry, reader, prepared=prepared)
-        assert "statistics" in reader.chats[0][0]["content"], "nobody else's question cleared it"
-        assert verdicts(benchmark, entry, episode)["official"][0] is valid
+        reader = ScriptedModel(clear := "[core_memory_clear()]", answer)
+        played(benchmark, entry, reader, prepared=prepared)
+        assert "statistics" in reader.chats[0][0]["content"], "no other question cleared it"
+        found = verdicts(benchmark, entry, clear, answer, prepared=prepared)
+        assert found["official"][0] is valid
 
 
 def test_messages_for_templates_without_system() -> None:
-    benchmark = bfcl(categories=["multiple", "multi_turn_base"], system="user", results="user")
+    benchmark = bfcl("multiple", "multi_turn_base", system="user", results="user")
     for category in ("multiple", "multi_turn_base"):
         model = ScriptedModel("[list_orders()]", "Done.", "Done.")
         entry = entry_of(benchmark, category)
@@ -252,17 +229,13 @@ def test_messages_for_templates_without_system() -> None:
         assert all(one != two for one, two in itertools.pairwise(roles))
         assert {m["role"] for m in benchmark.template_probe(entry)} == {"user", "assistant"}
         assert model.chats[0] == benchmark.prompt(entry)
-    said = [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]
-    assert without_system(said) == [{"role": "user", "content": "a\n\nb"}]
 
 
 @pytest.mark.parametrize("mode", ["prompt", "native"])
 def test_every_entry_has_a_prompt_and_takes_any_answer(mode: str) -> None:
-    categories = ["all"] if mode == "native" else ["all", "format_sensitivity"]
-    benchmark = bfcl(categories=categories, mode=mode)
+    benchmark = bfcl(*["all", "format_sensitivity"][: 1 + (mode == "prompt")], mode=mode)
     for entry in benchmark.entries():
-        prompt = benchmark.prompt(entry)
-        assert all(message["content"] for message in prompt)
+        assert all(message["content"] for message in benchmark.prompt(entry))
         assert (benchmark.tools(entry) is None) == (mode == "prompt")
         for output in ("", "[" * 1000, "\ud800", "[f(x=" + "9" * 5000 + ")]"):
             state = {"turns": [[output]], "ended": ""} if benchmark.interactive(entry) else None
@@ -279,24 +252,25 @@ def test_gold_answers_of_the_mini_set() -> None:
 def test_real_copy_is_comparable_and_an_altered_one_is_not(
     bfcl_copy: UpstreamPackage, tmp_path: Path
 ) -> None:
-    benchmark = bfcl(data=bfcl_copy.name, categories=["live_parallel", "memory_rec_sum"])
+    benchmark = bfcl("live_parallel", "memory_rec_sum", data=bfcl_copy.name)
     assert benchmark.identity()["prompts"] == "official"
     said = benchmark.summarize([], 0.0)["comparable"]
     assert "comparable per category with bfcl-eval's prompt-mode models" in said
     assert len(benchmark.entries()) == 16 + 155
-
-    folder = tmp_path / "bfcl_eval"
-    shutil.copytree(bfcl_copy.root, folder)
-    prompts = folder / "constants" / "default_prompts.py"
-    prompts.write_text(prompts.read_text().replace("expert in composing", "expert at composing"))
-    with (folder / TOOL_FOLDER / "math_api.py").open("a") as file:
-        file.write("# altered\n")
+    shutil.copytree(bfcl_copy.root, tmp_path / "bfcl_eval")
+    for name in ("constants/default_prompts.py", f"{TOOL_FOLDER}/math_api.py"):
+        path = tmp_path / "bfcl_eval" / name
+        altered = path.read_text().replace("expert in composing", "expert at composing")
+        path.write_text(altered + "# altered\n")
     services = {"embedding": ENDPOINT, "web_search": web("http://f")}
-    altered = bfcl(data=str(folder), categories=["agentic"], results="user", **services)
-    said = altered.summarize([], 0.0)["comparable"]
-    for what in ("the tools are not", "the prompts are not", "have other roles", "another day"):
+    said = bfcl("agentic", data=str(tmp_path), results="user", **services).summarize([], 0.0)[
+        "comparable"
+    ]
+    for what in (
+        *("the tools are not", "the prompts are not", "memory_vector has another embedding"),
+        *("messages have other roles", "the web of another day"),
+    ):
         assert what in said
-    assert "memory_vector has another embedding" in said
 
 
 CALL = '```json\n{"name": "f", "arguments": {}}\n```'
@@ -328,10 +302,8 @@ def test_calls_that_were_not_read_are_found(mode: str) -> None:
     assert unread(mode, "parallel_multiple", text) == (False, fenced)
     assert unread(mode, "irrelevance", CALL) == (True, fenced)
     read: Any = "[ls()]" if mode == "prompt" else {"content": CALL, "calls": [["ls", "{}"]]}
-    lost, done = (
-        text if mode == "prompt" else {"content": text, "calls": []} for text in (CALL, "Done.")
-    )
-    _, found = unread(mode, "multi_turn_base", "", turns=[[read, done], [lost], [lost]])
+    lost = CALL if mode == "prompt" else {"content": CALL, "calls": []}
+    _, found = unread(mode, "multi_turn_base", "", turns=[[read], [lost], [lost]])
     assert found == SecondReading("fenced_json", "answer", 2)
 
 
