@@ -14,21 +14,10 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
-from ace_ray.benchmarks.bfcl.tools.environment import (
-    MAX_CALL_CHARS,
-    MAX_STATE_CHARS,
-    Environment,
-    InitialState,
-    open_environment,
-)
+from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
-from ace_ray.benchmarks.bfcl.tools.sources import (
-    ToolSources,
-    load_class,
-    require_allowed,
-    tool_sources,
-)
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
 from ace_ray.errors import UserError
 from ace_ray.sandbox.attempts import end_processes
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
@@ -47,16 +36,16 @@ def opened(name: str = "Bakery", *methods: str) -> Environment:
 
 def test_calls_run_and_change_the_state() -> None:
     tools = opened()
-    added = "add_order(customer='Jan', item='rye bread')"
-    assert tools.call("step", {"texts": [added, "total('Jan')"]}).value == [
-        '{"order_id": 2}',
-        '{"total": 4.5}',
-    ]
+    added = "add_order(customer=get_price('roll'), item='rye bread')"
+    steps = tools.call("step", {"texts": [added, "total(*['Ida'])", "total('Ida', x=1)"]}).value
+    assert steps[:2] == ['{"order_id": 2}', '{"total": 2.0}']
     assert tools.call("total", {"customer": "Ida"}).error == "unknown_tool"
-    assert tools.execute("add_order('Kim', 'roll', quantity=-3)").startswith('{"error": ')
     orders = tools.state()["Bakery"]["orders"]
-    assert [order["customer"] for order in orders] == ["Ida", "Jan"]
+    assert [order["customer"] for order in orders] == ["Ida", {"price": 0.5}]
     assert opened().state()["Bakery"]["orders"] == CONFIG["orders"]
+    tools = opened("Bakery", "total")
+    for text in ("close_day()", "_load_scenario(config={})"):
+        assert "not defined" in tools.execute(text), "only documented methods are tools"
 
 
 @pytest.mark.parametrize(
@@ -78,28 +67,14 @@ def test_text_that_is_no_call_of_a_tool_is_an_error(text: str, said: str) -> Non
     assert said in found
 
 
-def test_results_and_starred_lists_may_be_arguments() -> None:
-    tools = opened()
-    tools.execute("add_order(customer=get_price('roll'), item='roll')")
-    assert tools.state()["Bakery"]["orders"][1]["customer"] == {"price": 0.5}
-    assert tools.execute("total(*['Ida'])") == '{"total": 2.0}'
-
-
 def test_spaces_before_brackets_are_dropped_as_upstream_drops_them() -> None:
     assert as_upstream_reads("f (x='a\t(b) 1 (c)')") == "f(x='a(b) 1 (c)')"
     assert as_upstream_reads("f(x='é (b)')") == "f(x='é (b)')"
 
 
-def test_only_documented_methods_are_tools() -> None:
-    tools = opened("Bakery", "total")
-    assert "not defined" in tools.execute("close_day()")
-    assert "not defined" in tools.execute("_load_scenario(config={})")
-    assert tools.state()["Bakery"]["open"] is True
-
-
 def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
     tools = opened()
-    assert "a call of more than 100000" in tools.execute(f"total({'x' * MAX_CALL_CHARS!r})")
+    assert "a call of more than 100000" in tools.execute(f"total({'x' * 100_000!r})")
     for _ in range(25):
         tools.execute(f"add_order({'x' * 90_000!r}, 'roll')")
     assert "the result is too large" in tools.execute("list_orders()")
@@ -111,19 +86,16 @@ def test_long_calls_large_results_and_broken_calls_are_bounded() -> None:
 def test_recorded_state_is_json_within_bounds() -> None:
     tools = opened()
     odd: Any = {"set": {3, 1}, 4: (1.5, None), "big": 10**50, "object": object()}
-    odd["self"] = odd
-    odd["infinite"] = [1e999, float("nan")]
+    odd |= {"self": odd, "infinite": [1e999, float("nan")]}
     tools.instances["Bakery"].prices = odd
     state = json.loads(json.dumps(tools.state()))["Bakery"]["prices"]
     assert (state["set"], state["4"]) == ([1, 3], [1.5, None])
-    assert state["infinite"] == ["inf", "nan"]
-    assert state["object"] == "<object>"
-    tools.instances["Bakery"].prices = {"x" * 3 * MAX_STATE_CHARS: 1}
+    assert (state["infinite"], state["object"]) == (["inf", "nan"], "<object>")
+    tools.instances["Bakery"].prices = {"x" * 1_000_000: 1}
     assert tools.state()["Bakery"]["prices"] == {"...": "..."}
     tools.instances["Bakery"].prices = ["x" * 1_000] * 1_000
-    text = json.dumps(tools.state())
-    assert len(text) < 2 * MAX_STATE_CHARS
-    assert json.loads(text)["Bakery"]["prices"][-1] == "..."
+    assert len(json.dumps(tools.state())) < 300_000
+    assert tools.state()["Bakery"]["prices"][-1] == "..."
 
 
 def test_memories_of_the_mini_set_have_upstreams_limits_and_search() -> None:
@@ -143,7 +115,7 @@ def test_memories_of_the_mini_set_have_upstreams_limits_and_search() -> None:
     assert ["error" in text for text in said] == [False, False, True], "7 entries at most"
 
 
-Open = Callable[..., Environment]
+Open = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -152,18 +124,20 @@ def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
 
 
 @pytest.fixture(scope="module")
-def names(bfcl_copy: UpstreamPackage) -> dict[str, tuple[str, ...]]:
+def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     docs = function_docs(bfcl_copy)
-    return {name: tuple(doc["name"] for doc in docs[name]) for name in TOOL_MODULES}
 
-
-@pytest.fixture(scope="module")
-def open_class(names: dict[str, tuple[str, ...]], sources: ToolSources) -> Open:
     def opened(
-        name: str, config: Any = None, *, long: bool = False, shared: Any = None
-    ) -> Environment:
-        state = InitialState({name: names[name]}, {name: config or {}}, long)
-        return open_environment(sources, state, shared)
+        name: str,
+        config: Any = None,
+        *,
+        long: bool = False,
+        shared: Any = None,
+        limited: Any = None,
+    ) -> Any:
+        names = tuple(str(doc["name"]) for doc in docs[name])
+        state = InitialState({name: names}, {name: config or {}}, long)
+        return limited(sources, state) if limited else open_environment(sources, state, shared)
 
     return opened
 
@@ -199,35 +173,28 @@ def test_damaged_class_is_the_users_mistake(sources: ToolSources, text: str, mat
 
 
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
-    require_allowed(sources)
     text = sources.texts["ticket_api"] + "\n"
     changed = ToolSources({**sources.texts, "ticket_api": text}, "copy", "changed")
-    with pytest.raises(UserError, match=r"copy: the classes in .* are not those of bfcl-eval"):
-        require_allowed(changed)
-    with pytest.raises(UserError, match="only the stored run names them"):
+    said = r"copy: the classes in .* are not those of bfcl-eval .* only the stored run names them"
+    with pytest.raises(UserError, match=said):
         load_class(changed, "TicketAPI")
-    assert load_class(replace(changed, named=True), "TicketAPI").__name__ == "TicketAPI"
+    for allowed in (sources, replace(changed, named=True)):
+        assert load_class(allowed, "TicketAPI").__name__ == "TicketAPI"
 
 
 def test_dates_and_numbers_are_upstreams(open_class: Open) -> None:
-    found = open_class("TravelAPI").execute(
-        "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
-    )
-    assert "Cannot book" in found
+    traveler = "verify_traveler_information('a', 'b', '1990-01-01', 'US1')"
+    assert "Cannot book" in open_class("TravelAPI").execute(traveler)
     trading = open_class("TradingBot", {"authenticated": True})
     assert '"new_balance": 10001.0' in trading.execute("fund_account(amount=1)")
     assert "2024-09" in trading.execute("get_transaction_history(start_date='2024-01-01')")
-
     mpmath = pytest.importorskip("mpmath")
     digits = mpmath.mp.dps, decimal.getcontext().prec
     tools = open_class("MathAPI")
     assert "2.0959032742" in tools.execute("logarithm(value=10, base=3, precision=30)")
     assert len(tools.execute("square_root(number=2, precision=40)")) > 50
     assert (mpmath.mp.dps, decimal.getcontext().prec) == digits, "precision stays in the sandbox"
-    with pytest.raises(ValueError) as raised:
-        str(10**5_000)
-    found = tools.execute("power(base=10, exponent=5000)")
-    assert found == f"Error during execution: {raised.value}"
+    assert "Exceeds the limit" in tools.execute("power(base=10, exponent=5000)")
 
 
 def test_environments_share_mutable_defaults_and_records_only_on_request(open_class: Open) -> None:
@@ -253,11 +220,8 @@ def test_environments_share_mutable_defaults_and_records_only_on_request(open_cl
     assert card(second)["balance"] != -1
 
 
-def test_vector_memory_in_a_limited_process(
-    names: dict[str, tuple[str, ...]], sources: ToolSources
-) -> None:
-    state = InitialState({"MemoryAPI_vector": names["MemoryAPI_vector"]})
-    tools, other = (LimitedEnvironment(sources, state) for _ in range(2))
+def test_vector_memory_in_a_limited_process(open_class: Open) -> None:
+    tools, other = (open_class("MemoryAPI_vector", limited=LimitedEnvironment) for _ in range(2))
 
     def step(*texts: str) -> list[str]:
         return list(tools.call("step", {"texts": texts}).value)
