@@ -14,7 +14,6 @@ from ace_ray.benchmarks.bfcl.tools.environment import InitialState
 from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment, load_classes
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources
 from ace_ray.errors import SandboxLost, UserError
-from ace_ray.sandbox import limited as limited_process
 from ace_ray.sandbox.attempts import end_processes
 from ace_ray.sandbox.limited import LimitBroken, LimitedProcess, ProcessLost
 from ace_ray.types import Entry
@@ -67,13 +66,7 @@ def opened() -> LimitedEnvironment:
 
 
 def step(environment: LimitedEnvironment, *texts: str) -> list[str]:
-    found = environment.call("step", {"texts": list(texts)})
-    assert not found.error
-    return list(found.value)
-
-
-def total(environment: LimitedEnvironment) -> Any:
-    return environment.state()["TicketAPI"]["total"]
+    return list(environment.call("step", {"texts": list(texts)}).value)
 
 
 @pytest.mark.nightly
@@ -83,7 +76,7 @@ def test_a_call_that_breaks_a_limit_is_an_error_without_effect() -> None:
     calls = ("add(by=1)", "spin()", "add(by=2)", "grow()", "add(by=4)")
     results = ['{"total": 11}', BROKEN, '{"total": 13}', BROKEN, '{"total": 17}']
     assert step(environment, *calls) == results
-    assert total(environment) == 17
+    assert environment.state() == {"TicketAPI": {"total": 17}}
     assert step(environment, "spin()") == [BROKEN]
     # Now the processor time of the attempt is used up.
     assert "used up their budget" in step(environment, "spin()")[0]
@@ -98,7 +91,8 @@ def test_a_process_that_is_killed_is_replaced() -> None:
         step(environment, f"add(by={by})", "nothing()")
     for child in limited_processes():
         child.send_signal(signal.SIGKILL)
-    assert [total(environment) for environment in environments] == [10, 11, 12]
+    states = [environment.state()["TicketAPI"]["total"] for environment in environments]
+    assert states == [10, 11, 12]
 
 
 def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
@@ -109,7 +103,7 @@ def test_a_process_that_is_lost_every_time_costs_the_row_no_verdict(
     def lost(self: LimitedProcess, request: Any) -> Any:
         raise ProcessLost("exit code -9")
 
-    monkeypatch.setattr(limited_process.LimitedProcess, "ask", lost)
+    monkeypatch.setattr(LimitedProcess, "ask", lost)
     with pytest.raises(SandboxLost, match=r"lost 3 times \(exit code -9\)"):
         step(environment, "add(by=1)")
 

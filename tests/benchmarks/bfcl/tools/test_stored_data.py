@@ -27,9 +27,8 @@ from ace_ray.types import Entry, Episode
 from tests.benchmarks.bfcl.synthetic_bfcl import write_copy
 from tests.pipeline.made_run import judged_rows
 
-CLASS = "from typing import Any, Dict\nAnswer = Mapping = Dict\n" + inspect.getsource(
-    Bakery
-).replace("class Bakery", "class TicketAPI")
+SOURCE = inspect.getsource(Bakery).replace("class Bakery", "class TicketAPI")
+CLASS = f"from typing import Any, Dict\nAnswer = Mapping = Dict\n{SOURCE}"
 ESCAPE = """for one in object.__subclasses__():
     if one.__name__ == '_wrap_close':
         one.__init__.__globals__['system']('touch MARKER')
@@ -68,14 +67,8 @@ def run(tmp_path: Path) -> Path:
     write_copy(folder / "data")
     class_file(folder).write_text(CLASS)
     section = {"name": "bfcl", "data": str(folder / "data"), "categories": ["multi_turn_base"]}
-    tree = {
-        "model": {"source": "none"},
-        "backend": "fake",
-        "benchmarks": [section],
-        "output": str(tmp_path),
-        "run_id": "run",
-    }
-    config = RunConfig.model_validate(tree)
+    tree = {"model": {"source": "none"}, "backend": "fake", "benchmarks": [section]}
+    config = RunConfig.model_validate({**tree, "output": str(tmp_path), "run_id": "run"})
     plan = make_plan(config, ModelRef("fake", "fake", "fake", "fake"), make_benchmarks(config))
     rows = judged_rows(plan, right)
     assert any(row["official_valid"] for row in rows)
