@@ -73,21 +73,18 @@ def test_a_folder_is_or_holds_the_package(made_up: Path, monkeypatch: pytest.Mon
     assert not copies[0].has("data/nothing.json")
 
 
-def test_data_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for spec in ("", "nowhere", "imported:x/y", "imported"):
         assert "pip install" in refused("neither mini|nothing is imported", spec)
     refused("has no bfcl_eval/data in it; give the folder", tmp_path)
     refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    line = refused("bfcl-eval is not installed", "installed")
-    assert f"pip install --no-deps bfcl-eval=={VERSION}" in line
-
-
-def test_another_version_is_refused_and_an_unknown_one_is_said(tmp_path: Path) -> None:
     folder = write_copy(tmp_path / "old", "2025.7.1")
     line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", folder)
     assert f"bfcl-eval=={VERSION}" in line
     assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line = refused("bfcl-eval is not installed", "installed")
+    assert f"pip install --no-deps bfcl-eval=={VERSION}" in line
 
 
 def test_missing_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:

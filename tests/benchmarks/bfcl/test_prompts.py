@@ -18,13 +18,12 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     UpstreamPackage,
 )
 from ace_ray.benchmarks.bfcl.functions import documented, openai_tools, with_hints
-from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own, with_system
+from ace_ray.benchmarks.bfcl.prompts import Prompts, official, own
 from ace_ray.benchmarks.bfcl.texts import OWN, OWN_HINTS
 from ace_ray.errors import UserError
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY
 
 ENTRIES = {entry.id: entry for entry in load(COPY, SINGLE_TURN)}
-USER = {"role": "user", "content": "u"}
 
 
 def functions_of(entry_id: str) -> list[dict[str, Any]]:
@@ -107,14 +106,6 @@ def test_each_of_the_26_forms_asks_for_its_own_format() -> None:
         assert documented(with_hints(functions, "python"), form.documented) in text
         assert ("# What to do\n" in text) == (form.layout == "markdown")
         assert not re.search(r"\{(persona|functions|format|output_format|param_types)\}", text)
-
-
-def test_system_message_of_an_entry_follows_the_prompt() -> None:
-    said = [{"role": "system", "content": "s"}, USER]
-    assert with_system("x", said) == [{"role": "system", "content": "x\n\ns"}, USER]
-    assert said[0]["content"] == "s"
-    for later in ([], [USER], said[::-1]):
-        assert with_system("x", later) == [{"role": "system", "content": "x"}, *later]
 
 
 def test_functions_are_documented_as_xml_and_python() -> None:

@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
-from ace_ray.benchmarks.bfcl.check.conversations import (
-    INFERENCE,
-    NO_CALLS,
-    RESPONSE,
-    STATE,
-    TERMINATED,
-    check_agentic,
-    check_multi_turn,
-)
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
@@ -26,6 +18,10 @@ from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.types import Entry, ToolCall, Verdict
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
 
+INFERENCE, TERMINATED = "multi_turn:inference_error", "multi_turn:force_terminated"
+STATE = "multi_turn:instance_state_mismatch"
+RESPONSE = "multi_turn:execution_response_mismatch"
+NO_CALLS = "multi_turn:empty_turn_model_response"
 GOLD = [
     ["get_price(item='roll')"],
     [],

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from ace_ray.benchmarks.bfcl.categories import Form
 from ace_ray.benchmarks.bfcl.check.single import attempts_call, check_single
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
@@ -42,9 +40,8 @@ def native(*calls):
     return Answer("", tuple(ToolCall(*call) for call in calls))
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
+def test_one_call():
+    for answer, kind in (
         ("[a.f(unit='c', city='NEW_york-n.y', days=5)]", ""),
         ("[a.f(city='NYC')]", "simple_function_checker:missing_optional"),
         ("[a.f(x.y, city='NYC', unit='C'), a.f('NYC')]", COUNT),
@@ -53,15 +50,12 @@ def native(*calls):
         (native(("a_f", '{"city": "NYC", "days": 5, "unit": "C"}')), ""),
         (native(("a.f", '{"city": "NYC", "unit": "C"}')), NAME),
         (native(("a_f", "[1]")), "ast_decoder:decoder_wrong_output_format"),
-    ],
-)
-def test_one_call(answer, kind):
-    assert kinds(answer) == (kind, kind)
+    ):
+        assert kinds(answer) == (kind, kind), answer
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "value", "fault"),
-    [
+def test_values():
+    for kind, options, value, fault in (
         ("float", [5.0], "1" + "0" * 400, "official_crash"),
         ("any", [5], "6", "value_error:others"),
         ("tuple of integer", [[1, 2]], "(1, 2)", ""),
@@ -71,19 +65,17 @@ def test_one_call(answer, kind):
         ("dict", [""], "{}", "dict_checker:unclear"),
         ("array of dict", [[{"k": [1]}, {"k": [2]}]], "[{'k': 2}, {'k': 1}]",
          "value_error:dict_value"),
-    ],
-)  # fmt: skip
-def test_values(kind, options, value, fault):
-    functions, gold = [function("f", ["p"], p=kind)], [{"f": {"p": options}}]
-    assert kinds(f"[f(p={value})]", functions, gold) == (fault, fault)
+    ):  # fmt: skip
+        functions, gold = [function("f", ["p"], p=kind)], [{"f": {"p": options}}]
+        assert kinds(f"[f(p={value})]", functions, gold) == (fault, fault), value
 
 
 PARALLEL = "parallel_function_checker_no_order"
 
 
-@pytest.mark.parametrize(
-    ("category", "gold", "text", "official", "strict"),
-    [
+def test_calls_of_several_functions_or_in_parallel():
+    functions = [CITY, function("g", ["x"], x="integer")]
+    for category, gold, text, official, strict in (
         ("multiple", [[1]], "[g(x=1), g(x=1)]", *["multiple_function_checker:wrong_count"] * 2),
         ("live_multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
         ("parallel", [[1], [2]], "[g(x=2), g(x=1)]", "", ""),
@@ -91,17 +83,13 @@ PARALLEL = "parallel_function_checker_no_order"
         ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", *[f"{PARALLEL}:cannot_find_match"] * 2),
         # Upstream is greedy; strict finds the best assignment.
         ("parallel", [[1, 2], [1]], "[g(x=1), g(x=2)]", f"{PARALLEL}:cannot_find_match", ""),
-    ],
-)
-def test_calls_of_several_functions_or_in_parallel(category, gold, text, official, strict):
-    functions = [CITY, function("g", ["x"], x="integer")]
-    expected = [{"g": {"x": options}} for options in gold]
-    assert kinds(text, functions, expected, category) == (official, strict)
+    ):
+        expected = [{"g": {"x": options}} for options in gold]
+        assert kinds(text, functions, expected, category) == (official, strict), text
 
 
-@pytest.mark.parametrize(
-    ("text", "official", "strict"),
-    [
+def test_strict_binds_positional_arguments():
+    for text, official, strict in (
         ("[a.f('NYC', 5, 'C')]", MISSING, ""),
         ("[a.f('Boston', 5, 'C')]", MISSING, "value_error:string"),
         ("[a.f('NYC', city='NYC', unit='C')]", "", UNEXPECTED),
@@ -110,15 +98,16 @@ def test_calls_of_several_functions_or_in_parallel(category, gold, text, officia
         ("[a.f(x.y, city='NYC', unit='C')]", "", FAILED),
         ("[a.f(9**9**9, city='NYC', unit='C')]", "", "official_unsafe"),
         ("[b(x.y, *z)]", NAME, NAME),
-    ],
-)
-def test_strict_binds_positional_arguments(text, official, strict):
-    assert kinds(text) == (official, strict)
+    ):
+        assert kinds(text) == (official, strict), text
 
 
-@pytest.mark.parametrize(
-    ("text", "strict"),
-    [
+def test_strict_reads_arguments_named_by_keywords():
+    types = {"from": "string", "to": "string", "class": "string", "in": "dict"}
+    functions = [function("book", ["from"], **types)]
+    optional = {"class": ["", "eco"], "in": ["", {"is": [1]}]}
+    gold = [{"book": {"from": ["Seattle"], "to": ["Boston, from=x"], **optional}}]
+    for text, strict in (
         ("[book(from='Seattle', to='Boston, from=x')]", ""),
         ('book(from = "seattle",\n to="Boston, from=x", class="eco")', ""),
         ("[book(from='Seattle', # from=x\n to=\"Boston\")]", "value_error:string"),
@@ -127,27 +116,23 @@ def test_strict_binds_positional_arguments(text, official, strict):
         ("[book(from=9**9**9, to='x')]", "official_unsafe"),
         ("[book(from='Seattle', to=lambda in=1: 2)]", FAILED),
         ("[book(fromꔀ='Seattle', from=1)]", FAILED),
-    ],
-)
-def test_strict_reads_arguments_named_by_keywords(text, strict):
-    types = {"from": "string", "to": "string", "class": "string", "in": "dict"}
-    functions = [function("book", ["from"], **types)]
-    optional = {"class": ["", "eco"], "in": ["", {"is": [1]}]}
-    gold = [{"book": {"from": ["Seattle"], "to": ["Boston, from=x"], **optional}}]
-    found = kinds(text, functions, gold)
-    assert found == (FAILED, strict)
-    assert kinds(f"<TOOLCALL>{text}</TOOLCALL>", functions, gold, form=Form(tagged=True)) == found
-    # Other forms, Java, and native calls have no such words.
-    assert kinds(text, functions, gold, form=Form("concise_xml")) == (FAILED,) * 2
-    assert kinds(Answer(text, ()), functions, gold) == (FAILED,) * 2
+    ):
+        found = kinds(text, functions, gold)
+        assert found == (FAILED, strict), text
+        tagged = f"<TOOLCALL>{text}</TOOLCALL>"
+        assert kinds(tagged, functions, gold, form=Form(tagged=True)) == found, text
+        # Other forms, Java, and native calls have no such words.
+        assert kinds(text, functions, gold, form=Form("concise_xml")) == (FAILED,) * 2, text
+        assert kinds(Answer(text, ()), functions, gold) == (FAILED,) * 2, text
 
 
 LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
 
 
-@pytest.mark.parametrize(
-    ("answer", "official", "strict"),
-    [
+def test_java():
+    document = function("f", ["n", "l"], n="long", l="ArrayList of String", s="String")
+    gold = [{"f": {"n": [5], "l": [["a", "b"]], "s": ["x", ""]}}]
+    for answer, official, strict in (
         (f'[f(n=5L, l={LISTED}, s="X")]', "", ""),
         (f"[f(n=5, l={LISTED})]", "type_error:simple", "type_error:simple"),
         (f"[f(n={'9' * 5000}L, l={LISTED})]", "official_crash", "official_crash"),
@@ -157,12 +142,8 @@ LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
         (f"[f(n=5L, {LISTED})]", MISSING, ""),
         (f"[f(l={LISTED}, 5L)]", MISSING, UNEXPECTED),
         (f'[f(n=5L, l={LISTED}, "y")]', "", "value_error:string"),
-    ],
-)
-def test_java(answer, official, strict):
-    document = function("f", ["n", "l"], n="long", l="ArrayList of String", s="String")
-    gold = [{"f": {"n": [5], "l": [["a", "b"]], "s": ["x", ""]}}]
-    assert kinds(answer, [document], gold, "simple_java") == (official, strict)
+    ):
+        assert kinds(answer, [document], gold, "simple_java") == (official, strict), answer
 
 
 def test_javascript():
@@ -171,22 +152,14 @@ def test_javascript():
         assert kinds(text, functions, gold, "simple_javascript") == (kind, kind)
 
 
-def test_format_sensitivity_is_judged_as_its_original_category():
-    text = '[{"function": "a.f", "parameters": {"city": "NYC", "unit": "C"}}]'
-    assert kinds(text, category="live_simple_3-3-0", form=Form("json")) == ("", "")
-    with pytest.raises(ValueError, match="original"):
-        kinds(text, category="format_sensitivity")
-
-
 CALLED, NO_ANSWER, UNREADABLE = (
     f"irrelevance_error:{fault}" for fault in ("decoder_success", "no_answer", "unreadable_call")
 )
 NO_CALL = "relevance_error:decoder_failed"
 
 
-@pytest.mark.parametrize(
-    ("answer", "irrelevance", "strict", "relevance"),
-    [
+def test_relevance():
+    for answer, irrelevance, strict, relevance in (
         ("I cannot do that.", "", "", NO_CALL),
         (Answer(None, ()), "", "", NO_CALL),
         ("[f(a=1)]", CALLED, CALLED, ""),
@@ -195,54 +168,45 @@ NO_CALL = "relevance_error:decoder_failed"
         ("[f(a=len('x') + 1)]", "official_unsafe", "official_unsafe", "official_unsafe"),
         (native(), "", NO_ANSWER, NO_CALL),
         (native(("f", "{}")), CALLED, CALLED, ""),
-    ],
-)
-def test_relevance(answer, irrelevance, strict, relevance):
-    for category in ("irrelevance", "live_irrelevance"):
-        assert kinds(answer, (), None, category) == (irrelevance, strict)
-    assert kinds(answer, (), None, "live_relevance") == (relevance, relevance)
+    ):
+        for category in ("irrelevance", "live_irrelevance"):
+            assert kinds(answer, (), None, category) == (irrelevance, strict), answer
+        assert kinds(answer, (), None, "live_relevance") == (relevance, relevance), answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "strict"),
-    [
+def test_attempted_call_is_no_refusal_under_strict():
+    for answer, strict in (
         ("[f(a=1, b=]", UNREADABLE),
         (Answer("f(a=1)", ()), UNREADABLE),
         (native(("f", "[]")), UNREADABLE),
         (Answer("words", (ToolCall("f", "{}"),), unreadable=True), UNREADABLE),
         ("[book(from='Seattle', to='x')]", CALLED),
         ("[book(from='Seattle', to=len('x') + 1)]", "official_unsafe"),
-    ],
-)
-def test_attempted_call_is_no_refusal_under_strict(answer, strict):
-    for category in ("irrelevance", "live_irrelevance"):
-        assert kinds(answer, (), None, category) == ("", strict)
-    assert kinds(answer, (), None, "live_relevance")[0] == NO_CALL
+    ):
+        for category in ("irrelevance", "live_irrelevance"):
+            assert kinds(answer, (), None, category) == ("", strict), answer
+        assert kinds(answer, (), None, "live_relevance")[0] == NO_CALL, answer
 
 
 CALL = {"name": "get_weather", "arguments": {"city": "Paris"}}
 DOCUMENT = {"name": "get_weather", "parameters": {"type": "dict", "properties": {}}}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_markup_and_json_of_calls_are_attempts_anywhere():
+    for text in (
         '<tool_call>\n<tool_call name="f" arguments={"a": 1}/>\n</tool_call>',
         "[TOOL_CALLS]get_weather{",
         "<|channel|>commentary to=functions.get_weather <|message|>{",
         "Action: get_weather\nAction Input: Paris",
         json.dumps(json.dumps({"tool_calls": [CALL]}))[:-6],
         '<|im_start|>\n{"arguments": {"city": "Paris"}, "name": "get_weather"}',
-    ],
-)
-def test_markup_and_json_of_calls_are_attempts_anywhere(text):
-    assert attempts_call(text)
-    assert attempts_call(f"I will look it up.\n{text}")
+    ):
+        assert attempts_call(text), text
+        assert attempts_call(f"I will look it up.\n{text}"), text
 
 
-@pytest.mark.parametrize(
-    ("text", "attempted"),
-    [
+def test_calls_at_the_beginning_are_attempts():
+    for text, attempted in (
         ("get_weather(city='Par", True),
         ("[{'get_weather': {'city': 'Paris'}}]", True),
         ('get_weather\n{"city": "Paris"}', True),
@@ -251,22 +215,17 @@ def test_markup_and_json_of_calls_are_attempts_anywhere(text):
         ("get_weather(city='Paris')\n\nThis asks for the weather.", True),
         ("get_weather(city='Paris') would give the weather, not the time.", False),
         ("get_weather(city) is not what you need (it gives the weather).", False),
-    ],
-)
-def test_calls_at_the_beginning_are_attempts(text, attempted):
-    assert attempts_call(text) == attempted
+    ):
+        assert attempts_call(text) == attempted, text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_words_that_mention_calls_are_a_refusal():
+    for text in (
         "No function fits. If there were one, a call could be\n`get_time(city='Paris')`",
         "I would put it between <tool_call> tags, but there is nothing to call.",
         f"What I was offered is {json.dumps(DOCUMENT)}, which does not help.",
         "```python\ndef area(a, b):\n    return a * b\n```",
         '<function_call> {"name": "no_function", "arguments": {}}',
         "out_of_domain(user_query='Who wrote it?');",
-    ],
-)
-def test_words_that_mention_calls_are_a_refusal(text):
-    assert kinds(Answer(text, ()), (), None, "irrelevance") == ("", "")
+    ):
+        assert kinds(Answer(text, ()), (), None, "irrelevance") == ("", ""), text

@@ -8,26 +8,22 @@ from tests.limits import cpu_limit
 DIGITS = "9" * 5000
 
 
-@pytest.mark.parametrize(
-    ("value_of", "values"),
-    [
+def test_simple_values():
+    for value_of, values in (
         (java_value, {("5", "integer"): 5, ("5L", "long"): 5, ("5", "long"): "5"}),
         (java_value, {("3.5f", "float"): 3.5, ("3.5", "float"): "3.5", ("1e-2", "double"): 0.01}),
         (java_value, {("true", "boolean"): True, ("'c'", "char"): "'c'"}),
         (javascript_value, {("'x'", "String"): "x", ("x", "String"): "x"}),
         (javascript_value, {("5", "integer"): 5, ("5", "float"): 5.0, ("5n", "Bigint"): 5}),
         (javascript_value, {("true", "Boolean"): True, ("5", "any"): "5"}),
-    ],
-)
-def test_simple_values(value_of, values):
-    for (text, kind), value in values.items():
-        found = value_of(text, kind)
-        assert (found, type(found)) == (value, type(value)), text
+    ):
+        for (text, kind), value in values.items():
+            found = value_of(text, kind)
+            assert (found, type(found)) == (value, type(value)), text
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "items", "value"),
-    [
+def test_collections_of_java():
+    for text, kind, items, value in (
         ('new Object[]{1,"a", true,,2.5f, 3L}', "Array", None, [1, "a", True, 2.5, 3]),
         ("new long[] { 1L, 2 }", "Array", "long", [1, "2"]),
         ("{1, 2}", "Array", None, "{1, 2}"),
@@ -37,15 +33,12 @@ def test_simple_values(value_of, values):
         ('new HashMap<>() {{ put("a",\n 1); put("b", true); }}', "HashMap", None,
          {"a": 1, "b": True}),
         ("new HashMap<\n>()", "HashMap", None, "new HashMap<\n>()"),
-    ],
-)  # fmt: skip
-def test_collections_of_java(text, kind, items, value):
-    assert java_value(text, kind, items) == value
+    ):  # fmt: skip
+        assert java_value(text, kind, items) == value, text
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "items", "value"),
-    [
+def test_collections_of_javascript():
+    for text, kind, items, value in (
         ("[1, 'two', true]", "array", None, [1, "two", True]),
         ("['a', \"b\"]", "array", "String", ["a", "b"]),
         ("[1, 2", "array", None, "[1, 2"),
@@ -54,25 +47,20 @@ def test_collections_of_java(text, kind, items, value):
         ("new Array([1], [2])", "array", None, [[1], [2]]),
         ("[1]", "array", "object", "[1]"),
         ("{'a': 1, b: 'x, y', c: [1, 2]}", "dict", None, {"a": 1, "b": "x, y", "c": [1, 2]}),
-    ],
-)
-def test_collections_of_javascript(text, kind, items, value):
-    assert javascript_value(text, kind, items) == value
+    ):
+        assert javascript_value(text, kind, items) == value, text
 
 
-@pytest.mark.parametrize(
-    ("value_of", "text", "kind"),
-    [
+def test_values_on_which_upstream_raises():
+    for value_of, text, kind in (
         (java_value, "x", "Set"),
         (java_value, DIGITS + "L", "long"),
         (java_value, "1", "object"),
         (javascript_value, DIGITS, "integer"),
         (javascript_value, "1", "object"),
-    ],
-)
-def test_values_on_which_upstream_raises(value_of, text, kind):
-    with pytest.raises(NotImplementedError if kind == "Set" else ValueError):
-        value_of(text, kind)
+    ):
+        with pytest.raises(NotImplementedError if kind == "Set" else ValueError):
+            value_of(text, kind)
 
 
 def test_long_collections_take_little_time_and_stay_texts():

@@ -17,9 +17,8 @@ JSON = Form("json")
 VERBOSE, CONCISE = Form("verbose_xml"), Form("concise_xml")
 
 
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
+def test_python_is_read_as_upstream_reads_it():
+    for text, calls in (
         ("```\nf(a=1), g.h(b='x')\n```", [{"f": {"a": 1}}, {"g.h": {"b": "x"}}]),
         ("[f(1, a=true, b=null, c=None)]", [{"f": {"a": "true", "b": "null", "c": None}}]),
         ("[f(a=+5, b=~5, c=-5)]", [{"f": {"a": -5, "b": -5, "c": -5}}]),
@@ -28,15 +27,12 @@ VERBOSE, CONCISE = Form("verbose_xml"), Form("concise_xml")
         ("[f(a=g(1), b=g(1, x=2))]", [{"f": {"a": "g(1)", "b": {"g": {"x": 2}}}}]),
         ("[f(a=x[ 0 ], **{'a': 1})]", [{"f": {"a": "x[0]", None: {"a": 1}}}]),
         ("[]", []),
-    ],
-)
-def test_python_is_read_as_upstream_reads_it(text, calls):
-    assert decode(text) == calls
+    ):
+        assert decode(text) == calls, text
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
+def test_what_upstream_does_not_decode_and_what_it_would_run():
+    for error, text in (
         (NotCalls, "Sure: [f(a=1)]"),
         (NotCalls, "[1]"),
         (NotCalls, "[f(a=x.y)]"),
@@ -45,19 +41,16 @@ def test_python_is_read_as_upstream_reads_it(text, calls):
         (Refused, "[f(a=9 ** 9 ** 9)]"),
         (Refused, "[f(a=MAXIMUM_STEP_LIMIT * 2)]"),
         (Refused, "[f(a=1 + len('x'))]"),
-    ],
-)
-def test_what_upstream_does_not_decode_and_what_it_would_run(error, text):
-    with pytest.raises(error):
-        decode(text)
+    ):
+        with pytest.raises(error):
+            decode(text)
 
 
 LISTED = "new ArrayList<>(Arrays.asList(1,  2))"
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "name", "args"),
-    [
+def test_java_and_javascript_values_are_source():
+    for language, text, name, args in (
         ("java", '[a.B.c(x="s", w=5L, v=true)]', "a.B.c", {"x": "s", "w": "5L", "v": "true"}),
         (
             "java",
@@ -74,10 +67,8 @@ LISTED = "new ArrayList<>(Arrays.asList(1,  2))"
             "f",
             {"w": "() => 5", "v": "new Array(1)"},
         ),
-    ],
-)
-def test_java_and_javascript_values_are_source(language, text, name, args):
-    assert decode(text, language=language) == [{name: args}]
+    ):
+        assert decode(text, language=language) == [{name: args}], language
 
 
 @pytest.mark.parametrize("language", ["java", "javascript"])

@@ -78,9 +78,11 @@ def test_search_and_page() -> None:
     assert results(FETCH) == ['{"content": "' + "x" * 20 + '"}']
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
+def test_wrong_calls_are_refused_without_a_request() -> None:
+    def never(url: str, params: Mapping[str, str]) -> Any:
+        raise AssertionError("a request was made")
+
+    for call, said in (
         ("fetch_url_content(url='file:///etc/passwd')", "Error during execution: no http(s)"),
         ("fetch_url_content('https://a', 'pdf')", "mode is none of raw, markdown, truncate"),
         ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
@@ -88,15 +90,10 @@ def test_search_and_page() -> None:
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),
         ("open(file='x')", "name 'open' is not defined"),
         ("search_engine_query(keywords='" + "a" * 200_000 + "')", "a call of more than"),
-    ],
-)
-def test_wrong_calls_are_refused_without_a_request(call: str, said: str) -> None:
-    def never(url: str, params: Mapping[str, str]) -> Any:
-        raise AssertionError("a request was made")
-
-    found = results(*[call] * 501, answer=never)
-    assert said in found[0]
-    assert "more than 500 calls in one step" in found[-1]
+    ):
+        found = results(*[call] * 501, answer=never)
+        assert said in found[0], call[:100]
+        assert "more than 500 calls in one step" in found[-1]
 
 
 def test_page_that_is_not_there_is_an_answer() -> None:

@@ -48,9 +48,8 @@ def test_calls_run_and_change_the_state() -> None:
         assert "not defined" in tools.execute(text), "only documented methods are tools"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_text_that_is_no_call_of_a_tool_is_an_error() -> None:
+    for text, said in (
         ("no_tool(x=1)", "name 'no_tool' is not defined"),
         ("total(customer=Ida)", "name 'Ida' is not defined"),
         ("total()", "Bakery.total() missing 1 required positional argument: 'customer'"),
@@ -59,12 +58,10 @@ def test_calls_run_and_change_the_state() -> None:
         ("total(customer='a', customer='b')", "keyword argument repeated: customer"),
         ("total([x for x in (1,)])", "ListComp among the arguments"),
         ("__import__('os').system('true')", "not a call of a function by its name"),
-    ],
-)
-def test_text_that_is_no_call_of_a_tool_is_an_error(text: str, said: str) -> None:
-    found = opened().execute(text)
-    assert found.startswith("Error during execution: ")
-    assert said in found
+    ):
+        found = opened().execute(text)
+        assert found.startswith("Error during execution: "), text
+        assert said in found, text
 
 
 def test_spaces_before_brackets_are_dropped_as_upstream_drops_them() -> None:
@@ -158,18 +155,15 @@ def test_classes_load_privately_and_write_no_file(
     assert not {"open", "eval", "exec", "compile", "input"} & set(scope)
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
+def test_damaged_class_is_the_users_mistake(sources: ToolSources) -> None:
+    for text, match in (
         ("class TicketAPI(:", r"ticket_api.py: does not load \(SyntaxError"),
         ("import requests", "no stand-in for requests"),
         ("x = 1", "has no class TicketAPI"),
-    ],
-)
-def test_damaged_class_is_the_users_mistake(sources: ToolSources, text: str, match: str) -> None:
-    damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
-    with pytest.raises(UserError, match=match):
-        load_class(damaged, "TicketAPI")
+    ):
+        damaged = ToolSources({**sources.texts, "ticket_api": text}, "copy", text, named=True)
+        with pytest.raises(UserError, match=match):
+            load_class(damaged, "TicketAPI")
 
 
 def test_only_known_sources_run_unless_the_user_named_them(sources: ToolSources) -> None:
