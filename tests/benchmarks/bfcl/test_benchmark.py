@@ -204,18 +204,15 @@ def test_memory_is_filled_once_and_asked_from_a_copy() -> None:
     questions = [e for e in benchmark.entries() if e.data["scenario"] == "student"]
     assert {benchmark.preparation(entry) for entry in questions} == {"memory_kv/student"}
     text = "[core_memory_add(key='hardest', value='statistics')]"
-    writer = ScriptedModel(text, "Noted.", "I see.")
-    context = staged(benchmark, questions[0], writer)
+    context = staged(benchmark, questions[0], ScriptedModel(text, "Noted."))
     prepared = asyncio.run(benchmark.prepare(questions[0], context))
-    assert context.episode.model_calls == len(writer.asked) >= 3
-    assert "statistics" in writer.chats[-1][0]["content"], "shown to the next conversation"
     entry = next(e for e in questions if e.gold["ground_truth"] == ["statistics"])
     for answer, valid in (("Statistics, surely.", True), ("Botany.", False)):
-        reader = ScriptedModel(clear := "[core_memory_clear()]", answer)
+        reader = ScriptedModel("[core_memory_clear()]", answer)
+        found = verdicts(benchmark, entry, *reader.replies, prepared=prepared)
+        assert found["official"][0] is valid
         played(benchmark, entry, reader, prepared=prepared)
         assert "statistics" in reader.chats[0][0]["content"], "no other question cleared it"
-        found = verdicts(benchmark, entry, clear, answer, prepared=prepared)
-        assert found["official"][0] is valid
 
 
 def test_messages_for_templates_without_system() -> None:

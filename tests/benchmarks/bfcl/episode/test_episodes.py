@@ -18,9 +18,11 @@ from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.score.summary import with_metrics
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.sandbox.attempts import end_processes
 from ace_ray.sandbox.protocol import LocalSession
 from ace_ray.types import Entry, Episode, Sampling, digest
 from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, SOURCES
@@ -43,11 +45,9 @@ class Session(LocalSession):
         Session.closed += 1
 
 
-def context_for(
-    entry: Entry, model: ScriptedModel, sources: Any = SOURCES, docs: Any = DOCS, **more: Any
-) -> EpisodeContext:
+def context_for(entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
     async def opened() -> LocalSession:
-        return Session(open_environment(sources, initial_state_of(entry, docs)))
+        return Session(open_environment(SOURCES, initial_state_of(entry, DOCS)))
 
     return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
 
@@ -264,20 +264,32 @@ def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
             filled(ScriptedModel(*replies), works=works)
 
 
-def test_vector_memory_asks_for_the_vectors_of_each_text(bfcl_copy: UpstreamPackage) -> None:
+def test_vector_memory_is_searched_by_the_vectors_of_its_texts(bfcl_copy: UpstreamPackage) -> None:
+    vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
     docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
     entry = load(bfcl_copy, ["memory_vector"])[0]
     wanted: list[str] = []
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         wanted.extend(texts)
-        return [[float(len(text)), 1.0] for text in texts]
+        return [vectors[text] for text in texts]
 
-    replies = ["[core_memory_add(text='cats')]", "ok", "ok", "[core_memory_retrieve(query='pet')]"]
-    context = context_for(entry, ScriptedModel(*replies, "ok"), sources, docs)
+    async def opened() -> LocalSession:
+        return Session(LimitedEnvironment(sources, initial_state_of(entry, docs)))
+
+    changes = "core_memory_remove(vec_id=1), core_memory_update(vec_id=2, new_text='cats')"
+    search = "core_memory_retrieve(query='pet')"
+    model = ScriptedModel(
+        *("[core_memory_add(text='cats'), core_memory_add(text='dogs')]", "ok", "ok"),
+        *(f"[{search}, {changes}, core_memory_clear(), {search}]", "ok"),
+    )
+    context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
     settings = EpisodeSettings(own(), docs)
     found = asyncio.run(memory.prepare(entry, context, settings, TALKS[:2], embed=embed))
-    assert list(found["snapshot"]["core_memory"]["store"].values()) == ["cats"]
-    assert wanted == ["cats", "cats", "pet"]
-    results = found["conversations"][1]["results"][0][0]
-    assert json.loads(results[0])["result"][0]["text"] == "cats"
+    end_processes()
+    assert wanted == ["cats", "dogs", "cats", "dogs", "pet"]
+    ranked, *_, emptied = found["conversations"][1]["results"][0][0]
+    best, other = json.loads(ranked)["result"]
+    assert (best["text"], other["text"]) == ("dogs", "cats")
+    assert best["similarity_score"] == pytest.approx(1.4 / 2**0.5)
+    assert emptied == '{"result": []}'

@@ -16,10 +16,8 @@ from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_MODULES, UpstreamPackage
 from ace_ray.benchmarks.bfcl.tools.environment import Environment, InitialState, open_environment
 from ace_ray.benchmarks.bfcl.tools.evaluate import as_upstream_reads
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class, tool_sources
 from ace_ray.errors import UserError
-from ace_ray.sandbox.attempts import end_processes
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
 
 CONFIG = {
@@ -124,17 +122,10 @@ def sources(bfcl_copy: UpstreamPackage) -> ToolSources:
 def open_class(bfcl_copy: UpstreamPackage, sources: ToolSources) -> Open:
     docs = function_docs(bfcl_copy)
 
-    def opened(
-        name: str,
-        config: Any = None,
-        *,
-        long: bool = False,
-        shared: Any = None,
-        limited: Any = None,
-    ) -> Any:
+    def opened(name: str, config: Any = None, *, long: bool = False, shared: Any = None) -> Any:
         names = tuple(str(doc["name"]) for doc in docs[name])
         state = InitialState({name: names}, {name: config or {}}, long)
-        return limited(sources, state) if limited else open_environment(sources, state, shared)
+        return open_environment(sources, state, shared)
 
     return opened
 
@@ -212,32 +203,3 @@ def test_environments_share_mutable_defaults_and_records_only_on_request(open_cl
     first, second = (open_class("TravelAPI", long=True) for _ in range(2))
     card(first)["balance"] = -1
     assert card(second)["balance"] != -1
-
-
-def test_vector_memory_in_a_limited_process(open_class: Open) -> None:
-    tools, other = (open_class("MemoryAPI_vector", limited=LimitedEnvironment) for _ in range(2))
-
-    def step(*texts: str) -> list[str]:
-        return list(tools.call("step", {"texts": texts}).value)
-
-    calls = [
-        "core_memory_add(text='cats')",
-        "core_memory_add('dogs')",
-        "core_memory_retrieve('pet')",
-    ]
-    assert "no embedding" in step("core_memory_add(text='other')")[0]
-    assert tools.call("texts", {"texts": calls}).value == ["cats", "dogs", "pet"]
-    vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
-    tools.call("vectors", {"vectors": vectors})
-    assert tools.call("texts", {"texts": calls}).value == []
-    added, _, found = step(*calls)
-    assert set(json.loads(added)) == {"id"}
-    ranked = [(one["text"], one["similarity_score"]) for one in json.loads(found)["result"]]
-    assert [text for text, _ in ranked] == ["dogs", "cats"]
-    assert ranked[0][1] == pytest.approx(1.4 / 2**0.5)
-    other.call("vectors", {"vectors": vectors})
-    other.call("restore", {"snapshot": tools.call("snapshot", {}).value})
-    assert other.call("step", {"texts": calls[2:]}).value == [found]
-    step("core_memory_remove(1)", "core_memory_update(2, 'cats')", "core_memory_clear()")
-    assert step(calls[2]) == ['{"result": []}']
-    end_processes()

@@ -34,6 +34,7 @@ ESCAPE = """for one in object.__subclasses__():
         one.__init__.__globals__['system']('touch MARKER')
 """
 PAYLOADS = {
+    "nothing": CLASS,
     "a module's module": "import random\nrandom._os.system('touch MARKER')\n" + CLASS,
     "a subclass of object": ESCAPE + CLASS,
     "in a call": re.sub(
@@ -103,17 +104,11 @@ def test_reading_a_run_runs_nothing_and_named_classes_reach_nothing(
     assert ended("compact", str(run)) == 0
     assert (run / MANIFEST).read_bytes() == before
     assert not marker.exists(), "the run alone names the classes: they are not run"
-    ended("score", str(run), "--data", str(run / "data"))
+    code = ended("score", str(run), "--data", str(run / "data"))
+    if payload == "nothing":
+        assert code == 0
+        assert "no verdict changed" in capsys.readouterr().out
+        assert ended("score", str(run), "--data", "mini", "--benchmark", "acebench") == 2
+        assert "no benchmark 'acebench'" in capsys.readouterr().err
     ended("data", "check", "bfcl", "--data", str(run / "data"))
     assert not marker.exists(), "the user named the classes: they run, and reach nothing"
-
-
-@pytest.mark.nightly
-def test_a_run_is_scored_with_data_that_the_user_names(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert ended("score", str(run)) == 2
-    assert ended("score", str(run), "--data", str(run / "data")) == 0
-    assert "no verdict changed" in capsys.readouterr().out
-    assert ended("score", str(run), "--data", "mini", "--benchmark", "acebench") == 2
-    assert "no benchmark 'acebench'" in capsys.readouterr().err
