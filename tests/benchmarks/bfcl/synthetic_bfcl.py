@@ -112,7 +112,7 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    # whoever imports the package finds out
+    # An import of the package raises.
     (root / "__init__.py").write_text("raise AssertionError('bfcl_eval was imported')\n")
     if version is not None:
         info = folder / f"bfcl_eval-{version}.dist-info"

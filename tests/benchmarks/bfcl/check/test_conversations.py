@@ -44,9 +44,8 @@ def verdicts(
     return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
 
 
-@pytest.mark.parametrize(
-    ("turns", "kind", "passed", "state", "response"),
-    [
+def test_conversations() -> None:
+    for turns, kind, passed, state, response in (
         (GOOD, "", (1, 1, 1), 3, 3),
         ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
         ([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2),
@@ -55,38 +54,31 @@ def verdicts(
         ([[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3),
         ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
         ([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3),
-    ],
-)
-def test_conversations(
-    turns: Any, kind: str, passed: Sequence[int], state: int, response: int
-) -> None:
-    found = verdicts(turns)
-    assert found["official"] == found["strict"]
-    assert found["strict"].error_type == kind
-    assert found["strict"].metrics == pytest.approx(
-        {
-            "turns_passed": sum(passed) / 3,
-            "turns_state": state / 3,
-            "turns_response": response / 3,
-            **{f"turn_{n}": one for n, one in enumerate(passed, start=1)},
-        }
-    )
+    ):
+        found = verdicts(turns)
+        assert found["official"] == found["strict"], turns
+        assert found["strict"].error_type == kind, turns
+        assert found["strict"].metrics == pytest.approx(
+            {
+                "turns_passed": sum(passed) / 3,
+                "turns_state": state / 3,
+                "turns_response": response / 3,
+                **{f"turn_{n}": one for n, one in enumerate(passed, start=1)},
+            }
+        )
 
 
-@pytest.mark.parametrize(
-    ("turns", "kind"),
-    [
+def test_turn_without_a_key_is_judged_by_later_turns() -> None:
+    for turns, kind in (
         ([[PRICE], [PRICE], [SET, ADD]], ""),
         ([[PRICE], [SET], [ADD]], ""),
         ([[PRICE], ["[close_day()]"], [SET, ADD]], STATE),
         ([[PRICE], [SET], ["Done already."]], NO_CALLS),
-    ],
-)
-def test_turn_without_a_key_is_judged_by_later_turns(turns: Any, kind: str) -> None:
-    found = verdicts(turns)
-    assert found["official"] == found["strict"]
-    assert found["strict"].error_type == kind
-    assert found["strict"].metrics["turn_2"] == 1
+    ):
+        found = verdicts(turns)
+        assert found["official"] == found["strict"], turns
+        assert found["strict"].error_type == kind, turns
+        assert found["strict"].metrics["turn_2"] == 1, turns
 
 
 def test_result_counts_from_any_turn_so_far() -> None:
@@ -96,19 +88,18 @@ def test_result_counts_from_any_turn_so_far() -> None:
     assert verdicts(turns, gold=[gold[0], gold[1] * 2])["official"].error_type == RESPONSE
 
 
-@pytest.mark.parametrize(
-    ("turns", "ended", "official", "strict"),
-    [
+def test_conversations_that_were_cut() -> None:
+    for turns, ended, official, strict in (
         (GOOD, "steps", "", TERMINATED),
         (GOOD[:2], "steps", TERMINATED, TERMINATED),
         (GOOD, "context", INFERENCE, INFERENCE),
         (GOOD, "deadline", INFERENCE, INFERENCE),
         (GOOD, "inference", INFERENCE, INFERENCE),
-    ],
-)
-def test_conversations_that_were_cut(turns: Any, ended: str, official: str, strict: str) -> None:
-    found = verdicts(turns, ended)
-    assert (found["official"].error_type, found["strict"].error_type) == (official, strict)
+    ):
+        found = verdicts(turns, ended)
+        assert (found["official"].error_type, found["strict"].error_type) == (official, strict), (
+            turns
+        )
 
 
 @pytest.mark.nightly

@@ -50,25 +50,16 @@ LISTED = "new ArrayList<>(Arrays.asList(1,  2))"
 
 
 def test_java_and_javascript_values_are_source():
-    for language, text, name, args in (
-        ("java", '[a.B.c(x="s", w=5L, v=true)]', "a.B.c", {"x": "s", "w": "5L", "v": "true"}),
-        (
-            "java",
-            f"[f(y=new int[] {{1, 2}}, z={LISTED})]",
-            "f",
-            {"y": "new int[]{1,2}", "z": LISTED},
-        ),
+    for language, text, call in (
+        ("java", '[a.B(x="s", w=5L, v=true)]', {"a.B": {"x": "s", "w": "5L", "v": "true"}}),
+        ("java", "[f(y=new int[] {1, 2}, w=1)]", {"f": {"y": "new int[]{1,2}", "w": "1"}}),
+        ("java", f"[f(z={LISTED}, w=1)]", {"f": {"z": LISTED, "w": "1"}}),
         # Offsets count bytes, and upstream takes them for characters.
-        ("java", '[f(x="é", yy="ab")]', "f", {"x": 'é"', "y=": 'b"'}),
-        ("javascript", "[f(x='s', z={a: 1})]", "f", {"x": "s", "z": "{a: 1}"}),
-        (
-            "javascript",
-            "[f(w=() => 5, v=new Array(1))]",
-            "f",
-            {"w": "() => 5", "v": "new Array(1)"},
-        ),
+        ("java", '[f(x="é", yy="ab")]', {"f": {"x": 'é"', "y=": 'b"'}}),
+        ("javascript", "[f(x='s', z={a: 1})]", {"f": {"x": "s", "z": "{a: 1}"}}),
+        ("javascript", "[f(w=() => 5, v=[1, 2])]", {"f": {"w": "() => 5", "v": "[1, 2]"}}),
     ):
-        assert decode(text, language=language) == [{name: args}], language
+        assert decode(text, language=language) == [call]
 
 
 @pytest.mark.parametrize("language", ["java", "javascript"])
