@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form, Language
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, FORMS, SINGLE_TURN, Form
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
     HINT_SOURCE,
@@ -134,67 +134,37 @@ def test_functions_are_documented_as_xml_and_python() -> None:
     ) in documented([walk], "xml")
 
 
-def test_types_of_java_and_javascript_move_into_the_descriptions() -> None:
-    (function,) = functions_of("simple_java_2")
-    before = json.dumps(function)
-    (shown,) = with_hints([function], "java")
-    assert json.dumps(function) == before
-    parcels = shown["parameters"]["properties"]["parcels"]
-    assert (list(parcels), parcels["type"]) == (["type", "description"], "string")
-    assert "type ArrayList" in parcels["description"]
-    assert parcels["description"].endswith(" type String.")
-    inner = {"a": {"type": "integer"}}
-    nested = published(
-        x={"type": "dict", "description": "d", "properties": inner}, y={"type": "any"}
-    )
-    languages: list[Language] = ["java", "javascript"]
-    for language in languages:
-        (shown,) = with_hints([nested], language)
-        x, y = shown["parameters"]["properties"].values()
-        assert ("properties" in x) == (language == "java")
-        assert x["description"].endswith(json.dumps(inner)) == (language == "javascript")
-        assert y == {"type": "string", "description": OWN_HINTS.any[language]}
-
-
-def published(**properties: Any) -> dict[str, Any]:
-    parameters = {"type": "dict", "properties": properties, "required": []}
-    return {"name": "a.b.c", "description": "d", "parameters": parameters, "response": {"x": 1}}
-
-
-NESTED = {"type": "array", "items": {"type": "dict", "properties": {"y": {"type": "any"}}}}
-
-
-@pytest.mark.parametrize(
-    ("given", "schema"),
-    [
-        (
-            {"type": "float", "description": "d"},
-            {"type": "number", "description": f"d{OWN_HINTS.float_type}", "format": "float"},
-        ),
-        ({"type": "Boolean"}, {"type": "string"}),
-        (
-            {"type": "tuple", "items": {"type": "float"}},
-            {"type": "array", "items": {"type": "number"}},
-        ),
-        (
-            {"type": "array", "items": NESTED},
-            {
-                "type": "array",
-                "items": {
-                    "type": "array",
-                    "items": {"type": "object", "properties": {"y": {"type": "string"}}},
-                },
-            },
-        ),
-    ],
-)
-def test_types_of_tools_are_those_of_json_schema(given: Any, schema: Any) -> None:
-    function = published(p=given, map={"type": "dict", "properties": {"x": given}})
+def test_types_of_functions_become_hints_or_those_of_json_schema() -> None:
+    numbers = {"type": "tuple", "items": {"type": "float"}}
+    inner = {"a": {"type": "float", "description": "d"}}
+    function = {
+        "name": "a.b.c",
+        "description": "d",
+        "parameters": {"properties": {"n": numbers, "x": {"type": "dict", "properties": inner}}},
+    }
     before = json.dumps(function)
     (tool,) = openai_tools([function])
-    assert json.dumps(function) == before
-    shown = tool["function"]
-    assert (shown["name"], shown["response"]) == ("a_b_c", {"x": 1})
-    assert shown["description"] == "d" + OWN_HINTS.language["python"]
-    mapped = {"type": "object", "properties": {"x": schema}}
-    assert shown["parameters"]["properties"] == {"p": schema, "map": mapped}
+    assert (tool["function"]["name"], json.dumps(function)) == ("a_b_c", before)
+    assert tool["function"]["parameters"]["properties"] == {
+        "n": {"type": "array", "items": {"type": "number"}},
+        "x": {
+            "type": "object",
+            "properties": {
+                "a": {
+                    "type": "number",
+                    "description": f"d{OWN_HINTS.float_type}",
+                    "format": "float",
+                }
+            },
+        },
+    }
+    (shown,) = with_hints([function], "javascript")
+    x = shown["parameters"]["properties"]["x"]
+    assert (list(x), x["type"]) == (["type", "description"], "string")
+    assert x["description"].endswith(json.dumps(inner))
+    (parcels,) = functions_of("simple_java_2")
+    (shown,) = with_hints([parcels], "java")
+    x = shown["parameters"]["properties"]["parcels"]
+    assert "items" not in x
+    assert "type ArrayList" in x["description"]
+    assert x["description"].endswith(" type String.")
