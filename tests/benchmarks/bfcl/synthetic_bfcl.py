@@ -1,12 +1,17 @@
-"""A made-up package ``bfcl_eval``: the rows of the mini set in upstream's layout, with short texts
-as prompts."""
+"""A made-up package ``bfcl_eval``, and episodes without Ray.
+
+The package has the rows of the mini set in upstream's layout, and short texts as prompts."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data import upstream_package
 from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import (
@@ -16,12 +21,14 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import (
     VERSION,
     UpstreamPackage,
 )
-from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.sandbox.protocol import LocalSession
+from ace_ray.types import Entry, Episode, Sampling
+from tests.scripted_model import ScriptedModel
 
 COPY = UpstreamPackage.locate("mini")
 DOCS = function_docs(COPY)
-SOURCES = tool_sources(COPY)
-"""Functions and tools of the mini set."""
+"""Functions of the mini set."""
 
 PROMPTS = """
 OUTPUT_FORMAT_MAPPING = {
@@ -129,3 +136,30 @@ def edit_line(path: Path, number: int, change) -> None:
     changed = change(json.loads(lines[number - 1]))
     lines[number - 1 : number] = [] if changed is None else [json.dumps(changed)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def bfcl(*categories: str, **options: Any) -> BFCL:
+    chosen = {"categories": list(categories)} if categories else {}
+    return BFCL.from_options({**chosen, **options})
+
+
+def entry_of(benchmark: BFCL, category: str) -> Entry:
+    return next(entry for entry in benchmark.entries() if entry.category == category)
+
+
+def staged(
+    benchmark: BFCL, entry: Entry, model: ScriptedModel, seconds: float = 60, **more: Any
+) -> EpisodeContext:
+    async def open_sandbox() -> LocalSession:
+        return LocalSession(benchmark.scenario(entry))
+
+    if seconds < 60:  # the process of tools starts before the deadline counts
+        benchmark.scenario(entry)
+    deadline = time.monotonic() + seconds
+    return EpisodeContext(
+        RoleModel(model, Sampling()), open_sandbox=open_sandbox, deadline=deadline, **more
+    )
+
+
+def played(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> Episode:
+    return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))

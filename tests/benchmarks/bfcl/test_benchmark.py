@@ -20,13 +20,12 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, UpstreamP
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.functions import tool_name
 from ace_ray.benchmarks.bfcl.gold import gold_calls, gold_text
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.dataset import data_hash
 from ace_ray.benchmarks.diagnosis import second_reading
 from ace_ray.benchmarks.results import SecondReading
 from ace_ray.errors import PromptTooLong, UserError
-from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import RULE_SETS, Completion, Entry, Episode, Sampling, ToolAnswer
+from ace_ray.types import RULE_SETS, Completion, Entry, Episode, ToolAnswer
+from tests.benchmarks.bfcl.synthetic_bfcl import bfcl, entry_of, played, staged
 from tests.scripted_model import Reply, ScriptedModel
 
 NOT_RUN = {"memory_vector", *groups.WEB_SEARCH}
@@ -35,28 +34,8 @@ RIGHT = dict.fromkeys(RULE_SETS, (True, ""))
 FAILED = (False, "ast_decoder:decoder_failed")
 
 
-def bfcl(*categories: str, **options: Any) -> BFCL:
-    chosen = {"categories": list(categories)} if categories else {}
-    return BFCL.from_options({**chosen, **options})
-
-
 def web(fetch: str) -> dict[str, Any]:
     return {"search": {"url": "http://s"}, "fetch": {"url": fetch}}
-
-
-def entry_of(benchmark: BFCL, category: str) -> Entry:
-    return next(entry for entry in benchmark.entries() if entry.category == category)
-
-
-def staged(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
-    async def open_sandbox() -> LocalSession:
-        return LocalSession(benchmark.scenario(entry))
-
-    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=open_sandbox, **more)
-
-
-def played(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> Episode:
-    return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))
 
 
 def verdicts(

@@ -11,66 +11,26 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.episode import conversation, memory
-from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
+from ace_ray.benchmarks.bfcl.episode import memory
+from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.score.summary import with_metrics
-from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
-from ace_ray.benchmarks.bfcl.tools.limited import LimitedEnvironment
-from ace_ray.benchmarks.bfcl.tools.sources import tool_sources
-from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.errors import EpisodeStalled, PromptTooLong
-from ace_ray.sandbox.attempts import end_processes
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Entry, Episode, Sampling, digest
-from tests.benchmarks.bfcl.synthetic_bfcl import COPY, DOCS, SOURCES
+from ace_ray.types import Episode, digest
+from tests.benchmarks.bfcl.synthetic_bfcl import DOCS, bfcl, entry_of, played, staged
 from tests.scripted_model import Reply, ScriptedModel, hang, say
 
+MINI = bfcl()
 BASE, MISS_FUNC, KV, SUMMARY = (
-    load(COPY, [name])[0]
+    entry_of(MINI, name)
     for name in ("multi_turn_base", "multi_turn_miss_func", "memory_kv", "memory_rec_sum")
 )
 TALKS = [
     {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
     for n in range(3)
 ]
-
-
-class Session(LocalSession):
-    closed = 0
-
-    async def close(self) -> None:
-        Session.closed += 1
-
-
-def context_for(entry: Entry, model: ScriptedModel, **more: Any) -> EpisodeContext:
-    async def opened() -> LocalSession:
-        return Session(open_environment(SOURCES, initial_state_of(entry, DOCS)))
-
-    return EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened, **more)
-
-
-def played(
-    entry: Entry,
-    model: ScriptedModel,
-    *,
-    seconds: float | None = None,
-    works: Any = None,
-    prepared: Any = None,
-    **options: Any,
-) -> Episode:
-    rollout: Any = memory.rollout if entry in (KV, SUMMARY) else conversation.rollout
-
-    async def run() -> Episode:
-        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        more: dict[str, Any] = {"deadline": deadline, "works": works, "prepared": prepared}
-        context = context_for(entry, model, **more)
-        episode: Episode = await rollout(entry, context, EpisodeSettings(own(), DOCS, **options))
-        return episode
-
-    return asyncio.run(run())
 
 
 async def working() -> bool:
@@ -84,7 +44,7 @@ async def stalled() -> bool:
 def test_prompted_model_sees_functions_calls_and_results() -> None:
     text = "[close_day(), total(customer='x')]"
     model = ScriptedModel(text, "fine", "bye")
-    episode = played(BASE, model)
+    episode = played(MINI, BASE, model)
     first, second, third = model.chats
     assert first == own().messages(BASE.data["question"][0], DOCS["Bakery"])
     ((results,), _) = episode.state["results"]
@@ -103,14 +63,14 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
     for state in (None, {"before": {}}, {"before": [], "end": {}}):
         assert BFCL.sandbox_states(state) is None
-    played(BASE, model := ScriptedModel(text, "fine"), results="user")
+    played(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
     assert model.chats[1][-1] == {"role": "user", "content": repr(told)}
 
 
 def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
     calls = [("get_price", {"item": "roll"}), ("total", {"customer": "x"})]
     model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
-    episode = played(BASE, model, native=True)
+    episode = played(bfcl(mode="native"), BASE, model)
     assert model.chats[0] == BASE.data["question"][0]
     assert model.asked[0].tools == own().tools(DOCS["Bakery"])
     assistant, one, two = model.chats[1][-3:]
@@ -131,7 +91,7 @@ def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
 def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ((turn, (name,)),) = MISS_FUNC.data["missed_function"].items()
     model = ScriptedModel("?")
-    played(MISS_FUNC, model, native=native)
+    played(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
     held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
     text = own().more_functions(None if native else [held])
     assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
@@ -150,8 +110,8 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
     ],
 )
 def test_endings(replies: list[Reply], turns: list[int], ended: str) -> None:
-    seconds = 0.2 if hang in replies else None
-    episode = played(BASE, ScriptedModel(*replies), seconds=seconds, works=working)
+    seconds = 0.2 if hang in replies else 60
+    episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
     assert [len(turn) for turn in episode.state["turns"]] == turns
     assert episode.state["ended"] == ended
     assert episode.state["end"]["Bakery"]["open"] is (replies[0] != "[close_day()]")
@@ -167,24 +127,32 @@ def test_endings(replies: list[Reply], turns: list[int], ended: str) -> None:
     ],
 )
 def test_failures_that_give_no_verdict_close_the_session(
-    replies: list[Reply], works: Any, error: type[Exception], said: str
+    replies: list[Reply],
+    works: Any,
+    error: type[Exception],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = Session.closed
+    closed = []
+
+    async def close(session: LocalSession) -> None:
+        closed.append(session)
+
+    monkeypatch.setattr(LocalSession, "close", close)
     with pytest.raises(error, match=said):
-        played(BASE, ScriptedModel(*replies), seconds=0.2, works=works)
-    assert Session.closed == before + 1
+        played(MINI, BASE, ScriptedModel(*replies), seconds=0.5, works=works)
+    assert len(closed) == 1
 
 
-def filled(model: ScriptedModel, works: Any = None) -> tuple[dict[str, Any], Episode]:
-    """Fill a memory; conversations that hang end after 0.3 s."""
-
-    async def run() -> tuple[dict[str, Any], Episode]:
-        deadline = asyncio.get_running_loop().time() + 0.3 if hang in model.replies else None
-        context = context_for(KV, model, deadline=deadline, works=works)
-        found = await memory.prepare(KV, context, EpisodeSettings(own(), DOCS), TALKS)
-        return found, context.episode
-
-    return asyncio.run(run())
+def filled(
+    *replies: Reply, works: Any = None, benchmark: BFCL = MINI, embed: Embedder | None = None
+) -> tuple[dict[str, Any], Episode]:
+    """Fill a memory; conversations that hang end after 0.5 s."""
+    entry = KV if embed is None else entry_of(benchmark, "memory_vector")
+    seconds = 0.5 if hang in replies else 60
+    context = staged(benchmark, entry, ScriptedModel(*replies), seconds, works=works)
+    prepared = memory.prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS, embed)
+    return asyncio.run(prepared), context.episode
 
 
 def add(key: str) -> str:
@@ -192,7 +160,7 @@ def add(key: str) -> str:
 
 
 def test_each_conversation_starts_from_the_memory_before() -> None:
-    found, used = filled(ScriptedModel(add("one"), "ok", "ok", "ok", add("two"), "ok"))
+    found, used = filled(add("one"), "ok", "ok", "ok", add("two"), "ok")
     assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
     assert (used.model_calls, used.prompt_tokens, used.completion_tokens) == (8, 80, 16)
     talks = found["conversations"]
@@ -207,7 +175,8 @@ def test_each_conversation_starts_from_the_memory_before() -> None:
 def test_question_starts_from_the_snapshot() -> None:
     snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "submerged"}}
     text = "[archival_memory_retrieve(key='b_key'), core_memory_add(key='new', value='v')]"
-    episode = played(KV, model := ScriptedModel(text, "ok"), prepared={"snapshot": snapshot})
+    model = ScriptedModel(text, "ok")
+    episode = played(MINI, KV, model, prepared={"snapshot": snapshot})
     system, *rest = model.chats[0]
     assert system["content"].endswith(f"\n\n{own().texts.agentic}")
     assert '"a_key": "kept"' in system["content"]
@@ -221,7 +190,7 @@ def test_question_starts_from_the_snapshot() -> None:
 
 def test_native_mode_shows_the_memory_beside_the_tools() -> None:
     prepared = {"snapshot": {"memory": "the text"}}
-    played(SUMMARY, model := ScriptedModel("ok"), prepared=prepared, native=True)
+    played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
     assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
     text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
     assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
@@ -243,10 +212,10 @@ def test_native_mode_shows_the_memory_beside_the_tools() -> None:
 def test_conversation_that_context_or_deadline_cut_writes_nothing(
     replies: list[Reply], endings: list[str], kept: dict[str, str] | None
 ) -> None:
-    found, _ = filled(ScriptedModel(*replies))
+    found, _ = filled(*replies)
     assert [talk["ended"] for talk in found["conversations"]] == endings
     assert found["snapshot"].get("core_memory") == kept
-    state = played(KV, ScriptedModel("ok"), prepared=found).state
+    state = played(MINI, KV, ScriptedModel("ok"), prepared=found).state
     assert state["memory"] == found["snapshot"]
     assert state["memory_sha256"] == digest(found["snapshot"])
     assert [one["ended"] for one in state["prepared"]] == endings
@@ -255,38 +224,33 @@ def test_conversation_that_context_or_deadline_cut_writes_nothing(
     verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
     assert verdicts["official"].metrics == ({"ended_preparation": 1} if cut else {})
     full = ScriptedModel("[core_memory_list_keys()]", PromptTooLong("x"))
-    assert played(KV, full, prepared=found).state["ended"] == "context"
+    assert played(MINI, KV, full, prepared=found).state["ended"] == "context"
 
 
 def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
-    for replies, works in (([hang], None), ([add("one"), "ok", "ok", hang], stalled)):
-        with pytest.raises(EpisodeStalled):
-            filled(ScriptedModel(*replies), works=works)
+    with pytest.raises(EpisodeStalled):
+        filled(hang)
+    with pytest.raises(EpisodeStalled):
+        filled(add("one"), "ok", "ok", hang, works=stalled)
 
 
 def test_vector_memory_is_searched_by_the_vectors_of_its_texts(bfcl_copy: UpstreamPackage) -> None:
     vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
-    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
-    entry = load(bfcl_copy, ["memory_vector"])[0]
     wanted: list[str] = []
 
     async def embed(texts: Sequence[str]) -> list[list[float]]:
         wanted.extend(texts)
         return [vectors[text] for text in texts]
 
-    async def opened() -> LocalSession:
-        return Session(LimitedEnvironment(sources, initial_state_of(entry, docs)))
-
     changes = "core_memory_remove(vec_id=1), core_memory_update(vec_id=2, new_text='cats')"
     search = "core_memory_retrieve(query='pet')"
-    model = ScriptedModel(
+    endpoint = {"url": "http://e", "model": "m"}
+    found, _ = filled(
         *("[core_memory_add(text='cats'), core_memory_add(text='dogs')]", "ok", "ok"),
         *(f"[{search}, {changes}, core_memory_clear(), {search}]", "ok"),
+        benchmark=bfcl("memory_vector", data=bfcl_copy.name, embedding=endpoint),
+        embed=embed,
     )
-    context = EpisodeContext(RoleModel(model, Sampling()), open_sandbox=opened)
-    settings = EpisodeSettings(own(), docs)
-    found = asyncio.run(memory.prepare(entry, context, settings, TALKS[:2], embed=embed))
-    end_processes()
     assert wanted == ["cats", "dogs", "cats", "dogs", "pet"]
     ranked, *_, emptied = found["conversations"][1]["results"][0][0]
     best, other = json.loads(ranked)["result"]
