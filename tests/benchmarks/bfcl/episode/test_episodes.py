@@ -22,7 +22,7 @@ from ace_ray.types import Episode, digest
 from tests.benchmarks.bfcl.synthetic_bfcl import DOCS, bfcl, entry_of, played, staged
 from tests.scripted_model import Reply, ScriptedModel, hang, say
 
-MINI = bfcl()
+MINI = bfcl("multi_turn", "memory_kv", "memory_rec_sum")
 BASE, MISS_FUNC, KV, SUMMARY = (
     entry_of(MINI, name)
     for name in ("multi_turn_base", "multi_turn_miss_func", "memory_kv", "memory_rec_sum")
@@ -133,7 +133,7 @@ def test_failures_that_give_no_verdict_close_the_session(
     said: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    closed = []
+    closed: list[LocalSession] = []
 
     async def close(session: LocalSession) -> None:
         closed.append(session)
