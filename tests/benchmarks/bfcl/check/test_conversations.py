@@ -44,7 +44,7 @@ def verdicts(
     return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
 
 
-def test_conversations() -> None:
+def test_state_results_and_calls_of_each_turn_are_compared() -> None:
     for turns, kind, passed, state, response in (
         (GOOD, "", (1, 1, 1), 3, 3),
         ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
@@ -88,7 +88,7 @@ def test_result_counts_from_any_turn_so_far() -> None:
     assert verdicts(turns, gold=[gold[0], gold[1] * 2])["official"].error_type == RESPONSE
 
 
-def test_conversations_that_were_cut() -> None:
+def test_conversation_that_was_cut_is_wrong() -> None:
     for turns, ended, official, strict in (
         (GOOD, "steps", "", TERMINATED),
         (GOOD[:2], "steps", TERMINATED, TERMINATED),

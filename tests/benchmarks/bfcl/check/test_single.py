@@ -40,7 +40,7 @@ def native(*calls):
     return Answer("", tuple(ToolCall(*call) for call in calls))
 
 
-def test_one_call():
+def test_faults_of_one_call_are_named():
     for answer, kind in (
         ("[a.f(unit='c', city='NEW_york-n.y', days=5)]", ""),
         ("[a.f(city='NYC')]", "simple_function_checker:missing_optional"),
@@ -54,7 +54,7 @@ def test_one_call():
         assert kinds(answer) == (kind, kind), answer
 
 
-def test_values():
+def test_values_are_compared_by_their_types():
     for kind, options, value, fault in (
         ("float", [5.0], "1" + "0" * 400, "official_crash"),
         ("any", [5], "6", "value_error:others"),
@@ -129,7 +129,7 @@ def test_strict_reads_arguments_named_by_keywords():
 LISTED = 'new ArrayList<>(Arrays.asList("a", "b"))'
 
 
-def test_java():
+def test_java_values_are_converted_and_bound():
     document = function("f", ["n", "l"], n="long", l="ArrayList of String", s="String")
     gold = [{"f": {"n": [5], "l": [["a", "b"]], "s": ["x", ""]}}]
     for answer, official, strict in (
@@ -146,7 +146,7 @@ def test_java():
         assert kinds(answer, [document], gold, "simple_java") == (official, strict), answer
 
 
-def test_javascript():
+def test_javascript_values_are_converted():
     functions, gold = [function("f", ["o"], o="dict")], [{"f": {"o": [{"a": [1]}]}}]
     for text, kind in (("[f(o={a: 1})]", ""), ("[f(o={a: 2})]", "value_error:dict_value")):
         assert kinds(text, functions, gold, "simple_javascript") == (kind, kind)
@@ -158,7 +158,7 @@ CALLED, NO_ANSWER, UNREADABLE = (
 NO_CALL = "relevance_error:decoder_failed"
 
 
-def test_relevance():
+def test_relevance_is_judged_by_whether_there_is_a_call():
     for answer, irrelevance, strict, relevance in (
         ("I cannot do that.", "", "", NO_CALL),
         (Answer(None, ()), "", "", NO_CALL),

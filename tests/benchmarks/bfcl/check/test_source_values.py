@@ -8,7 +8,7 @@ from tests.limits import cpu_limit
 DIGITS = "9" * 5000
 
 
-def test_simple_values():
+def test_simple_texts_become_values():
     for value_of, values in (
         (java_value, {("5", "integer"): 5, ("5L", "long"): 5, ("5", "long"): "5"}),
         (java_value, {("3.5f", "float"): 3.5, ("3.5", "float"): "3.5", ("1e-2", "double"): 0.01}),
@@ -22,7 +22,7 @@ def test_simple_values():
             assert (found, type(found)) == (value, type(value)), text
 
 
-def test_collections_of_java():
+def test_java_collections_become_values():
     for text, kind, items, value in (
         ('new Object[]{1,"a", true,,2.5f, 3L}', "Array", None, [1, "a", True, 2.5, 3]),
         ("new long[] { 1L, 2 }", "Array", "long", [1, "2"]),
@@ -37,7 +37,7 @@ def test_collections_of_java():
         assert java_value(text, kind, items) == value, text
 
 
-def test_collections_of_javascript():
+def test_javascript_collections_become_values():
     for text, kind, items, value in (
         ("[1, 'two', true]", "array", None, [1, "two", True]),
         ("['a', \"b\"]", "array", "String", ["a", "b"]),

@@ -82,7 +82,7 @@ def test_arguments_without_names_keep_their_places():
         decode("[b.f(a, c)]", language="java")
 
 
-def test_json():
+def test_json_calls_are_read_anywhere_in_a_text():
     item = {"function": "f", "parameters": {"a": [1, None]}}
     for text in (json.dumps([item]), json.dumps(item), f"So: {json.dumps([item])} is [it]"):
         assert decode(text, JSON) == [{"f": {"a": [1, None]}}]
@@ -95,7 +95,7 @@ def test_json():
     assert call.args == [1]
 
 
-def test_xml():
+def test_xml_calls_are_read():
     concise = (
         'x<functions><function name="f"><param name="a" type="integer"> 5 </param>'
         '<param name="b">t</param><param name="c" type="array">[1, &quot;x&quot;]</param>'

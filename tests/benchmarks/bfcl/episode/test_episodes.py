@@ -109,7 +109,9 @@ def test_held_out_functions_come_in_their_turn(native: bool) -> None:
         (["Sure: [close_day()]", "[]"], [1, 1], ""),
     ],
 )
-def test_endings(replies: list[Reply], turns: list[int], ended: str) -> None:
+def test_words_steps_context_or_deadline_end_a_conversation(
+    replies: list[Reply], turns: list[int], ended: str
+) -> None:
     seconds = 0.2 if hang in replies else 60
     episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
     assert [len(turn) for turn in episode.state["turns"]] == turns

@@ -178,7 +178,7 @@ def test_texts_with_calls_of_models_with_function_calling(judge: Judge) -> None:
         judge((FIRST, call), model="Some_Llama-FC")
 
 
-def test_answers_of_odd_shapes(judge: Judge) -> None:
+def test_answers_of_odd_shapes_do_not_decode(judge: Judge) -> None:
     right = (SECOND, listed(calls_of(SECOND)))
     for result, kind, strict in (
         (["Let me do this.", {"f": '{"a": 1}'}], NOT_DECODED, "unreadable_call"),
@@ -218,7 +218,7 @@ def test_conversations_end_as_their_results_say(judge: Judge, tmp_path: Path) ->
         assert judge((MEMORY, result)) == [kind]
 
 
-def test_layouts(tmp_path: Path) -> None:
+def test_all_layouts_are_read(tmp_path: Path) -> None:
     """Read grouped, flat and old folders, one file, and the folder of all results."""
     found = [entries(name)[0] for name in ("simple_python", "simple_java", "memory_rec_sum")]
     given = list(zip(found, ("x", "x", [["x"]]), strict=True))
@@ -261,7 +261,7 @@ def test_dropped_ids_and_files_named_by_a_group_are_passed_over(tmp_path: Path) 
     refused(path, "unknown id of en/live_relevance: 'live_relevance_18-18-0'", ":4")
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_json_lines_are_read_and_wrong_ones_refused(tmp_path: Path) -> None:
     entry, *_ = entries("parallel")
     text = render(calls_of(entry))
     rows = [
