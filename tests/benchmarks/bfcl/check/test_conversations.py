@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
-from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
@@ -102,25 +100,6 @@ def test_conversation_that_was_cut_is_wrong() -> None:
         )
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("category", MULTI_TURN)
-def test_every_published_key_is_valid(bfcl_copy: UpstreamPackage, category: str) -> None:
-    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
-    counts = Counter[str]()
-    for entry in load(bfcl_copy, [category]):
-        # The key's calls are given as they are: some have arguments without names.
-        turns = [[Answer("\n".join(turn))] if turn else [] for turn in entry.gold]
-        found = check_multi_turn(
-            entry, turns, "", sources, docs, executable=lambda one: (one.text or "").split("\n")
-        )
-        counts.update(rules for rules, verdict in found.items() if verdict.valid)
-        if category == "multi_turn_base":  # both sides failing alike would pass
-            tools = open_environment(sources, initial_state_of(entry, docs))
-            said = [text for turn in entry.gold for text in tools.step(turn)]
-            assert not [text for text in said if text.startswith("Error during execution")]
-    assert counts == {"official": 200, "strict": 200}
-
-
 def test_records_that_upstream_shares_are_not_shared_under_strict(
     bfcl_copy: UpstreamPackage,
 ) -> None:
@@ -151,7 +130,6 @@ CUT_CALL = Answer("", (ToolCall("f", '{"city": "new york"'),))
         (["{'answer': 'NEW-york', 'context': 'x'}", "[f(a=1)]"], "answer_not_found"),
         (["{'answer': 'new york', 'context': 'x'}", "[f(a=1)]"], ""),
         (["anew york"], "answer_not_found"),
-        (["$1.5"], ""),
         (["new york", ""], "no_last_message"),
         ([CALL, Answer("In New York", ())], ""),
         ([CALL], "no_last_message"),

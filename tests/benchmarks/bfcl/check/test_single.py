@@ -76,8 +76,7 @@ PARALLEL = "parallel_function_checker_no_order"
 def test_calls_of_several_functions_or_in_parallel():
     functions = [CITY, function("g", ["x"], x="integer")]
     for category, gold, text, official, strict in (
-        ("multiple", [[1]], "[g(x=1), g(x=1)]", *["multiple_function_checker:wrong_count"] * 2),
-        ("live_multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
+        ("multiple", [[1]], "[a.f(city='x')]", NAME, NAME),
         ("parallel", [[1], [2]], "[g(x=2), g(x=1)]", "", ""),
         ("parallel", [[1], [2]], "[g(x=1)]", *[f"{PARALLEL}:wrong_count"] * 2),
         ("parallel", [[1], [2]], "[g(x=2), g(x=2)]", *[f"{PARALLEL}:cannot_find_match"] * 2),
