@@ -245,7 +245,7 @@ def test_all_layouts_are_read(tmp_path: Path) -> None:
         assert [output.entry.key for output in outputs(place)] == wanted
 
 
-def test_dropped_ids_and_files_named_by_a_group_are_passed_over(tmp_path: Path) -> None:
+def test_dropped_ids_group_files_and_empty_lists_are_counted(tmp_path: Path) -> None:
     first, *_ = entries("live_relevance")
     found = entries_of(COPY)
     dropped = ["live_relevance_16-16-0", "live_relevance_40-27-0"]
@@ -253,8 +253,15 @@ def test_dropped_ids_and_files_named_by_a_group_are_passed_over(tmp_path: Path) 
     path = write(tmp_path / "m" / "BFCL_v3_live_relevance_result.json", rows)
     memory = {"id": "memory_0-customer-0", "result": ["x"]}
     write(path.with_name("BFCL_v4_memory_result.json"), [memory])
-    assert [output.entry.id for output in read_outputs(path.parent, found)] == [first.id]
-    assert sorted(found.remarks.values()) == [1, 2]
+    empty = {"id": REFUSAL.id, "result": []}
+    write(path.with_name("BFCL_v4_irrelevance_result.json"), [empty])
+    read = [output.entry.id for output in read_outputs(path.parent, found)]
+    assert read == [REFUSAL.id, first.id]
+    assert {what[:12]: count for what, count in found.remarks.items()} == {
+        "outputs of l": 2,
+        "files named ": 1,
+        "empty lists ": 1,
+    }
     lines = [{"id": one["id"], "output": one["result"]} for one in rows]
     assert len(outputs(write(tmp_path / "lines.jsonl", lines))) == 1
     write(path, [*rows, {"id": "live_relevance_18-18-0", "result": ""}])
