@@ -1,23 +1,40 @@
-"""A made-up package ``bfcl_eval``: the rows of the mini set in upstream's layout, with sources
-whose texts are nobody's prompts."""
+"""A made-up package ``bfcl_eval``, and episodes without Ray.
+
+The package has the rows of the mini set in upstream's layout, and short texts as prompts."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.data import upstream_package
-from ace_ray.benchmarks.bfcl.data.upstream_package import MINI, TOOL_FOLDER, TOOL_MODULES, VERSION
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.data.upstream_package import (
+    MINI,
+    TOOL_FOLDER,
+    TOOL_MODULES,
+    VERSION,
+    UpstreamPackage,
+)
+from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.sandbox.protocol import LocalSession
+from ace_ray.types import Entry, Episode, Sampling
+from tests.scripted_model import ScriptedModel
+
+COPY = UpstreamPackage.locate("mini")
+DOCS = function_docs(COPY)
+"""Functions of the mini set."""
 
 PROMPTS = """
 OUTPUT_FORMAT_MAPPING = {
     "python": "[f(a=1...)]", "json": '[{"f"...}]', "verbose_xml": "<v/>", "concise_xml": "<c/>",
 }
 PARAM_TYPE_MAPPING = {"python": "", "json": "", "verbose_xml": "xml types", "concise_xml": "types"}
-PROMPT_STYLE_TEMPLATES = {
-    style: None for style in ("classic", "experimental")
-}
 PROMPT_STYLE_TEMPLATES = {
     "classic": {
         "persona": "P.", "task": "T {braces}.",
@@ -97,15 +114,12 @@ def write_copy(folder: Path, version: str | None = VERSION) -> Path:
         upstream_package.HINT_SOURCE: HINTS,
         upstream_package.NATIVE_SOURCE: NATIVE,
         **dict.fromkeys(upstream_package.TOOL_SOURCES, "class Tool:\n    pass\n"),
-        **{
-            f"{TOOL_FOLDER}/{name}.py": f"class {one}:\n    pass\n"
-            for one, name in TOOL_MODULES.items()
-        },
+        **{f"{TOOL_FOLDER}/{name}.py": f"class {one}: ...\n" for one, name in TOOL_MODULES.items()},
     }
     for name, text in sources.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    # whoever imports the package finds out
+    # An import of the package raises.
     (root / "__init__.py").write_text("raise AssertionError('bfcl_eval was imported')\n")
     if version is not None:
         info = folder / f"bfcl_eval-{version}.dist-info"
@@ -122,3 +136,30 @@ def edit_line(path: Path, number: int, change) -> None:
     changed = change(json.loads(lines[number - 1]))
     lines[number - 1 : number] = [] if changed is None else [json.dumps(changed)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def bfcl(*categories: str, **options: Any) -> BFCL:
+    chosen = {"categories": list(categories)} if categories else {}
+    return BFCL.from_options({**chosen, **options})
+
+
+def entry_of(benchmark: BFCL, category: str) -> Entry:
+    return next(entry for entry in benchmark.entries() if entry.category == category)
+
+
+def staged(
+    benchmark: BFCL, entry: Entry, model: ScriptedModel, seconds: float = 60, **more: Any
+) -> EpisodeContext:
+    async def open_sandbox() -> LocalSession:
+        return LocalSession(benchmark.scenario(entry))
+
+    if seconds < 60:  # the process of tools starts before the deadline counts
+        benchmark.scenario(entry)
+    deadline = time.monotonic() + seconds
+    return EpisodeContext(
+        RoleModel(model, Sampling()), open_sandbox=open_sandbox, deadline=deadline, **more
+    )
+
+
+def played(benchmark: BFCL, entry: Entry, model: ScriptedModel, **more: Any) -> Episode:
+    return asyncio.run(benchmark.run(entry, staged(benchmark, entry, model, **more)))

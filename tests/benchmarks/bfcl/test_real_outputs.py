@@ -1,4 +1,4 @@
-"""Published outputs of real models: verdicts as upstream's evaluator gave them."""
+"""Published answers, of the data and of real models, get the verdicts of upstream's evaluator."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.categories import LIVE, NON_LIVE
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.bfcl.gold import UNANSWERABLE, asked_for_gold, gold_calls
 from ace_ray.benchmarks.bfcl.score.outputs import entries_of, read_outputs
 from ace_ray.benchmarks.outputs import Entries
+from ace_ray.parsing.literals import render
+from ace_ray.types import Entry, Verdict
 
 RENAMED = {
     "simple": "simple_python",
@@ -28,21 +32,42 @@ RENAMED = {
 }
 
 
+@pytest.fixture(scope="module")
+def entries(bfcl_copy: UpstreamPackage) -> dict[str, Entry]:
+    return {entry.id: entry for entry in load(bfcl_copy, (*NON_LIVE, *LIVE))}
+
+
+@pytest.fixture(scope="module")
+def known(bfcl_copy: UpstreamPackage) -> Entries:
+    """Entries of all categories, each loaded once."""
+    return entries_of(bfcl_copy)
+
+
+def judged(entry: Entry, text: str) -> dict[str, Verdict]:
+    return dict(check_single(entry.category, entry.data["function"], entry.gold, Answer(text)))
+
+
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-@pytest.fixture(scope="module")
-def entries(bfcl_copy: UpstreamPackage) -> Entries:
-    """Entries of all categories, each loaded once."""
-    return entries_of(bfcl_copy)
+def test_gold_answers_pass_but_for_the_known_ones(entries: dict[str, Entry]) -> None:
+    asked = [entry for entry in entries.values() if asked_for_gold(entry.category)]
+    assert len(asked) == 2351
+    failing = set()
+    for entry in asked:
+        found = judged(entry, render(gold_calls(entry.gold, entry.data["function"])))
+        assert found["official"] == found["strict"]
+        if not found["official"].valid:
+            failing.add(entry.id)
+    assert failing == UNANSWERABLE
 
 
 @pytest.mark.parametrize(("third", "answers"), [(0, 387), (1, 260), (2, 261)])
 def test_native_answers_get_the_verdicts_that_upstream_stored(
     real_outputs: Path,
     bfcl_copy: UpstreamPackage,
-    entries: Entries,
+    known: Entries,
     tmp_path: Path,
     third: int,
     answers: int,
@@ -52,42 +77,33 @@ def test_native_answers_get_the_verdicts_that_upstream_stored(
     stored: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for row in rows_of(real_outputs / "bfcl_native.jsonl"):
         stored[row["source"], row["model"]].append(row)
-    judged = 0
-    for number, ((_, model), rows) in enumerate(stored.items()):
-        if number % 3 != third:
-            continue
+    count = 0
+    for number, ((_, model), rows) in list(enumerate(stored.items()))[third::3]:
         wanted = {row["id"]: row["upstream_error_type"] or "" for row in rows}
         path = tmp_path / str(number) / f"{model}.jsonl"
         path.parent.mkdir()
         lines = [json.dumps({"id": row["id"], "output": row["result"]}) for row in rows]
         path.write_text("\n".join(lines))
-        for output in read_outputs(path, entries):
+        for output in read_outputs(path, known):
             verdicts = benchmark.check(output.entry, output.episode)
             kinds = {rules: verdict.error_type for rules, verdict in verdicts.items()}
             assert kinds == dict.fromkeys(kinds, wanted[output.entry.id]), output.entry.id
-            judged += 1
-    assert judged == answers
+            count += 1
+    assert count == answers
 
 
 def test_prompted_texts_are_judged_and_strict_differs_where_it_should(
-    real_outputs: Path, bfcl_copy: UpstreamPackage
+    real_outputs: Path, entries: dict[str, Entry]
 ) -> None:
     """Upstream's evaluator gives the same 852 official verdicts (docs/parity.md)."""
-    entries = {
-        entry.id: entry for category in RENAMED.values() for entry in load(bfcl_copy, [category])
-    }
-    judged = valid = 0
-    differing: Counter[str] = Counter()
+    counts, differing = Counter[str](), Counter[str]()
     for row in rows_of(real_outputs / "bfcl_prompt_texts.jsonl"):
         number = row["id"].rpartition("_")[2]
-        entry = entries[f"{RENAMED[row['category']]}_{number}"]
-        functions = entry.data["function"]
-        verdicts = check_single(entry.category, functions, entry.gold, Answer(row["result"]))
-        official, strict = verdicts["official"], verdicts["strict"]
+        found = judged(entries[f"{RENAMED[row['category']]}_{number}"], row["result"])
+        official, strict = found["official"], found["strict"]
         assert official.error_type not in ("official_unsafe", "official_crash")
-        judged += 1
-        valid += official.valid
+        counts.update({"judged": 1, "valid": int(official.valid)})
         if official.valid != strict.valid:
             differing[strict.error_type] += 1
-    assert (judged, valid) == (852, 329)
+    assert counts == {"judged": 852, "valid": 329}
     assert differing == {"irrelevance_error:unreadable_call": 20, "": 2}

@@ -1,0 +1,146 @@
+"""Verdicts on multi-turn conversations and on agentic answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic, check_multi_turn
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.bfcl.tools.environment import initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
+from ace_ray.types import Entry, ToolCall, Verdict
+from tests.benchmarks.bfcl.synthetic_bfcl import DOCS
+
+INFERENCE, TERMINATED = "multi_turn:inference_error", "multi_turn:force_terminated"
+STATE = "multi_turn:instance_state_mismatch"
+RESPONSE = "multi_turn:execution_response_mismatch"
+NO_CALLS = "multi_turn:empty_turn_model_response"
+GOLD = [
+    ["get_price(item='roll')"],
+    [],
+    ["set_price(item='roll', price=0.6)", "add_order(customer='Ida', item='roll')"],
+]
+DATA = {
+    "initial_config": {"Bakery": {"prices": {"roll": 0.5}, "orders": [], "open": True}},
+    "involved_classes": ["Bakery"],
+}
+PRICE, SET = "[get_price(item='roll')]", "[set_price(item='roll', price=0.6)]"
+ADD = "[add_order(customer='Ida', item='roll')]"
+GOOD = [[PRICE, "It costs 0.5."], ["Which one?"], [SET, ADD, "Done."]]
+
+
+def verdicts(
+    turns: Sequence[Sequence[str]], ended: str = "", gold: Any = GOLD
+) -> dict[str, Verdict]:
+    entry = Entry("bfcl", "multi_turn_base", "en", "multi_turn_base_0", DATA, gold)
+    answers = [[Answer(text) for text in turn] for turn in turns]
+    return check_multi_turn(entry, answers, ended, ToolSources(), DOCS)
+
+
+def test_state_results_and_calls_of_each_turn_are_compared() -> None:
+    for turns, kind, passed, state, response in (
+        (GOOD, "", (1, 1, 1), 3, 3),
+        ([[f"{PRICE[:-1]}, {PRICE[1:]}"], [], ["[total('x')]", SET, ADD]], "", (1, 1, 1), 3, 3),
+        ([["It costs 0.5."], [], GOOD[2]], NO_CALLS, (0, 1, 1), 3, 2),
+        ([[PRICE, SET], [], [ADD]], STATE, (0, 1, 1), 2, 3),
+        ([["[total(customer='Ida')]"], [], GOOD[2]], RESPONSE, (0, 1, 1), 3, 2),
+        ([[PRICE], [], [SET, ADD, "[close_day()]"]], STATE, (1, 1, 0), 2, 3),
+        ([[PRICE], []], TERMINATED, (1, 1, 0), 2, 2),
+        ([*GOOD, []], TERMINATED, (1, 1, 1), 3, 3),
+    ):
+        found = verdicts(turns)
+        assert found["official"] == found["strict"], turns
+        assert found["strict"].error_type == kind, turns
+        assert found["strict"].metrics == pytest.approx(
+            {
+                "turns_passed": sum(passed) / 3,
+                "turns_state": state / 3,
+                "turns_response": response / 3,
+                **{f"turn_{n}": one for n, one in enumerate(passed, start=1)},
+            }
+        )
+
+
+def test_turn_without_a_key_is_judged_by_later_turns() -> None:
+    for turns, kind in (
+        ([[PRICE], [PRICE], [SET, ADD]], ""),
+        ([[PRICE], [SET], [ADD]], ""),
+        ([[PRICE], ["[close_day()]"], [SET, ADD]], STATE),
+        ([[PRICE], [SET], ["Done already."]], NO_CALLS),
+    ):
+        found = verdicts(turns)
+        assert found["official"] == found["strict"], turns
+        assert found["strict"].error_type == kind, turns
+        assert found["strict"].metrics["turn_2"] == 1, turns
+
+
+def test_result_counts_from_any_turn_so_far() -> None:
+    gold = [["set_price(item='roll', price=0.6)"], ["get_price(item='roll')"]]
+    turns = [[SET, PRICE], [SET]]
+    assert verdicts(turns, gold=gold)["official"].valid
+    assert verdicts(turns, gold=[gold[0], gold[1] * 2])["official"].error_type == RESPONSE
+
+
+def test_conversation_that_was_cut_is_wrong() -> None:
+    for turns, ended, official, strict in (
+        (GOOD, "steps", "", TERMINATED),
+        (GOOD[:2], "steps", TERMINATED, TERMINATED),
+        (GOOD, "context", INFERENCE, INFERENCE),
+        (GOOD, "deadline", INFERENCE, INFERENCE),
+        (GOOD, "inference", INFERENCE, INFERENCE),
+    ):
+        found = verdicts(turns, ended)
+        assert (found["official"].error_type, found["strict"].error_type) == (official, strict), (
+            turns
+        )
+
+
+def test_records_that_upstream_shares_are_not_shared_under_strict(
+    bfcl_copy: UpstreamPackage,
+) -> None:
+    """An insurance paid with a card of the long context: the key's card pays it too."""
+    docs, sources = function_docs(bfcl_copy), tool_sources(bfcl_copy)
+    config = {"TravelAPI": {"access_token": "a", "booking_record": {"1": {}}}}
+    data = {"initial_config": config, "involved_classes": ["TravelAPI"]}
+    entry = Entry("bfcl", "multi_turn_long_context", "en", "x_0", data, [["list_all_airports()"]])
+    cards = open_environment(sources, initial_state_of(entry, docs)).instances["TravelAPI"]
+    card = next(iter(cards.credit_card_list))
+    paid = (
+        "[list_all_airports(), purchase_insurance(access_token='a', insurance_type='b',"
+        f" booking_id='1', insurance_cost=5, card_id={card!r})]"
+    )
+    found = check_multi_turn(entry, [[Answer(paid)]], "", sources, docs)
+    assert found["official"].valid
+    assert found["strict"].error_type == STATE
+    assert check_multi_turn(entry, [[Answer(paid)]], "", sources, docs) == found
+
+
+CALL = Answer("new york", (ToolCall("f", '{"a": 1}'),))
+CUT_CALL = Answer("", (ToolCall("f", '{"city": "new york"'),))
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (["{'answer': 'NEW-york', 'context': 'x'}", "[f(a=1)]"], "answer_not_found"),
+        (["{'answer': 'new york', 'context': 'x'}", "[f(a=1)]"], ""),
+        (["anew york"], "answer_not_found"),
+        (["new york", ""], "no_last_message"),
+        ([CALL, Answer("In New York", ())], ""),
+        ([CALL], "no_last_message"),
+        ([CUT_CALL], ""),
+    ],
+)
+def test_last_message_contains_an_answer(answers: Any, kind: str) -> None:
+    said = [Answer(one) if isinstance(one, str) else one for one in answers]
+    found = check_agentic(said, ["New York", "15"])
+    assert found["official"] == found["strict"]
+    error = f"agentic:{kind}" if kind else ""
+    assert (found["official"].valid, found["official"].error_type) == (not kind, error)
+    for ended in ("context", "deadline"):
+        assert check_agentic(said, ["15"], ended)["strict"].error_type == "agentic:inference_error"

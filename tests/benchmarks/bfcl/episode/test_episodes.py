@@ -1,0 +1,261 @@
+"""Conversations with tools: what a model sees, what is stored, how they end, and memory."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.episode import memory
+from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
+from ace_ray.benchmarks.bfcl.prompts import own
+from ace_ray.benchmarks.bfcl.score.summary import with_metrics
+from ace_ray.errors import EpisodeStalled, PromptTooLong
+from ace_ray.sandbox.protocol import LocalSession
+from ace_ray.types import Episode, digest
+from tests.benchmarks.bfcl.synthetic_bfcl import DOCS, bfcl, entry_of, played, staged
+from tests.scripted_model import Reply, ScriptedModel, hang, say
+
+MINI = bfcl("multi_turn", "memory_kv", "memory_rec_sum")
+BASE, MISS_FUNC, KV, SUMMARY = (
+    entry_of(MINI, name)
+    for name in ("multi_turn_base", "multi_turn_miss_func", "memory_kv", "memory_rec_sum")
+)
+TALKS = [
+    {"id": f"talk-{n}", "question": [[{"role": "user", "content": f"fact {n}"}]] * 2}
+    for n in range(3)
+]
+
+
+async def working() -> bool:
+    return True
+
+
+async def stalled() -> bool:
+    return False
+
+
+def test_prompted_model_sees_functions_calls_and_results() -> None:
+    text = "[close_day(), total(customer='x')]"
+    model = ScriptedModel(text, "fine", "bye")
+    episode = played(MINI, BASE, model)
+    first, second, third = model.chats
+    assert first == own().messages(BASE.data["question"][0], DOCS["Bakery"])
+    ((results,), _) = episode.state["results"]
+    told = [
+        {"role": "tool", "name": call, "content": result}
+        for call, result in zip(["close_day()", "total(customer='x')"], results, strict=True)
+    ]
+    assert second == [*first, {"role": "assistant", "content": text}, *told]
+    assert third == [*second, {"role": "assistant", "content": "fine"}, *BASE.data["question"][1]]
+    assert [request.tools for request in model.asked] == [None, None, None]
+    assert episode.messages == [*third, {"role": "assistant", "content": "bye"}]
+    assert episode.state["turns"] == [[text, "fine"], ["bye"]]
+    assert (episode.model_calls, episode.prompt_tokens) == (3, 30)
+    before, after = BFCL.sandbox_states(episode.state) or ({}, {})
+    assert before["Bakery"]["orders"] == BASE.data["initial_config"]["Bakery"]["orders"]
+    assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
+    for state in (None, {"before": {}}, {"before": [], "end": {}}):
+        assert BFCL.sandbox_states(state) is None
+    played(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
+    assert model.chats[1][-1] == {"role": "user", "content": repr(told)}
+
+
+def test_model_with_tools_sees_numbered_calls_and_their_results() -> None:
+    calls = [("get_price", {"item": "roll"}), ("total", {"customer": "x"})]
+    model = ScriptedModel(say("", *calls), "fine", ("close_day", {}), ("close_day", "no json"))
+    episode = played(bfcl(mode="native"), BASE, model)
+    assert model.chats[0] == BASE.data["question"][0]
+    assert model.asked[0].tools == own().tools(DOCS["Bakery"])
+    assistant, one, two = model.chats[1][-3:]
+    assert assistant["tool_calls"] == [
+        {"id": f"call0000{n}", "type": "function", "function": {"name": name, "arguments": given}}
+        for n, (name, given) in enumerate(calls)
+    ]
+    assert [one["content"], two["content"]] == episode.state["results"][0][0]
+    assert [one["tool_call_id"], two["tool_call_id"]] == ["call00000", "call00001"]
+    assert (one["role"], one["name"]) == ("tool", "get_price")
+    assert model.chats[3][-2]["tool_calls"][0]["id"] == "call00002"
+    # Arguments that are no JSON are no call: the turn is over.
+    assert episode.state["turns"][1][1]["calls"] == [["close_day", "no json"]]
+    assert len(episode.state["results"][1]) == 1
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_held_out_functions_come_in_their_turn(native: bool) -> None:
+    ((turn, (name,)),) = MISS_FUNC.data["missed_function"].items()
+    model = ScriptedModel("?")
+    played(bfcl(mode="native") if native else MINI, MISS_FUNC, model)
+    held = next(doc for doc in DOCS["Bakery"] if doc["name"] == name)
+    text = own().more_functions(None if native else [held])
+    assert model.chats[int(turn)][-1] == {"role": "user", "content": text}
+    before, after = (model.asked[number].tools or () for number in (0, int(turn)))
+    assert list(after) == [*before, *(own().tools([held], hints=0) if native else ())]
+    assert name not in str([model.chats[0], *before])
+
+
+@pytest.mark.parametrize(
+    ("replies", "turns", "ended"),
+    [
+        (["[get_price(item='roll')]"], [21], "steps"),
+        (["[close_day()]", PromptTooLong("full")], [1], "context"),
+        (["[close_day()]", hang], [1], "deadline"),
+        (["Sure: [close_day()]", "[]"], [1, 1], ""),
+    ],
+)
+def test_words_steps_context_or_deadline_end_a_conversation(
+    replies: list[Reply], turns: list[int], ended: str
+) -> None:
+    seconds = 0.2 if hang in replies else 60
+    episode = played(MINI, BASE, ScriptedModel(*replies), seconds=seconds, works=working)
+    assert [len(turn) for turn in episode.state["turns"]] == turns
+    assert episode.state["ended"] == ended
+    assert episode.state["end"]["Bakery"]["open"] is (replies[0] != "[close_day()]")
+
+
+@pytest.mark.parametrize(
+    ("replies", "works", "error", "said"),
+    [
+        (["fine", hang], stalled, EpisodeStalled, "engine"),
+        ([hang], working, EpisodeStalled, "candidate"),
+        ([PromptTooLong("full")], None, PromptTooLong, "full"),
+        ([RuntimeError("x")], None, RuntimeError, "x"),
+    ],
+)
+def test_failures_that_give_no_verdict_close_the_session(
+    replies: list[Reply],
+    works: Any,
+    error: type[Exception],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[LocalSession] = []
+
+    async def close(session: LocalSession) -> None:
+        closed.append(session)
+
+    monkeypatch.setattr(LocalSession, "close", close)
+    with pytest.raises(error, match=said):
+        played(MINI, BASE, ScriptedModel(*replies), seconds=0.5, works=works)
+    assert len(closed) == 1
+
+
+def filled(
+    *replies: Reply, works: Any = None, benchmark: BFCL = MINI, embed: Embedder | None = None
+) -> tuple[dict[str, Any], Episode]:
+    """Fill a memory; conversations that hang end after 0.5 s."""
+    entry = KV if embed is None else entry_of(benchmark, "memory_vector")
+    seconds = 0.5 if hang in replies else 60
+    context = staged(benchmark, entry, ScriptedModel(*replies), seconds, works=works)
+    prepared = memory.prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS, embed)
+    return asyncio.run(prepared), context.episode
+
+
+def add(key: str) -> str:
+    return f"[core_memory_add(key='{key}', value='v')]"
+
+
+def test_each_conversation_starts_from_the_memory_before() -> None:
+    found, used = filled(add("one"), "ok", "ok", "ok", add("two"), "ok")
+    assert found["snapshot"]["core_memory"] == {"one": "v", "two": "v"}
+    assert (used.model_calls, used.prompt_tokens, used.completion_tokens) == (8, 80, 16)
+    talks = found["conversations"]
+    assert [(talk["id"], talk["ended"]) for talk in talks] == [(one["id"], "") for one in TALKS]
+    first, second, _ = (talk["messages"][0]["content"] for talk in talks)
+    functions = own().system(DOCS["MemoryAPI_kv"])
+    assert first == f"{functions}\n\n{own().memory(KV.data['scenario'], 'kv', '(empty)')}"
+    assert "one" in second
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_question_starts_from_the_snapshot() -> None:
+    snapshot = {"core_memory": {"a_key": "kept"}, "archival_memory": {"b_key": "submerged"}}
+    text = "[archival_memory_retrieve(key='b_key'), core_memory_add(key='new', value='v')]"
+    model = ScriptedModel(text, "ok")
+    episode = played(MINI, KV, model, prepared={"snapshot": snapshot})
+    system, *rest = model.chats[0]
+    assert system["content"].endswith(f"\n\n{own().texts.agentic}")
+    assert '"a_key": "kept"' in system["content"]
+    assert "submerged" not in system["content"]
+    assert rest == KV.data["question"][0]
+    assert episode.state["results"][0][0][0] == '{"value": "submerged"}'
+    before, end = BFCL.sandbox_states(episode.state) or ({}, {})
+    assert before == snapshot == episode.state["memory"]
+    assert end["core_memory"] == {"a_key": "kept", "new": "v"}
+
+
+def test_native_mode_shows_the_memory_beside_the_tools() -> None:
+    prepared = {"snapshot": {"memory": "the text"}}
+    played(bfcl(mode="native"), SUMMARY, model := ScriptedModel("ok"), prepared=prepared)
+    assert model.asked[0].tools == own().tools(DOCS["MemoryAPI_rec_sum"])
+    text = own().memory(SUMMARY.data["scenario"], "rec_sum", "the text")
+    assert model.chats[0][0]["content"] == f"{text}\n\n{own().texts.agentic}"
+
+
+@pytest.mark.parametrize(
+    ("replies", "endings", "kept"),
+    [
+        (
+            [add("one"), "ok", "ok", add("two"), PromptTooLong("x"), add("three"), "ok"],
+            ["", "context", ""],
+            {"one": "v", "three": "v"},
+        ),
+        ([*["[core_memory_list_keys()]"] * 20, add("a"), "ok"], ["steps", "", ""], {"a": "v"}),
+        ([PromptTooLong("x")], ["context"] * 3, None),
+        ([add("one"), "ok", "ok", hang], ["", "deadline", "deadline"], {"one": "v"}),
+    ],
+)
+def test_conversation_that_context_or_deadline_cut_writes_nothing(
+    replies: list[Reply], endings: list[str], kept: dict[str, str] | None
+) -> None:
+    found, _ = filled(*replies)
+    assert [talk["ended"] for talk in found["conversations"]] == endings
+    assert found["snapshot"].get("core_memory") == kept
+    state = played(MINI, KV, ScriptedModel("ok"), prepared=found).state
+    assert state["memory"] == found["snapshot"]
+    assert state["memory_sha256"] == digest(found["snapshot"])
+    assert [one["ended"] for one in state["prepared"]] == endings
+    cut = {"context", "deadline"} & set(endings)  # upstream keeps what "steps" wrote
+    assert state["ended"] == ("preparation" if cut else "")
+    verdicts = with_metrics(check_agentic([], ["x"]), ended=state["ended"])
+    assert verdicts["official"].metrics == ({"ended_preparation": 1} if cut else {})
+    full = ScriptedModel("[core_memory_list_keys()]", PromptTooLong("x"))
+    assert played(MINI, KV, full, prepared=found).state["ended"] == "context"
+
+
+def test_stalled_engine_or_silent_model_leaves_no_memory() -> None:
+    with pytest.raises(EpisodeStalled):
+        filled(hang)
+    with pytest.raises(EpisodeStalled):
+        filled(add("one"), "ok", "ok", hang, works=stalled)
+
+
+def test_vector_memory_is_searched_by_the_vectors_of_its_texts(bfcl_copy: UpstreamPackage) -> None:
+    vectors = {"cats": [3.0, 0.0], "dogs": [1.0, 1.0], "pet": [0.6, 0.8]}
+    wanted: list[str] = []
+
+    async def embed(texts: Sequence[str]) -> list[list[float]]:
+        wanted.extend(texts)
+        return [vectors[text] for text in texts]
+
+    changes = "core_memory_remove(vec_id=1), core_memory_update(vec_id=2, new_text='cats')"
+    search = "core_memory_retrieve(query='pet')"
+    endpoint = {"url": "http://e", "model": "m"}
+    found, _ = filled(
+        *("[core_memory_add(text='cats'), core_memory_add(text='dogs')]", "ok", "ok"),
+        *(f"[{search}, {changes}, core_memory_clear(), {search}]", "ok"),
+        benchmark=bfcl("memory_vector", data=bfcl_copy.name, embedding=endpoint),
+        embed=embed,
+    )
+    assert wanted == ["cats", "dogs", "cats", "dogs", "pet"]
+    ranked, *_, emptied = found["conversations"][1]["results"][0][0]
+    best, other = json.loads(ranked)["result"]
+    assert (best["text"], other["text"]) == ("dogs", "cats")
+    assert best["similarity_score"] == pytest.approx(1.4 / 2**0.5)
+    assert emptied == '{"result": []}'

@@ -1,0 +1,217 @@
+"""Copies of bfcl-eval: found, read, refused in one line, and imported whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES, FORMS, SCORING
+from ace_ray.benchmarks.bfcl.data import upstream_package
+from ace_ray.benchmarks.bfcl.data.loader import load
+from ace_ray.benchmarks.bfcl.data.upstream_package import TOOL_FOLDER, VERSION, UpstreamPackage
+from ace_ray.benchmarks.bfcl.prompts import official
+from ace_ray.benchmarks.dataset import data_hash, imports_folder
+from ace_ray.errors import UserError
+from tests.benchmarks.bfcl.synthetic_bfcl import COPY, edit_line, write_copy
+
+
+def refused(match: str, spec: str | Path, *categories: str) -> str:
+    """Return the line that a user reads when the copy is loaded."""
+    with pytest.raises(UserError, match=match) as caught:
+        load(UpstreamPackage.locate(str(spec)), categories or CATEGORIES)
+    line = str(caught.value)
+    assert "\n" not in line
+    return line
+
+
+def test_mini_set_has_all_categories() -> None:
+    counts = Counter(entry.category for entry in load(COPY))
+    assert {counts.pop(category) for category in SCORING} == {3, 4}
+    assert counts == {"format_sensitivity": 4 * len(FORMS)}
+
+
+def test_rows_become_entries(made_up: Path) -> None:
+    copy = UpstreamPackage.locate(str(made_up))
+    entries = {entry.id: entry for entry in load(copy)}
+    single = entries["simple_python_0"]
+    assert single.data.keys() == {"question", "function"}
+    assert (single.benchmark, single.language, single.group) == ("bfcl", "en", single.id)
+    assert single.gold[0]["garden.water"]["minutes"] == [12]
+    held_out = entries["multi_turn_miss_func_0"]
+    assert held_out.data["missed_function"] == {"2": ["cancel_order"]}
+    assert held_out.data["question"][2] == held_out.gold[1] == []
+    memory = entries["memory_rec_sum_2-student-0"]
+    assert memory.data["involved_classes"] == ["MemoryAPI_rec_sum"]
+    assert (memory.data["scenario"], memory.gold) == ("student", {"ground_truth": ["Yusuf"]})
+    for name, shown in (("web_search_base_1", True), ("web_search_no_snippet_1", False)):
+        assert entries[name].data["show_snippet"] is shown
+    original = entries["simple_python_3"]
+    asked = entries[f"format_sensitivity_26:{FORMS[0]}:simple_python_3"]
+    assert (asked.data, asked.gold) == (original.data, original.gold)
+    assert entries["live_irrelevance_0-0-0"].gold is None
+
+
+def test_a_folder_is_or_holds_the_package(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(made_up.parent)
+    copies = [UpstreamPackage.locate(str(path)) for path in (made_up.name, made_up / "bfcl_eval")]
+    monkeypatch.chdir("/")
+    assert copies[0] == copies[1]
+    assert (copies[0].version, copies[0].is_mini) == (VERSION, False)
+    assert UpstreamPackage.locate(copies[0].name) == pickle.loads(pickle.dumps(copies[0]))
+    assert copies[0].has(upstream_package.PROMPT_SOURCE)
+    assert not copies[0].has("data/nothing.json")
+
+
+def test_data_that_cannot_be_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for spec in ("", "nowhere", "imported:x/y", "imported"):
+        assert "pip install" in refused("neither mini|nothing is imported", spec)
+    refused("has no bfcl_eval/data in it; give the folder", tmp_path)
+    refused("unknown category 'sql'; write one of simple_python", "mini", "sql")
+    folder = write_copy(tmp_path / "old", "2025.7.1")
+    line = refused(f"is version 2025.7.1 of bfcl-eval, and only {VERSION} is known", folder)
+    assert f"bfcl-eval=={VERSION}" in line
+    assert UpstreamPackage.locate(str(write_copy(tmp_path / "x", None))).version == "unknown"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    line = refused("bfcl-eval is not installed", "installed")
+    assert f"pip install --no-deps bfcl-eval=={VERSION}" in line
+
+
+def test_missing_and_linked_files_are_named(made_up: Path, tmp_path: Path) -> None:
+    name = upstream_package.question_file("multiple")
+    path = made_up / "bfcl_eval" / name
+    path.rename(tmp_path / "elsewhere.json")
+    assert name in refused("no such file", made_up)
+    path.symlink_to(tmp_path / "elsewhere.json")
+    refused("is a symbolic link", made_up, "multiple")
+
+
+@pytest.mark.parametrize("category", ["multiple", "memory_vector"])
+def test_answers_of_other_questions_are_refused(made_up: Path, category: str) -> None:
+    answers = str(upstream_package.answer_file(category))
+    questions = upstream_package.question_file(category)
+    edit_line(made_up / "bfcl_eval" / answers, 2, lambda row: {**row, "id": "other_1"})
+    refused(rf"{questions}:2: id .* is not in .*{answers}; every id needs one", made_up, category)
+
+
+@pytest.mark.parametrize(
+    ("category", "key", "value", "match"),
+    [
+        ("multiple", "question", [[{"role": "tool", "content": "x"}]], "question.0.0.role"),
+        ("multiple", "function", [{"name": "f", "description": "d"}], "function.0.parameters"),
+        ("memory_kv", "scenario", "pirate", "scenario: input should be 'student'"),
+        ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid"),
+        ("multiple", "ground_truth", [{"f": {}, "g": {}}], "ground_truth"),
+        ("multi_turn_base", "ground_truth", [["f()"], "g()"], "ground_truth"),
+        ("multi_turn_base", "ground_truth", [["f()"]], "and calls for 1"),
+        ("memory_kv", "ground_truth", [], "ground_truth"),
+    ],
+)
+def test_rows_of_another_shape_are_refused(
+    made_up: Path, category: str, key: str, value: object, match: str
+) -> None:
+    file = upstream_package.question_file(category)
+    if key == "ground_truth":
+        file = str(upstream_package.answer_file(category))
+    edit_line(made_up / "bfcl_eval" / file, 1, lambda row: {**row, key: value})
+    assert ".json:1: " in refused(match, made_up, category)
+
+
+def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
+    path = made_up / "bfcl_eval" / upstream_package.FORMAT_IDS
+    path.write_text('{"multiple": ["multiple_99"]}')
+    refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
+    path.write_text('{"memory_kv": ["memory_0"]}')
+    refused("is not an object of ids by single-turn category", made_up, "format_sensitivity")
+
+
+def import_copy(path: Path | None, said: list[str] | None = None) -> Path:
+    BFCL.import_data(path, (said if said is not None else []).append)
+    return max(imports_folder("bfcl").iterdir(), key=lambda one: one.stat().st_mtime_ns)
+
+
+def left() -> list[str]:
+    home = imports_folder("bfcl")
+    return sorted(os.listdir(home)) if home.exists() else []
+
+
+def test_import_lands_whole_and_once(made_up: Path) -> None:
+    said: list[str] = []
+    folder = import_copy(made_up, said)
+    assert left() == [folder.name]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["version"] == folder.name == manifest["content_sha256"][:12]
+    assert manifest["upstream_version"] == VERSION
+    assert manifest["official_data"] is False
+    assert manifest["rows"]["simple_python"] == 4
+    assert manifest["files"].keys() == set(upstream_package.all_files())
+    assert said[0] == f"imported: 174 rows, version {folder.name} in {folder}"
+    assert said[1].startswith("its files are not those of the published package")
+    copy, before = UpstreamPackage.locate("imported"), UpstreamPackage.locate(str(made_up))
+    assert copy.name == f"imported:{folder.name}"
+    assert copy == UpstreamPackage.locate(copy.name)
+    assert data_hash(load(copy)) == data_hash(load(before))
+    assert official(copy) == official(before)
+    for again in (made_up / "bfcl_eval", folder):
+        said = []
+        assert import_copy(again, said) == folder
+        assert said[0].startswith("already imported, nothing to do: 174 rows")
+
+
+def test_installed_package_is_imported_without_running_it(
+    made_up: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The made-up package raises when Python imports it."""
+    monkeypatch.syspath_prepend(str(made_up))
+    manifest = json.loads((import_copy(None) / "manifest.json").read_text())
+    assert manifest["source"] == {"path": str(made_up / "bfcl_eval")}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "match"),
+    [
+        (upstream_package.question_file("parallel"), None, "no such file"),
+        (upstream_package.answer_file("multiple"), "", "is empty"),
+        (f"{TOOL_FOLDER}/ticket_api.py", "import socket\nclass TicketAPI: ...\n", "ticket_api"),
+    ],
+)
+def test_incomplete_or_broken_copy_leaves_nothing_behind(
+    made_up: Path, name: str, text: str | None, match: str
+) -> None:
+    path = made_up / "bfcl_eval" / name
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    with pytest.raises(UserError, match=match) as caught:
+        import_copy(made_up)
+    assert path.name in str(caught.value)
+    assert left() == []
+
+
+def test_failed_write_leaves_nothing_behind(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path, raw: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(UserError, match=r"No space left .* ACE_RAY_CACHE"):
+        import_copy(made_up)
+    assert left() == []
+
+
+@pytest.mark.nightly
+def test_published_package_is_known_by_its_contents(bfcl_folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((import_copy(bfcl_folder) / "manifest.json").read_text())
+    assert manifest["official_data"] is True
+    rows = manifest["rows"]
+    assert sum(rows.values()) == 10_306
+    names = ("live_multiple", "multi_turn_miss_func", "memory_vector", "format_sensitivity")
+    assert [rows[name] for name in names] == [1053, 200, 155, 5200]
+    shutil.copytree(bfcl_folder / "data", tmp_path / "bfcl_eval" / "data")
+    assert UpstreamPackage.locate(str(tmp_path)).version == VERSION
