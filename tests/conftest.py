@@ -181,7 +181,7 @@ def cli(tmp_path: Path) -> Cli:
 
     def run(*arguments: object, env: dict[str, str] | None = None, timeout_s: float = 540) -> Ended:
         done = subprocess.run(
-            [sys.executable, "-m", "ace_ray.cli", *map(str, arguments)],
+            [sys.executable, "-m", "ace_ray.cli.main", *map(str, arguments)],
             cwd=folder,
             env={**os.environ, **(env or {})},
             capture_output=True,

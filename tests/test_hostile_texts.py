@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.benchmarks.bfcl.categories import DEFAULT, Form
 from ace_ray.benchmarks.bfcl.check.source_values import java_value, javascript_value

@@ -6,9 +6,9 @@ import io
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from rich.console import Console
 
+from ace_ray.benchmarks.acebench.options import CATEGORIES
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies

@@ -93,7 +93,7 @@ def config(folder: Path, benchmark: dict[str, Any], **engine: Any) -> Path:
 
 def evaluate(path: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(path), *args],
+        [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(path), *args],
         capture_output=True,
         text=True,
         timeout=1800,
@@ -164,7 +164,7 @@ def rescored(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def test_killed_sandbox_actor_costs_no_row(tmp_path: Path) -> None:
     path = config(tmp_path, {"categories": ["agent"], "max_messages": 24}, delay_s=0.4)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(path)],
+        [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(path)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -147,7 +147,7 @@ def test_a_run_that_is_killed_three_times_decides_as_an_undisturbed_one(
     while True:
         before = parts()
         process = subprocess.Popen(
-            [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config)],
+            [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(config)],
             stdout=log, stderr=log, start_new_session=True, env={**os.environ},
         )  # fmt: skip
         while process.poll() is None and (kills == 3 or parts() == before):

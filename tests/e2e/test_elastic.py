@@ -59,7 +59,7 @@ class Run:
         )
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config)],
+                [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(config)],
                 env=cluster.driver_env,
                 stdout=log,
                 stderr=log,

@@ -26,7 +26,7 @@ CATEGORIES = ["normal_atom_bool", "special_incomplete"]
 
 def evaluate(config: Path, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config), *args],
+        [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(config), *args],
         capture_output=True,
         text=True,
         timeout=1800,

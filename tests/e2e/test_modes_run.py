@@ -23,7 +23,7 @@ LOCKED = '<tool_call>{"name": "lock_door", "arguments": {"door": "back", "arm_al
 
 def evaluated(config: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config)],
+        [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(config)],
         capture_output=True,
         text=True,
         timeout=1800,

@@ -30,7 +30,7 @@ ARGS += ["--set", "sampling.temperature=0.8"]
 def ace_ray(*args: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [sys.executable, "-m", "ace_ray.cli", *args],
+            [sys.executable, "-m", "ace_ray.cli.main", *args],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

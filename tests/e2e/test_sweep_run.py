@@ -61,7 +61,7 @@ class Sweeps:
     def start(self, *args: str) -> subprocess.Popen[str]:
         self._log = self.folder / f"sweep-{len(self._started)}.log"
         process = subprocess.Popen(
-            [sys.executable, "-m", "ace_ray.cli", "sweep", str(self.config), *args],
+            [sys.executable, "-m", "ace_ray.cli.main", "sweep", str(self.config), *args],
             stdout=self._log.open("w"),
             stderr=subprocess.STDOUT,
             text=True,

@@ -47,7 +47,7 @@ class Follower:
     """An ``ace-ray submit`` in a process of its own; ``text`` is what it has printed."""
 
     def __init__(self, cluster: Cluster, config: Path, *options: str) -> None:
-        command = [sys.executable, "-m", "ace_ray.cli", "submit", str(config)]
+        command = [sys.executable, "-m", "ace_ray.cli.main", "submit", str(config)]
         self.process = subprocess.Popen(
             [*command, "--address", cluster.dashboard, *options],
             env=cluster.env,

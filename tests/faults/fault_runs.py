@@ -65,7 +65,7 @@ class Run:
     def start(self, *args: str, **env: str) -> Driver:
         log = open(self.folder / f"driver-{len(self._started)}.log", "w+")  # noqa: SIM115
         process = subprocess.Popen(
-            [sys.executable, "-m", "ace_ray.cli", "evaluate", str(self.config), *args],
+            [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(self.config), *args],
             stdout=log,
             stderr=subprocess.STDOUT,
             text=True,

@@ -16,7 +16,7 @@ from itertools import groupby
 from official import Answer, asked, verdicts
 from variations import Variation, variations
 
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.errors import UserError

@@ -18,7 +18,7 @@ from typing import Any
 
 from variations import variations
 
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.data.loader import load, locate
 from ace_ray.benchmarks.acebench.gold import render_gold

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ace_ray.benchmarks.tau2.gold import history
-
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.options import CATEGORIES
+from ace_ray.benchmarks.tau2.tasks import history
 from ace_ray.benchmarks.tau2.upstream_package import DONE, ENDS, STOP
 from ace_ray.types import Entry
 

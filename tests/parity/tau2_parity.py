@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ace_ray.benchmarks.tau2.gold import gold_episode, silent_episode
 from tau2_cases import (
     Conversation,
     Pool,
@@ -41,6 +40,7 @@ from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.environment.limited import Attempt, calls_of_history
 from ace_ray.benchmarks.tau2.options import CATEGORIES
+from ace_ray.benchmarks.tau2.tasks import gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.tau2.verdicts import METRICS, STOPS, Judged, official_parts, replayed
 from ace_ray.sandbox.protocol import LocalSession

@@ -11,12 +11,12 @@ from pathlib import Path
 import compare
 import episodes
 import pytest
-from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from official import clone
 from variations import kinds, variations
 
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.data.loader import load
+from ace_ray.benchmarks.acebench.options import CATEGORIES
 from ace_ray.errors import UserError
 
 PER_ROW = 6

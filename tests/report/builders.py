@@ -13,6 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.options import (
     AGENT,
     CATEGORIES,
@@ -21,8 +23,6 @@ from ace_ray.benchmarks.acebench.options import (
     NORMAL,
     dialogue,
 )
-
-from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import own_task
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.acebench.categories import CATEGORIES
 
+from ace_ray.benchmarks.acebench.options import CATEGORIES
 from ace_ray.reports.compared_runs import (
     describe_pairs,
     make_pairs,

@@ -6,11 +6,11 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from ace_ray.reports.figures import inline_svg
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, ReportedRun
 from ace_ray.benchmarks.sizes import size_of, without_size
+from ace_ray.reports.html.page import inline_svg
 from ace_ray.reports.runs import load_runs
 from tests.report.builders import everything, write_run
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from ace_ray.benchmarks.acebench.categories import AGENT
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.results import Estimate, Paper, Table
 from ace_ray.reports.runs import load_runs
 from ace_ray.util.stats import wilson

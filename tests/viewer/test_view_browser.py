@@ -289,7 +289,7 @@ def test_the_first_visit_lets_links_work(site: str) -> None:
 
 def test_the_printed_address_lets_in(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
-    command = [sys.executable, "-m", "ace_ray.cli", "view", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "ace_ray.cli.main", "view", str(folder), "--port", "0"]
     view = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert view.stdout is not None

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench import categories as groups
 from ace_ray.benchmarks.acebench import gold as answers
-from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench import options as groups
+from ace_ray.benchmarks.acebench.benchmark import ACEBench, check
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.environment.environment import load_app_specs
 from ace_ray.benchmarks.acebench.native import UNREADABLE, tool_names

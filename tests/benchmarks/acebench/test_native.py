@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench import native
-from ace_ray.benchmarks.acebench.categories import NORMAL
-from ace_ray.benchmarks.acebench.check import check, holds_calls
+from ace_ray.benchmarks.acebench.benchmark import check, holds_calls
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
 from ace_ray.benchmarks.acebench.gold import alternatives, function_name, render_gold
+from ace_ray.benchmarks.acebench.options import NORMAL
 from ace_ray.types import ToolCall
 
 

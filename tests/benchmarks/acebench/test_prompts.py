@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench import native, prompts
-from ace_ray.benchmarks.acebench.categories import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.data import loader as data
+from ace_ray.benchmarks.acebench.options import GENERATION, LANGUAGES
 from ace_ray.benchmarks.acebench.texts import OWN
 from ace_ray.errors import UserError
 from ace_ray.types import Entry

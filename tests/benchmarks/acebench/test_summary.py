@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.categories import AGENT, GENERATION, MULTI_TURN, SPECIAL
+from ace_ray.benchmarks.acebench.options import AGENT, GENERATION, MULTI_TURN, SPECIAL
 from ace_ray.benchmarks.acebench.summary import summarize
 from ace_ray.benchmarks.acebench.tables import HEADER, table
 from ace_ray.benchmarks.results import ResultRow

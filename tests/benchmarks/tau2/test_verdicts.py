@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
+from ace_ray.benchmarks.tau2.tasks import call, gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.verdicts import (
     Judged,
     Replayed,

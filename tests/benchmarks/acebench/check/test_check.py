@@ -6,7 +6,7 @@ import itertools
 import random
 from typing import Any
 
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import check
 from ace_ray.benchmarks.acebench.check.strict import assign
 from ace_ray.types import Entry
 

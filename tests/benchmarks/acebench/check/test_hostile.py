@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.agent_calls import agent_calls
-from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.check import check
+from ace_ray.benchmarks.acebench.benchmark import ACEBench, check
 from ace_ray.benchmarks.acebench.check.agent import check_agent
 from ace_ray.benchmarks.acebench.native import answer_text
 from ace_ray.types import Entry, ToolCall

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.acebench.categories import LANGUAGES
 from ace_ray.benchmarks.acebench.data import importer, upstream
 from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.acebench.options import LANGUAGES
 from ace_ray.benchmarks.dataset import imports_folder
 from ace_ray.errors import UserError
 

@@ -11,9 +11,10 @@ import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import load
 from ace_ray.benchmarks.bfcl.episode import services, web_search
+from ace_ray.benchmarks.bfcl.episode.agentic import WebSearchAPI
+from ace_ray.benchmarks.bfcl.episode.agentic import web_search_rollout as rollout
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
 from ace_ray.benchmarks.bfcl.episode.services import Embeddings, Service, ServiceFailed
-from ace_ray.benchmarks.bfcl.episode.web_search import WebSearchAPI, rollout
 from ace_ray.benchmarks.bfcl.options import EmbeddingsConfig, ServiceConfig, WebSearchConfig
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel

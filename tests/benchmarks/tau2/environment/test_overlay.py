@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from ace_ray.benchmarks.tau2.environment.overlay import Overlay
 from pydantic import BaseModel
+
+from ace_ray.benchmarks.tau2.environment.sources import Overlay
 
 
 class Record(BaseModel):
