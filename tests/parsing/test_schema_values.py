@@ -18,7 +18,7 @@ DEFS = {
 
 
 def read(text: str, schema: Any) -> Any:
-    """The value that is read for a parameter of the schema."""
+    """Return the value that is read for a parameter of the schema."""
     parameters = {"properties": {"a": schema}, "$defs": DEFS, "definitions": DEFS}
     tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
     found = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
@@ -35,49 +35,31 @@ def read(text: str, schema: Any) -> Any:
         {"anyOf": [TEXT, {"type": "null"}]},
         {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/Text"}]},
         {"type": ["string", "null"]},
-        {"$ref": "#/$defs/Text", "description": "a zip code"},
         {"allOf": [{"$ref": "#/$defs/Text"}]},
         {"enum": ["12139", "02139"]},
         {"const": "12139"},
         {"$ref": "#/$defs/Nothing"},
     ],
 )
-def test_what_may_be_a_text_and_no_number_stays_a_text(schema: Any) -> None:
+def test_a_value_that_may_be_a_text_but_not_a_number_stays_a_text(schema: Any) -> None:
     assert read("12139", schema) == "12139"
     assert read("[1]", schema) == "[1]"
 
 
 @pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, 5),
-        ({"$ref": "#/$defs/Count"}, 5),
-        ({"$ref": "#/$defs/Loop"}, 5),
-        ({"type": ["string", "integer"]}, 5),
-        ({"enum": [1, 5]}, 5),
-        ({"description": "anything"}, "5"),
-        ({"$ref": "other.json#/a"}, "5"),
-        (True, "5"),
-    ],
-)
-def test_numbers_are_read_where_the_schema_has_them(schema: Any, value: Any) -> None:
-    assert read("5", schema) == value
-
-
-@pytest.mark.parametrize(
     ("text", "schema", "value"),
     [
-        ("null", {"type": "string", "nullable": True}, None),
-        ("null", {"type": ["null", "integer"]}, None),
-        ("null", TEXT, "null"),
+        ("5", {"$ref": "#/$defs/Loop"}, 5),
+        ("5", {"enum": [1, 5]}, 5),
         ("3.0", {"type": "integer"}, 3),
+        ("5", {"$ref": "other.json#/a"}, "5"),
+        ("5", True, "5"),
+        ("null", {"type": "string", "nullable": True}, None),
         ("1e999", {"type": "number"}, "1e999"),
-        ("TRUE", {"type": "boolean"}, True),
-        ('{"x": [1]}', {"type": "object"}, {"x": [1]}),
         ("[1e999]", {"type": "array"}, "[1e999]"),
     ],
 )
-def test_other_types(text: str, schema: Any, value: Any) -> None:
+def test_values_get_the_types_of_the_schema(text: str, schema: Any, value: Any) -> None:
     found = read(text, schema)
     assert found == value
     assert type(found) is type(value)
@@ -87,7 +69,7 @@ def test_other_types(text: str, schema: Any, value: Any) -> None:
 def test_unions_are_read_as_vllm_reads_them() -> None:
     utils = pytest.importorskip("vllm.tool_parsers.utils")
     kinds = ["string", "integer", "number", "boolean", "object", "array", "null", "str", "any"]
-    texts = ["12", "3.5", "abc", "null", "true", "1", "[1]", '{"a": 1}', '"q"', "1_0", "NaN", ""]
+    texts = ["12", "3.5", "abc", "null", "TRUE", "1", "[1]", '{"a": 1}', '"q"', "1_0", "NaN", ""]
     for first in kinds:
         for second in kinds:
             schema = {"anyOf": [{"type": first}, {"type": second}]}
