@@ -1,10 +1,10 @@
-"""A `Format` writes and reads as vLLM's server does, within bounds."""
+"""Formats and engines render and read as vLLM's server does, within bounds."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFail
 from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format
-from ace_ray.models.vllm_engine import VLLMEngine
+from ace_ray.models.vllm_engine import RESETS, VLLMEngine
 from ace_ray.types import Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
@@ -62,9 +62,9 @@ BY_WORD = (
 MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 
 
-@pytest.mark.parametrize("parser", ["qwen3", "nemotron_v3", "glm45", "deepseek_v3", "kimi_k2"])
+@pytest.mark.parametrize("parser", ["qwen3", "glm45", "deepseek_v3", "kimi_k2"])
 @pytest.mark.parametrize("template", [OFF_BY_DEFAULT, BY_WORD])
-def test_thinking_that_the_prompt_closed_takes_no_answer_for_reasoning(
+def test_an_answer_after_closed_thinking_is_not_reasoning(
     make_renderer: Make, parser: str, template: str
 ) -> None:
     made = make_renderer(template, MARKS)
@@ -79,7 +79,7 @@ def test_thinking_that_the_prompt_closed_takes_no_answer_for_reasoning(
         assert reading.tools.content == ("" if text == CALL else text)
 
 
-def test_thinking_that_the_prompt_opened_is_reasoning(make_renderer: Make) -> None:
+def test_an_answer_after_opened_thinking_begins_with_reasoning(make_renderer: Make) -> None:
     choice = FormatChoice(reasoning_parser="qwen3", template_kwargs={"enable_thinking": True})
     form = Format(*make_renderer(OFF_BY_DEFAULT, MARKS), choice)
     text = "hm</think>\n\nThe answer is 4."
@@ -87,60 +87,74 @@ def test_thinking_that_the_prompt_opened_is_reasoning(make_renderer: Make) -> No
     assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
 
 
-def test_a_template_is_told_the_day_that_was_chosen(make_renderer: Make) -> None:
-    template = (
-        "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}" + TEMPLATE
-    )
-    form = Format(*make_renderer(template), FormatChoice(start_date="2025-08-05"))
-    assert rendered(form).text.startswith("05 Aug 2025")
-
-
 class StubEngine:
-    """In place of vLLM's engine: gives one answer and keeps what it was asked."""
+    """In place of vLLM's engine: gives one answer, and keeps its requests."""
 
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
+    def __init__(self, made: tuple[Any, Any], answer: str, resets: int = 1) -> None:
+        self.model_config, self.renderer = made
+        self.answer, self.resets = answer, resets
         self.asked: list[Any] = []
 
     async def generate(
         self, prompt: Any, params: Any, request_id: str, lora_request: Any, **more: Any
     ) -> AsyncIterator[Any]:
         self.asked.append((prompt, params, more))
-        said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
+        said = SimpleNamespace(text=self.answer, finish_reason="stop", token_ids=[1, 2])
         yield SimpleNamespace(outputs=[said])
 
+    async def collective_rpc(self, name: str, args: tuple[str, ...]) -> None:
+        self.asked.append((name, *args))
 
-def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
-    """A `VLLMEngine` around a stub, without loading a model."""
-    engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
-    vars(engine).update(
-        _engine=stub,
-        _adapter=None,
-        _format=form,
-        _params=lambda **values: values,
-        _final=None,
-        _dead=EngineDead,
-        _ids=itertools.count(),
-        max_model_len=1000,
-        _core_sees_reasoning=False,
-    )
-    return engine, stub
+    async def reset_prefix_cache(self, *, reset_connector: bool = False) -> bool:
+        self.asked.append(reset_connector)
+        return len(self.asked) > self.resets
 
 
-def test_a_schema_binds_where_the_end_of_reasoning_is_seen(make_renderer: Make) -> None:
-    schema = {"type": "object"}
-    for choice, seen, bound in (
-        (FormatChoice(), False, True),
-        (FormatChoice("qwen3"), True, True),
-        (FormatChoice("qwen3"), False, False),  # as of a plugin, which the engine's core lacks
-    ):
-        form = Format(*make_renderer(TEMPLATE, ("<think>", "</think>")), choice)
-        engine, stub = engine_on(form, "{}")
-        engine._core_sees_reasoning = seen
-        answer = asyncio.run(engine.chat(MESSAGES, Sampling().following(schema)))
-        ((_, params, _),) = stub.asked
-        assert (params.get("structured_outputs") is not None) is bound
-        assert bool(answer.schema_refused) is not bound
+Start = Callable[..., tuple[VLLMEngine, StubEngine]]
+
+
+@pytest.fixture
+def start(make_renderer: Make, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a `VLLMEngine` around a stub, without loading a model."""
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    monkeypatch.setenv("VLLM_NO_USAGE_STATS", "1")
+    monkeypatch.setattr("ace_ray.models.vllm_engine.cpu_environment", dict)
+
+    def make(choice: FormatChoice, answer: str = "{}", **more: Any) -> Any:
+        stub = StubEngine(make_renderer(TEMPLATE, MARKS), answer, **more)
+        monkeypatch.setattr(AsyncLLM, "from_engine_args", lambda args: stub)
+        return VLLMEngine(Path(stub.model_config.model), {}, choice, swappable=True), stub
+
+    return make
+
+
+REASONING_PLUGIN = """
+from vllm.reasoning import ReasoningParserManager
+@ReasoningParserManager.register_module("of_a_plugin")
+class Ours(ReasoningParserManager.get_reasoning_parser("qwen3")):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "bound"),
+    [
+        (FormatChoice(), True),
+        (FormatChoice("qwen3"), True),
+        # The engine's core does not load plugins.
+        (FormatChoice("of_a_plugin", plugins=(("p.py", REASONING_PLUGIN),)), False),
+    ],
+    ids=["none", "qwen3", "plugin"],
+)
+def test_a_schema_binds_where_the_engine_sees_the_end_of_reasoning(
+    start: Start, choice: FormatChoice, bound: bool
+) -> None:
+    engine, stub = start(choice)
+    answer = asyncio.run(engine.chat(MESSAGES, Sampling().following({"type": "object"})))
+    ((_, params, _),) = stub.asked
+    assert (params.structured_outputs is not None) is bound
+    assert bool(answer.schema_refused) is not bound
 
 
 def test_a_parser_that_writes_the_grammar_knows_the_schema(hermes: Format) -> None:
@@ -150,28 +164,52 @@ def test_a_parser_that_writes_the_grammar_knows_the_schema(hermes: Format) -> No
     assert "structured_outputs" not in rendered(hermes).adjusted
 
 
-def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(hermes: Format) -> None:
+def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(start: Start) -> None:
     written = f"<think><tool_call>no</think>{CALL}"
-    engine, stub = engine_on(hermes, written)
+    engine, stub = start(HERMES, written)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
     assert answer.text == CALL
     assert answer.raw == written
     assert answer.reasoning == "<tool_call>no"
     assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
+    assert (answer.completion_tokens, answer.finish_reason) == (2, "stop")
     ((prompt, params, more),) = stub.asked
-    assert prompt["prompt_token_ids"] == hermes.encode(rendered(hermes, tools=TOOLS).text)
-    assert params["skip_special_tokens"] is False
+    assert answer.prompt_tokens == len(prompt["prompt_token_ids"])
+    assert "<|tools|>" in prompt["prompt"]
+    assert params.skip_special_tokens is False
     assert more == {"reasoning_ended": None, "reasoning_parser_kwargs": None}
 
 
-def test_an_engine_without_tools_reads_no_calls(hermes: Format) -> None:
-    engine, stub = engine_on(hermes, CALL)
+def test_an_engine_without_tools_reads_no_calls(start: Start) -> None:
+    engine, stub = start(HERMES, CALL)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
     assert (answer.text, answer.raw, answer.tools) == (CALL, "", None)
     ((prompt, params, _),) = stub.asked
     assert prompt["prompt"] == "<|system|>be brief<|user|>go<|assistant|>"
-    assert params["skip_special_tokens"] is True
+    assert params.skip_special_tokens is True
     assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer(CALL)
+    engine, stub = start(FormatChoice())
+    with pytest.raises(ValueError, match="tools need a tool parser"):
+        asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
+    with pytest.raises(PromptTooLong):
+        asyncio.run(engine.chat([{"role": "user", "content": "x" * 4090}], Sampling()))
+    assert stub.asked == []
+
+
+def test_a_swap_empties_the_caches_or_ends_the_engine(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(seconds: float) -> None:
+        return
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    engine, stub = start(FormatChoice(), resets=3)
+    asyncio.run(engine.swap(Path("/c/step_2")))
+    assert stub.asked == [("swap_weights", "/c/step_2"), True, True, True]
+    # Answers would come from what the previous weights have computed.
+    engine, _ = start(FormatChoice(), resets=RESETS + 1)
+    with pytest.raises(EngineDead, match="the cache of the previous weights could not be cleared"):
+        asyncio.run(engine.swap(Path("/c/step_2")))
 
 
 def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) -> None:
@@ -181,13 +219,6 @@ def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) 
     text = f"hi {CALL} bye"
     reading = read(form, text, None)
     assert (reading.text, reading.tools) == (text, None)
-
-
-def test_tools_need_a_tool_parser(make_renderer: Make) -> None:
-    engine, stub = engine_on(Format(*make_renderer(TEMPLATE), FormatChoice()), "x")
-    with pytest.raises(ValueError, match="tools need a tool parser"):
-        asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
-    assert stub.asked == []
 
 
 def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format) -> None:
@@ -206,12 +237,12 @@ def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
 
 
-def test_a_template_in_place_of_the_models_own(make_renderer: Make) -> None:
+def test_the_template_and_the_date_may_be_chosen(make_renderer: Make) -> None:
     form = Format(*make_renderer(TEMPLATE), FormatChoice(chat_template="{{ messages[0].content }}"))
     assert rendered(form).text == "be brief"
-
-
-def test_content_in_parts(make_renderer: Make) -> None:
+    dated = make_renderer("{{ strftime_now('%d %b %Y') }}" + TEMPLATE)
+    form = Format(*dated, FormatChoice(start_date="2025-08-05"))
+    assert rendered(form).text.startswith("05 Aug 2025")
     loops = "{% for m in messages %}{% for c in m.content %}[{{ c.text }}]{% endfor %}{% endfor %}"
     assert rendered(Format(*make_renderer(loops), FormatChoice())).text == "[be brief][go]"
 

@@ -1,13 +1,13 @@
+"""vLLM's tool parsers on the answers of a model."""
+
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,93 +15,32 @@ import pytest
 from ace_ray.config.schema import ModelConfig
 from ace_ray.errors import UserError
 from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
-from ace_ray.models.chat import Chat
 from ace_ray.models.engine_args import check_parsers
 from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
-Make = Callable[..., Path]
 Read = Callable[[str], ToolAnswer]
-MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "find",
-            "description": "Finds it.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-]
-WITH_TOOLS = (
-    "{% if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
-BLIND = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "find", "parameters": PARAMETERS}}]
 
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM here")
-needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers")
-
-
-@needs_transformers
-class TestTemplates:
-    @pytest.mark.nightly
-    def test_tools_reach_a_template_that_shows_them(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-        assert chat.supports_tools
-        chat.require_tools("m")
-        text = chat.render(MESSAGES, TOOLS)
-        shown, _, rest = text.removeprefix("<|tools|>").partition("<|system|>")
-        assert json.loads(shown) == TOOLS[0]
-        assert rest == "be brief<|user|>go<|assistant|>"
-
-    @pytest.mark.nightly
-    def test_without_tools_the_prompt_is_that_of_before(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-        assert "tools" not in chat.render(MESSAGES)
-        assert chat.render(MESSAGES, []) == chat.render(MESSAGES)
-
-    @pytest.mark.nightly
-    @pytest.mark.parametrize(
-        "template",
-        [
-            BLIND,
-            # Says that there are tools, but not which.
-            "{% if tools %}<|tools|>{{ tools | length }}{% endif %}" + BLIND,
-            "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + BLIND,
-        ],
-    )
-    def test_a_template_that_ignores_tools_is_refused(
-        self, template: str, model_folder: Make
-    ) -> None:
-        chat = Chat.load(model_folder(template=template), {})
-        assert not chat.supports_tools
-        with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
-            chat.require_tools("some/model")
-
-    @pytest.mark.nightly
-    def test_a_template_of_its_own_for_tools(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=BLIND), {})
-        assert chat.tools_template_sha256 == chat.template_sha256
-        chat.tokenizer.chat_template = {"default": BLIND, "tool_use": WITH_TOOLS}
-        assert chat.supports_tools
-        assert chat.tools_template_sha256 != chat.template_sha256
 
 
 @needs_vllm
 def test_names_are_checked_without_importing_vllm() -> None:
     loaded = "vllm" in sys.modules
-    check_parsers(ModelConfig(source="m", tool_parser="hermes"))
+    for name in ("auto", "none", "qwen3"):
+        check_parsers(ModelConfig(source="m", reasoning_parser=name, tool_parser="hermes"))
     with pytest.raises(UserError, match=r"^model.tool_parser: .*'hermess'; did you mean 'hermes'"):
         check_parsers(ModelConfig(source="m", tool_parser="hermess"))
     with pytest.raises(UserError, match=r"known: .*hermes.*pythonic"):
         check_parsers(ModelConfig(source="m", tool_parser="?"))
+    with pytest.raises(UserError, match="known: "):
+        check_parsers(ModelConfig(source="m", reasoning_parser="zzzzzz"))
     assert ("vllm" in sys.modules) == loaded
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    """Enough of a tokenizer for parsers that look for no special tokens."""
     tokenizers = pytest.importorskip("tokenizers")
     transformers = pytest.importorskip("transformers")
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
@@ -109,7 +48,7 @@ def tokenizer() -> Any:
 
 
 def reader(name: str, tokenizer: Any, made: Any = None) -> Read:
-    """Reads answers to tools with vLLM's parser of that name."""
+    """Return a reader of answers to tools with vLLM's parser of that name."""
     from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
 
     made = made or parser_class(tokenizer, reasoning=None, tool=name)
@@ -138,9 +77,6 @@ def test_calls_are_taken_out_of_the_text(hermes: Read) -> None:
     )
     calls = (ToolCall("find", '{"key": "é"}'), ToolCall("made_up", "{}"))
     assert hermes(text) == ToolAnswer("Sure.", calls)
-
-
-def test_a_text_without_calls_is_content(hermes: Read) -> None:
     for text in ("", "plain", "[find(key='x')]"):
         assert hermes(text) == ToolAnswer(text)
 
@@ -151,16 +87,15 @@ HOSTILE = [
     "<tool_call>" + '{"name":' * 20_000,
     "<tool_call>" + "[" * 100_000,
     '<tool_call>{"name": null, "arguments": 5}</tool_call>',
-    '<tool_call>["name"]</tool_call>',
     '<tool_call>{"name": "find", "arguments": ' + "9" * 5000 + "}</tool_call>",
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_an_answer_without_calls(hermes: Read, text: str) -> None:
-    answer = hermes(text)
-    assert (answer.content, answer.calls) == (text, ())
-    assert answer.error
+def test_hostile_text_is_an_answer_without_calls(hermes: Read) -> None:
+    for text in HOSTILE:
+        answer = hermes(text)
+        assert (answer.content, answer.calls) == (text, ())
+        assert answer.error
 
 
 def test_no_traceback_is_logged_per_bad_answer(hermes: Read) -> None:
@@ -185,7 +120,7 @@ def test_a_text_beyond_the_bound_is_not_parsed(hermes: Read) -> None:
 
 
 class Marks:
-    """The vocabulary of a tokenizer that has every mark."""
+    """A tokenizer whose vocabulary has every mark."""
 
     def get_vocab(self) -> Any:
         return defaultdict(int, dict.fromkeys(MARKS, 1))
