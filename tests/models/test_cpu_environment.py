@@ -1,4 +1,4 @@
-"""What vLLM's processes on CPUs are told."""
+"""Environment variables of vLLM's processes on CPUs."""
 
 from __future__ import annotations
 
@@ -9,25 +9,16 @@ import pytest
 from ace_ray.models.cpu_environment import cpu_environment
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("VLLM_CPU_OMP_THREADS_BIND", "OMP_WAIT_POLICY", *cpu_environment()):
         monkeypatch.delenv(name, raising=False)
-
-
-def test_all_cores_are_the_engines() -> None:
-    cores = {int(core) for core in cpu_environment()["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
-    assert cores == os.sched_getaffinity(0)
-
-
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = cpu_environment()
+    cores = {int(core) for core in ours["VLLM_CPU_OMP_THREADS_BIND"].split(",")}
+    assert cores == os.sched_getaffinity(0)
     assert int(ours["GOMP_SPINCOUNT"]) < 300_000
     for name in ours:
         monkeypatch.setenv(name, "7")
     assert cpu_environment() == dict.fromkeys(ours, "7")
-
-
-def test_a_policy_of_the_user_rules_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT")
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     assert "GOMP_SPINCOUNT" not in cpu_environment()

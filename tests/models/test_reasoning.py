@@ -1,45 +1,31 @@
+"""Reasoning in `<think>` blocks is taken apart from the answer."""
+
 from __future__ import annotations
 
 import pytest
 
 from ace_ray.models.reasoning import Split, may_think, split_think
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("[f(a=1)]", Split("", "[f(a=1)]", False)),
-        ("", Split("", "", False)),
-        ("  spaced ", Split("", "  spaced ", False)),
-        ("<think>why</think>[f()]", Split("why", "[f()]", False)),
-        ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),
-        ("<think></think>[f()]", Split("", "[f()]", False)),
-        ("<think>a</think>\n<think>b</think> [f()]", Split("a\nb", "[f()]", False)),
-        ("<think>why [f()]", Split("why [f()]", "", True)),
-        ("<think>a</think><think>b", Split("a\nb", "", True)),
-        ("<think>", Split("", "", True)),
-        ("<think>all</think>", Split("all", "", False)),
-        ("why</think>[f()]", Split("why", "[f()]", False)),
-        ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
-        ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
-    ],
-)
-def test_leading_blocks_are_reasoning(text: str, expected: Split) -> None:
-    assert split_think(text) == expected
+SPLITS = [
+    ("  spaced ", Split("", "  spaced ", False)),
+    ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),
+    ("<think>a</think>\n<think>b</think> [f()]", Split("a\nb", "[f()]", False)),
+    ("<think>a</think><think>b", Split("a\nb", "", True)),
+    ("<think>", Split("", "", True)),
+    ("<think>all</think>", Split("all", "", False)),
+    ("why</think>[f()]", Split("why", "[f()]", False)),
+    ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
+    ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
+]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[say(text="<think>not mine</think>")]',
-        "[f()] <think>late</think>",
-        '[say(text="<think>")]',
-        "[F(a='x</think>y')]",
-    ],
-)
-def test_a_tag_inside_the_answer_is_the_answer(text: str) -> None:
-    assert split_think(text) == Split("", text, False)
-    assert split_think(f"<think>why</think>{text}") == Split("why", text, False)
+def test_leading_blocks_are_reasoning() -> None:
+    for text, expected in SPLITS:
+        assert split_think(text) == expected, text
+    for text in ("", '[say(text="<think>not mine</think>")]', "[f()] <think>late</think>",
+                 '[say(text="<think>")]', "[F(a='x</think>y')]"):  # fmt: skip
+        assert split_think(text) == Split("", text, False), "a tag inside the answer"
+        assert split_think(f"<think>why</think>{text}") == Split("why", text, False)
 
 
 def test_a_block_that_the_prompt_opened() -> None:
@@ -58,7 +44,7 @@ def test_a_block_that_the_prompt_opened() -> None:
         ("{{ '<think></think>' }}", "<|assistant|><think>\n\n</think>\n\n", False),
     ],
 )
-def test_who_may_think_is_not_held_to_a_schema_from_the_first_token(
+def test_a_model_that_may_think_is_known_by_template_and_prompt(
     template: str, prompt: str, may: bool
 ) -> None:
     assert may_think(template, prompt) is may
