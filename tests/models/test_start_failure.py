@@ -1,4 +1,4 @@
-"""The cause of an engine that does not start, out of what its processes print."""
+"""Root causes of failed engine starts, and the phases of a start, from the output of vLLM."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ import pytest
 
 from ace_ray.models import start_failure
 from ace_ray.models.start_failure import LONGEST, OutputCapture, first_error, root_cause, tail
+from ace_ray.models.start_phases import MARKS, StartPhases
+from ace_ray.util import vllm_source
 
 WRAPPER = RuntimeError(
     "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
@@ -23,7 +25,6 @@ WRAPPER = RuntimeError(
 
 
 def logged(process: str, *lines: str, level: str = "ERROR") -> str:
-    """As vLLM's log has it."""
     head = f"({process} pid=71) {level} 11-24 21:40:45 [core.py:1510] "
     return "".join(f"{head}{line}\n" for line in lines)
 
@@ -31,69 +32,62 @@ def logged(process: str, *lines: str, level: str = "ERROR") -> str:
 TRACE = ("Traceback (most recent call last):", '  File "core.py", line 1, in run', "    load()")
 
 
-def test_the_core_s_error_is_the_cause():
-    text = logged("EngineCore", "EngineCore failed to start.", *TRACE, "ValueError: no KV cache")
-    raw = "\n".join(
-        [*TRACE, "RuntimeError: Engine core initialization failed. See root cause above"]
-    )
-    assert root_cause(text + raw, WRAPPER) == "ValueError: no KV cache"
+FAILED = "EngineCore failed to start."
+RAISED = "ray.exceptions.ActorDiedError: The actor died because of an error in its creation task"
+CASES = {
+    "of the core": (
+        logged("EngineCore", FAILED, *TRACE, "ValueError: no KV cache")
+        + "\n".join([*TRACE, f"RuntimeError: {WRAPPER}"]),
+        "ValueError: no KV cache",
+    ),
+    "of a worker before the core": (
+        logged("EngineCore", *TRACE, "OSError: a follower")
+        + logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'"),
+        "KeyError: 'lm_head'",
+    ),
+    "raised while another was handled": (
+        logged("EngineCore", *TRACE, "KeyError: 'x'", "")
+        + logged(
+            "EngineCore", "During handling of the above exception, another exception occurred:"
+        )
+        + logged("EngineCore", "", *TRACE, "ValueError: unknown architecture", "")
+        + logged(
+            "EngineCore", "The above exception was the direct cause of the following exception:"
+        )
+        + logged("EngineCore", "", *TRACE, "RuntimeError: a follower"),
+        "ValueError: unknown architecture",
+    ),
+    "of several lines": (
+        logged("EngineCore", *TRACE, "RuntimeError: size mismatch:", "\tcopying w", "\tof 3")
+        + logged("EngineCore", "another record", level="INFO"),
+        "RuntimeError: size mismatch: copying w of 3",
+    ),
+    "of Ray's actor": (
+        logged("EngineCore", *TRACE, RAISED, '  File "worker.py", line 3, in __init__')
+        + logged("EngineCore", "torch.OutOfMemoryError: tried to allocate 80 GiB"),
+        "torch.OutOfMemoryError: tried to allocate 80 GiB",
+    ),
+    "a warning": (logged("EngineCore", *TRACE, "ImportError: no triton", level="WARNING"), ""),
+}
 
 
-def test_a_worker_s_comes_before_the_core_s():
-    text = logged("EngineCore", *TRACE, "OSError: a follower")
-    text += logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'")
-    assert root_cause(text, WRAPPER) == "KeyError: 'lm_head'"
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_error_is_the_cause(case: str):
+    text, cause = CASES[case]
+    assert first_error(text) == cause
+    if cause:
+        assert root_cause(text, WRAPPER) == cause
 
 
 def test_lines_of_two_processes_may_be_mixed():
     a = logged("Worker_TP0", *TRACE, "ValueError: one").splitlines()
     b = logged("EngineCore", *TRACE, "ValueError: two").splitlines()
-    mixed = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
-    assert first_error(mixed) == "ValueError: one"
-
-
-def test_of_errors_while_another_was_handled_the_last_counts():
-    text = logged(
-        "EngineCore",
-        *TRACE,
-        "KeyError: 'x'",
-        "",
-        "During handling of the above exception, another exception occurred:",
-        "",
-        *TRACE,
-        "ValueError: there is no architecture x",
-        "",
-        "The above exception was the direct cause of the following exception:",
-        "",
-        *TRACE,
-        "RuntimeError: a follower",
+    assert first_error("\n".join(line for pair in zip(a, b, strict=True) for line in pair)) == (
+        "ValueError: one"
     )
-    assert first_error(text) == "ValueError: there is no architecture x"
 
 
-def test_what_was_logged_as_a_warning_is_no_cause():
-    text = logged("EngineCore", *TRACE, "ImportError: no triton", level="WARNING")
-    assert first_error(text) == ""
-
-
-def test_a_message_of_several_lines_is_one_line():
-    text = logged("EngineCore", *TRACE, "RuntimeError: size mismatch:", "\tcopying w", "\tof 3")
-    text += logged("EngineCore", "another record", level="INFO")
-    assert first_error(text) == "RuntimeError: size mismatch: copying w of 3"
-
-
-def test_of_ray_s_error_it_is_that_of_its_actor():
-    text = logged(
-        "EngineCore",
-        *TRACE,
-        "ray.exceptions.ActorDiedError: The actor died because of an error in its creation task",
-        '  File "worker.py", line 3, in __init__',
-        "torch.OutOfMemoryError: tried to allocate 80 GiB",
-    )
-    assert first_error(text) == "torch.OutOfMemoryError: tried to allocate 80 GiB"
-
-
-def test_what_the_parent_meets_itself_needs_no_log():
+def test_an_error_in_the_parent_needs_no_log():
     error = ValueError(
         "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
         "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
@@ -109,12 +103,12 @@ def test_what_the_parent_meets_itself_needs_no_log():
         ("{}", "its process ended without an error; last output: one | two"),
     ],
 )
-def test_without_an_error_it_is_how_the_core_ended(told: str, shown: str):
+def test_without_an_error_the_end_of_the_core_is_named(told: str, shown: str):
     error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
     assert root_cause("one\n\ntwo\n", error).startswith(shown)
 
 
-def test_it_is_bounded_and_without_secrets():
+def test_a_cause_is_bounded_and_without_secrets():
     key = "hf_" + "a" * 30
     text = logged("EngineCore", *TRACE, f"OSError: token={key} \x1b[31m{'x' * 10_000}")
     line = first_error(text)
@@ -167,9 +161,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-CPU_ENGINE = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-
-
 START = """
 import json, sys
 from pathlib import Path
@@ -185,7 +176,6 @@ if __name__ == "__main__":
 
 
 def started(folder: Path, **engine: object) -> str:
-    """Why an engine on ``folder`` does not start, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", START, str(folder), json.dumps({"enforce_eager": True, **engine})],
         capture_output=True,
@@ -201,24 +191,14 @@ def started(folder: Path, **engine: object) -> str:
 
 @pytest.mark.engine
 @pytest.mark.nightly
-@CPU_ENGINE
-def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
-    assert "max_model_len (99999)" in started(tiny_llama(tmp_path / "m"), max_model_len=99_999)
-
-
-@pytest.mark.engine
-@CPU_ENGINE
-@pytest.mark.nightly
-def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
-    line = started(tiny_llama(tmp_path / "m"), kv_cache_memory_bytes=1 << 12, max_model_len=2048)
-    assert "No available memory for the cache blocks" in line
-
-
-@pytest.mark.engine
-@CPU_ENGINE
-@pytest.mark.nightly
-def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Path):
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_a_real_engine_that_does_not_start_names_the_cause(
+    tiny_llama: Callable[..., Path], tmp_path: Path
+):
     folder = tiny_llama(tmp_path / "m")
+    assert "max_model_len (99999)" in started(folder, max_model_len=99_999)
+    line = started(folder, kv_cache_memory_bytes=1 << 12, max_model_len=2048)
+    assert "No available memory for the cache blocks" in line
     file = folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
     line = started(folder, kv_cache_memory_bytes=1 << 24, max_model_len=128)
@@ -241,3 +221,57 @@ def test_a_log_that_nobody_reads_does_not_hold_a_start(monkeypatch: pytest.Monke
     child.kill()
     child.wait()
     os.close(unread)
+
+
+LOG = (
+    b"(Worker pid=580) INFO 11-25 17:10:52 [cpu_model_runner.py:68] Starting to load model m\n"
+    b"(Worker pid=581) INFO 11-25 17:10:52 [cpu_model_runner.py:68] Starting to load model m\n",
+    b"(Worker pid=580) INFO 11-25 17:10:54 [default_loader.py:501] Loading weights took 2 s",
+    b"(Worker pid=581) INFO 11-25 17:10:52 [base_loader.py:82] Initializing model took 0.1 seconds",
+    b"(EngineCore pid=568) INFO 11-25 17:10:56 [kv_cache_utils.py:2327] CPU KV cache size: 7",
+)
+
+
+class Told:
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.heard: list[str] = []
+        self.phases = StartPhases(self.heard.append, lambda: self.at)
+
+
+def test_each_phase_has_its_seconds() -> None:
+    told = Told()
+    told.phases.begin("process")
+    for chunk in LOG:
+        told.at += 2
+        told.phases.read(chunk)
+    told.at += 1
+    assert told.phases.seconds() == {"process": 2, "weights": 2, "cache": 4}
+    told.phases.end()
+    told.phases.read(LOG[0])
+    assert told.phases.seconds() == {"process": 2, "weights": 2, "cache": 4, "warm-up": 1}
+    assert told.heard == ["process", "weights", "cache", "warm-up"]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_mark_is_found_wherever_the_text_is_cut(size: int) -> None:
+    told, text = Told(), b"".join(LOG)
+    for start in range(0, len(text), size):
+        told.phases.read(text[start : start + size])
+    assert told.heard[-1] == "warm-up"
+    assert told.heard == sorted(told.heard, key=["weights", "cache", "warm-up"].index)
+    silent = Told()
+    silent.phases.begin("process")
+    silent.at = 9
+    silent.phases.end()
+    assert silent.phases.seconds() == {"process": 9}
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_the_installed_vllm_says_every_mark() -> None:
+    folder = vllm_source.folder()
+    assert folder is not None
+    places = ("v1/worker", "model_executor/model_loader", "v1/core")
+    files = [file for place in places for file in (folder / place).rglob("*.py")]
+    source = b"".join(file.read_bytes() for file in files)
+    assert [mark for marks in MARKS.values() for mark in marks if mark not in source] == []
