@@ -183,7 +183,8 @@ def test_a_fetched_folder_is_locked_until_it_is_released(
     for ref in (one, two):
         release(ref)
     three = upload(s3, model_folder(weights=b"three", name="3"), "models/three")
-    assert folders(cache) == [materialize(three)]
+    third = materialize(three)
+    assert folders(cache) == [third]
 
 
 def test_a_hub_id_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

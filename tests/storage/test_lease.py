@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ace_ray.errors import RunFailed, UserError
+from ace_ray.errors import UserError
 from ace_ray.storage import lease as lease_module
 from ace_ray.storage.lease import LEASE, TTL_S, Lease, LeaseLost, this_process
 from ace_ray.storage.object_store import LocalStore, Store, open_store
@@ -82,17 +81,14 @@ def held() -> Iterator[Callable[[Store], Lease]]:
 
 def claim(**changes: Any) -> bytes:
     """Return the lease of a driver on another machine."""
-    known = {
-        "schema_version": 1,
+    known: dict[str, Any] = {
         "host": "elsewhere",
         "pid": 4242,
         "started": "123",
         "machine": "another boot pid:[1]",
-        "holder": "0123456789abcdef",
-        "since": "2026-01-01T00:00:00+00:00",
-        "beat": 3,
     }
-    return json.dumps({**known, **changes}).encode()
+    known |= {"holder": "0123456789abcdef", "since": "2026-01-01T00:00:00+00:00", "beat": 3}
+    return json.dumps({"schema_version": 1, **known, **changes}).encode()
 
 
 def stored(store: Store) -> dict[str, Any]:
@@ -142,34 +138,6 @@ def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None
     assert stored(store)["holder"] == mine["holder"]
 
 
-def test_one_of_several_watchers_takes_over_from_a_dead_holder(
-    local: LocalStore, fast: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lease_module, "TTL_S", 0.3)
-    local.put(LEASE, claim())
-    ended: list[object] = []
-
-    def drive() -> None:
-        try:
-            ended.append(Lease.acquire(local, lambda line: None))
-        except UserError as error:
-            ended.append(str(error))
-
-    threads = [threading.Thread(target=drive) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    (winner,) = [lease for lease in ended if isinstance(lease, Lease)]
-    try:
-        others = [line for line in ended if isinstance(line, str)]
-        assert len(others) == 3
-        assert all(f"process {os.getpid()} on" in line for line in others)
-        winner.check()
-    finally:
-        winner.release()
-
-
 CHILD = """
 import sys, time
 from ace_ray.storage.lease import Lease
@@ -180,30 +148,20 @@ time.sleep(120)
 """
 
 
-@pytest.mark.parametrize("remains", ["nothing", "zombie"])
-def test_a_holder_that_ended_on_this_machine_is_not_waited_for(
-    local: LocalStore, clock: Clock, held: Any, remains: str
+def test_a_zombie_on_this_machine_is_not_waited_for(
+    local: LocalStore, clock: Clock, held: Any
 ) -> None:
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, local.root], stdout=subprocess.PIPE, text=True
-    )
-    try:
+    command = [sys.executable, "-c", CHILD, local.root]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "held"
         assert stored(local)["pid"] == child.pid
-        os.kill(child.pid, signal.SIGKILL)
-        if remains == "zombie":
-            stat = Path(f"/proc/{child.pid}/stat")
-            until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
-        else:
-            child.wait(30)
-        lease = held(local)
-        assert clock.slept == 0
-        lease.check()
-        assert stored(local)["pid"] == os.getpid()
-    finally:
         child.kill()
-        child.wait(30)
+        stat = Path(f"/proc/{child.pid}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        held(local).check()
+        assert clock.slept == 0
+        assert stored(local)["pid"] == os.getpid()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +172,6 @@ def test_a_holder_that_ended_on_this_machine_is_not_waited_for(
         ({"pid": 2**22 + 1}, False),
         ({"pid": -1}, True),
         ({"pid": "17"}, True),
-        ({"machine": "another boot pid:[1]", "started": "1"}, True),
         ({"machine": None, "started": "1"}, True),
     ],
     ids=str,
@@ -230,39 +187,39 @@ def test_a_process_is_known_by_machine_number_and_start(
 
 
 def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock, held: Any) -> None:
-    store.put(LEASE, claim())
+    since = "2999-01-01T00:00:00+00:00"  # no wall clock is trusted
+    store.put(LEASE, claim(since=since, renewed=since))
     said: list[str] = []
     lease = held(store, said.append)
     assert TTL_S <= clock.slept <= TTL_S + 2
     (line,) = said
-    assert "process 4242 on elsewhere since 2026-01-01T00:00:00+00:00" in line
+    assert f"process 4242 on elsewhere since {since}" in line
     assert f"{TTL_S:g} s" in line
     lease.check()
     assert stored(store)["pid"] == os.getpid()
 
 
-@pytest.mark.parametrize("renewed", ["at once", "before the end", "between look and write"])
+@pytest.mark.parametrize("late", [False, True])
 def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
-    local: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch, renewed: str
+    local: LocalStore, clock: Clock, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     local.put(LEASE, claim())
-    after = {"at once": 1, "before the end": TTL_S - 1}.get(renewed)
     put_if = LocalStore.put_if
 
     def renew() -> None:
-        if clock.slept == after:
+        if clock.slept == TTL_S - 1 and not late:
             local.put(LEASE, claim(beat=4))
 
-    def late(self: LocalStore, path: str, data: bytes, tag: str | None) -> str | None:
+    def renewed_before(self: LocalStore, path: str, data: bytes, tag: str | None) -> str | None:
         self.put(LEASE, claim(beat=4))
         return put_if(self, path, data, tag)
 
     clock.meanwhile = renew
-    if after is None:
-        monkeypatch.setattr(LocalStore, "put_if", late)
+    if late:  # between the last look and the write
+        monkeypatch.setattr(LocalStore, "put_if", renewed_before)
     with pytest.raises(UserError, match="written by process 4242 on elsewhere since"):
         Lease.acquire(local, lambda line: None)
-    assert after is None or clock.slept == after
+    assert late or clock.slept == TTL_S - 1
     assert local.get(LEASE) == claim(beat=4)
 
 
@@ -274,10 +231,8 @@ def test_a_holder_that_ends_while_it_is_watched(store: Store, clock: Clock, held
 
 
 GARBAGE: dict[str, bytes] = {
-    "empty": b"",
     "no object": b"[1, 2]",
     "too huge a number": b'{"host": "h", "pid": 1' + b"0" * 9000 + b"}",
-    "no UTF-8": b'{"host": "\xff\xfe"}',
     "deep": b"[" * 100_000,
     "wrong types": claim(pid={"a": [1]}, since=None, holder=7, beat="x", started=[], machine=3),
     "endless names": claim(host="h" * 100_000, since="s" * 100_000),
@@ -301,25 +256,6 @@ def test_corrupt_lease_expires(local: LocalStore, clock: Clock, kind: str) -> No
     assert local.get(LEASE) == GARBAGE[kind]
 
 
-def test_no_clock_is_trusted(
-    local: LocalStore, clock: Clock, held: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Wrong(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> Wrong:
-            return cls(1970, 1, 1, tzinfo=UTC)
-
-    monkeypatch.setattr(lease_module, "datetime", Wrong)
-    since = "2999-01-01T00:00:00+00:00"
-    local.put(LEASE, claim(since=since, renewed=since))
-    lease = held(local, lambda line: None)
-    assert TTL_S <= clock.slept <= TTL_S + 2
-    lease.check()
-    lease.check()
-    assert lease.lost == ""
-    assert stored(local)["since"].startswith("1970")
-
-
 def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None) -> None:
     before = set(threading.enumerate())
     lease = Lease.acquire(store, pytest.fail)
@@ -335,23 +271,14 @@ def test_a_lease_is_renewed_until_it_is_released(store: Store, fast: None) -> No
     assert not [thread for thread in new if thread.name == "lease"]
 
 
-def test_a_loss_is_noticed_when_asked(local: LocalStore) -> None:
-    lease = Lease.acquire(local, pytest.fail)
-    local.put(LEASE, claim())
-    assert lease.lost == "", "nobody has looked"
-    for _ in range(2):
-        with pytest.raises(LeaseLost, match="process 4242 on elsewhere") as caught:
-            lease.check()
-        assert isinstance(caught.value, RunFailed)
-        assert not caught.value.again, "another driver has the run: this one must not go on"
-    lease.release()
-
-
-def test_a_loss_is_noticed_by_itself(store: Store, fast: None) -> None:
+def test_a_loss_is_noticed_and_stays(store: Store, fast: None) -> None:
     lease = Lease.acquire(store, pytest.fail)
     store.put(LEASE, claim())
     until(lambda: lease.lost)
     assert "process 4242 on elsewhere" in lease.lost
+    with pytest.raises(LeaseLost, match="process 4242 on elsewhere") as caught:
+        lease.check()
+    assert not caught.value.again, "another driver has the run: this one must not go on"
     lease.release()
     assert store.get(LEASE) == claim(), "another driver's lease is never deleted"
 
@@ -429,16 +356,16 @@ def test_a_lease_survives_an_outage_unless_another_driver_takes_it(
     assert failing.inner.get(LEASE) == claim()
 
 
-@pytest.mark.parametrize("step", ["tagged", "delete"])
 def test_releasing_during_an_outage_raises_nothing(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str
+    local: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lease = Lease.acquire(local, pytest.fail)
-
     def away(*_: Any) -> Any:
         raise UserError("cannot be reached")
 
-    monkeypatch.setattr(LocalStore, step, away)
+    lease = Lease.acquire(local, pytest.fail)
+    monkeypatch.setattr(LocalStore, "delete", away)
+    lease.release()
+    monkeypatch.setattr(LocalStore, "tagged", away)
     lease.release()
     assert Path(local.root, LEASE).exists()
 

@@ -138,19 +138,15 @@ def test_an_evaluated_row_wins_then_the_latest(
     assert ("a" in settled(ledger)) == ({first, second} != {"infra_error"})
 
 
-def test_doubles_within_one_part_count_once(local: LocalStore) -> None:
-    rows = [table(("a", "scored"), duration_s=at) for at in range(3)]
-    put(local, EARLY, pa.concat_tables([*rows, table(("a", "infra_error"))]))
-    ledger = read_ledger(local)
-    assert (ids(ledger), ledger.dominated) == (["a"], 3)
-    assert stored(ledger)["a"]["duration_s"] == 2.0
-
-
-def test_a_failed_check_is_told_from_a_failed_evaluation(local: LocalStore) -> None:
-    put(local, EARLY, table(("a", "infra_error"), ("b", "scored"), attempts=None))
+def test_doubles_failed_checks_and_uncounted_attempts(local: LocalStore) -> None:
+    doubles = [table(("a", "scored"), duration_s=at) for at in range(3)]
+    failed = table(("a", "infra_error"), ("b", "infra_error"), attempts=None)
+    put(local, EARLY, pa.concat_tables([*doubles, failed]))
     put(local, LATE, table(("c", "infra_error"), error_class=CHECK_FAILED, attempts=4))
     ledger = read_ledger(local)
-    assert ledger.settled.tolist() == [False, True, False]
+    assert (ids(ledger), ledger.dominated) == (["a", "b", "c"], 3)
+    assert stored(ledger)["a"]["duration_s"] == 2.0
+    assert ledger.settled.tolist() == [True, False, False]
     assert ledger.retryable.tolist() == [True, True, False]
     assert ledger.attempts.tolist() == [1, 1, 4]
 
@@ -171,7 +167,6 @@ def test_rows_are_found_by_id(local: LocalStore) -> None:
 BAD = table(("bad", "scored"), ("bad2", "scored"))
 WHOLE = parquet(BAD)
 NO_PARTS: dict[str, bytes] = {
-    "empty": b"",
     "without its head": WHOLE[4:],
     "without a byte of its footer": WHOLE[:-9] + WHOLE[-8:],
     "foreign": parquet(pa.table({"name": ["x"]})),
@@ -244,27 +239,22 @@ def test_an_outage_is_never_a_torn_part(local: LocalStore) -> None:
     assert read_ledger(half).ignored == {name: "it is gone"}
 
 
-def test_parts_that_are_merged_while_they_are_read_are_read_once(store: Store) -> None:
-    put(store, EARLY, table(("a", "scored"), ("b", "infra_error")))
-    put(store, EARLY, table(("c", "scored"), ("d", "scored")))
-    put(store, LATE, table(("b", "scored")))
-    reading = read_ledger(store).tables(["row_id"], np.array([b"a", b"b", b"c"], "S32"))
+def test_parts_that_are_merged_while_they_are_read_are_read_once(local: LocalStore) -> None:
+    put(local, EARLY, table(("a", "scored"), ("b", "infra_error")))
+    put(local, EARLY, table(("c", "scored"), ("d", "scored")))
+    put(local, LATE, table(("b", "scored")))
+    before = local.list(FOLDER)
+    reading = read_ledger(local).tables(["row_id"], np.array([b"a", b"b", b"c"], "S32"))
     first = next(reading).column("row_id").to_pylist()
-    compact(store, read_ledger(store), "00000000000003-aa")
-    put(store, "00000000000004-aa", table(("e", "scored")))
+    compact(local, read_ledger(local), "00000000000003-aa")
+    put(local, "00000000000004-aa", table(("e", "scored")))
     rest = [row_id for part in reading for row_id in part.column("row_id").to_pylist()]
     assert sorted(first + rest) == ["a", "b", "c"]
-
-
-def test_parts_that_are_merged_while_they_are_listed_are_listed_again(local: LocalStore) -> None:
-    put(local, EARLY, table(("a", "scored")))
-    put(local, LATE, table(("b", "scored")))
-    listed = [local.list(FOLDER)]
-    compact(local, read_ledger(local), "00000000000003-aa")
     behind: Any = Away(local, gets=True)
+    listed = [before]
     behind.list = lambda prefix: listed.pop() if listed else local.list(prefix)
     ledger = read_ledger(behind)
-    assert (ids(ledger), ledger.ignored) == (["a", "b"], {})
+    assert (ids(ledger), ledger.ignored) == (["a", "b", "c", "d", "e"], {})
 
 
 def test_large_tables_are_split(local: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,48 +286,22 @@ def test_row_groups_are_small_and_few(local: LocalStore, rows: int, groups: int)
     assert len(read_ledger(local).ids) == rows
 
 
-def messy(store: Store) -> None:
-    """Store a run after some accidents: 4 rows that count, 3 that do not, and a foreign file."""
-    put(store, "00000000000001-aa", table(("a", "scored"), ("b", "infra_error"), duration_s=1.0))
-    put(store, "00000000000002-aa", table(("b", "infra_error"), ("c", "quarantined")))
-    put(store, "00000000000003-aa", table(("b", "skipped"), duration_s=3.0))
-    put(store, "00000000000004-aa", table(("a", "infra_error"), ("d", "infra_error")))
-    store.put(f"{FOLDER}part-foreign.parquet", NO_PARTS["foreign"])
-
-
-def test_compacting_keeps_the_rows_that_count(local: LocalStore) -> None:
-    messy(local)
-    before = read_ledger(local)
-    expected = stored(before)
-    assert (ids(before), before.dominated) == (["a", "b", "c", "d"], 3)
-    assert compact(local, before, new_session(part_names(local), "zz")) == (4, 1)
-    after = read_ledger(local)
-    names = part_names(local)
-    assert len(names) == 2
-    assert names[0].startswith(f"{FOLDER}part-00000000000005-zz-")
-    assert names[1] == f"{FOLDER}part-foreign.parquet"
-    assert stored(after) == expected
-    assert after.dominated == 0
-    assert (settled(after), after.ignored) == (settled(before), before.ignored)
-    # A later attempt still wins, and so does a second compaction.
-    put(local, new_session(part_names(local), "yy"), table(("d", "scored"), duration_s=9.0))
-    compact(local, read_ledger(local), new_session(part_names(local), "zz"))
-    assert stored(read_ledger(local))["d"]["duration_s"] == 9.0
-    assert len(part_names(local)) == 2
-
-
 class Crash(Exception):
     """The process ends here."""
 
 
 @pytest.mark.parametrize(("step", "done"), [("put", 0), ("put", 3), ("delete", 0), ("delete", 2)])
-def test_a_crash_while_compacting_loses_nothing(
+def test_compacting_keeps_the_rows_that_count_even_if_it_crashes(
     local: LocalStore, monkeypatch: pytest.MonkeyPatch, step: str, done: int
 ) -> None:
-    messy(local)
+    put(local, "00000000000001-aa", table(("a", "scored"), ("b", "infra_error"), duration_s=1.0))
+    put(local, "00000000000002-aa", table(("b", "infra_error"), ("c", "quarantined")))
+    put(local, "00000000000003-aa", table(("b", "skipped"), duration_s=3.0))
+    put(local, "00000000000004-aa", table(("a", "infra_error"), ("d", "infra_error")))
+    local.put(f"{FOLDER}part-foreign.parquet", NO_PARTS["foreign"])
     before = read_ledger(local)
     expected = stored(before)
-    monkeypatch.setattr(parts, "PART_BYTES", 1)  # a part per row
+    assert (ids(before), before.dominated) == (["a", "b", "c", "d"], 3)
     real: Callable[..., None] = getattr(LocalStore, step)
     calls: list[str] = []
 
@@ -348,16 +312,25 @@ def test_a_crash_while_compacting_loses_nothing(
         real(self, path, *data)
 
     with monkeypatch.context() as patch:
+        patch.setattr(parts, "PART_BYTES", 1)  # a part per row
         patch.setattr(LocalStore, step, crash)
         with pytest.raises(Crash):
             compact(local, before, "00000000000005-zz")
-    after = read_ledger(local)
-    assert stored(after) == expected
-    assert after.settled.tolist() == before.settled.tolist()
-    assert after.ignored == before.ignored
-    compact(local, after, new_session(part_names(local), "zz"))
-    assert stored(read_ledger(local)) == expected
-    assert len(part_names(local)) == len(expected) + 1
+    for _ in range(2):
+        after = read_ledger(local)
+        assert stored(after) == expected
+        assert after.settled.tolist() == before.settled.tolist()
+        assert after.ignored == before.ignored
+        session = new_session(part_names(local), "zz")
+        assert compact(local, after, session) == (len(after.parts), 1)
+        names = part_names(local)
+        assert names[0].startswith(f"{FOLDER}part-{session}-")
+        assert names[1:] == [f"{FOLDER}part-foreign.parquet"]
+    assert read_ledger(local).dominated == 0
+    # A later attempt still wins.
+    put(local, new_session(part_names(local), "yy"), table(("d", "scored"), duration_s=9.0))
+    compact(local, read_ledger(local), new_session(part_names(local), "zz"))
+    assert stored(read_ledger(local))["d"]["duration_s"] == 9.0
 
 
 def test_sessions_are_numbered_whatever_the_clock_says() -> None:
