@@ -111,30 +111,24 @@ def test_reasoning_goes_back_in_the_form_in_which_it_came(
     assert sent([recorded])["messages"] == [plain]
 
 
-def test_answers_with_the_same_reasoning_go_back_in_their_own_form() -> None:
-    def parts(text: str) -> list[dict[str, Any]]:
-        return [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
-
+def test_a_form_is_found_by_reasoning_text_and_calls() -> None:
     replay = Replay()
+    forms = {}
     for text in ("of A", "of B"):
-        done, reasoning = read({"content": parts(text)})
+        forms[text] = [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
+        done, reasoning = read({"content": forms[text]})
         replay.remember(reasoning, done)
-    for text in ("of A", "of B"):
+    for text, form in forms.items():
         message = {"role": "assistant", "content": text, "reasoning": "ok"}
-        assert sent([message], replay=replay)["messages"][0]["content"] == parts(text)
-
-
-def test_a_form_is_found_by_the_calls_it_came_with() -> None:
-    details = [{"type": "reasoning.text", "text": "ok", "signature": "s"}]
-    function = {"name": "f", "arguments": '{"x":  1}'}
-    call = {"id": "c1", "type": "function", "function": function}
-    tree = {"content": None, "reasoning_details": details, "tool_calls": [call]}
+        assert sent([message], replay=replay)["messages"][0]["content"] == form
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"x":  1}'}}
+    tree = {"content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
     done, reasoning = read(tree, TOOLS)
     for arguments, found in (({"x": 1}, True), ({"x": 2}, False)):
         asked = {**call, "function": {"name": "f", "arguments": arguments}}
-        message = {"role": "assistant", "content": "", "reasoning": "ok", "tool_calls": [asked]}
+        message = {"role": "assistant", "reasoning": done.reasoning, "tool_calls": [asked]}
         returned = back(done, reasoning, message)
-        assert (returned.get("reasoning_details") == details) is found
+        assert (returned.get("reasoning_details") == DETAILS) is found
 
 
 def test_calls_are_read_with_their_ids() -> None:
@@ -163,50 +157,32 @@ def test_reasoning_is_no_answer_and_an_answer_that_never_began_is_cut() -> None:
         assert done.reasoning_truncated is cut
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": None, "tool_calls": {}},
-        {"content": None, "tool_calls": ["f"]},
-        {"content": None, "tool_calls": [{"function": "f"}]},
-        {"content": None, "tool_calls": [{"function": {"name": 3}}]},
-        {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": 3}}]},
-        {"content": None, "tool_calls": [{"function": {"name": "f"}}] * (MAX_CALLS + 1)},
-        {"content": [{"type": "image_url"}]},
-        {"content": [{"type": "text"}]},
-    ],
-)
-def test_an_answer_of_another_shape_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
-        read(message, TOOLS)
+def test_an_answer_of_another_shape_is_refused() -> None:
+    call = {"function": {"name": "f"}}
+    calls: tuple[Any, ...] = ({}, ["f"], [{"function": "f"}], [{"function": {"name": 3}}])
+    calls += ([{"function": {"name": "f", "arguments": 3}}], [call] * (MAX_CALLS + 1))
+    for wrong in calls:
+        with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
+            read({"content": None, "tool_calls": wrong}, TOOLS)
+    for content in ([{"type": "image_url"}], [{"type": "text"}]):
+        with pytest.raises((ValueError, LookupError)):
+            read({"content": content}, TOOLS)
+    assert len(read({"content": None, "tool_calls": [call] * MAX_CALLS}, TOOLS)[0].tools.calls)
 
 
-@pytest.mark.parametrize(
-    ("reason", "ending"),
-    [
-        ("tool_use", "stop"),
-        ("COMPLETE", "stop"),
-        (None, "stop"),
-        ("tool_calls", "tool_calls"),
-        ("MAX_TOKENS", "length"),
-    ],
-)
-def test_finish_reasons_of_servers_are_mapped(reason: str | None, ending: str) -> None:
-    done, _ = read({"content": "hi"}, finish_reason=reason)
-    assert (done.text, done.finish_reason) == ("hi", ending)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": None, "refusal": "I can't."},
-        {"content": [{"type": "refusal", "refusal": "I can't."}]},
-        {"content": "I can't.", "refusal": "other"},
-    ],
-)
-def test_a_refusal_is_the_answer(message: dict[str, Any]) -> None:
-    done, _ = read(message, TOOLS)
-    assert done.text == done.tools.content == "I can't."
+def test_finish_reasons_and_refusals_of_servers_are_mapped() -> None:
+    endings = {"tool_use": "stop", "COMPLETE": "stop", None: "stop", "tool_calls": "tool_calls"}
+    for reason, ending in {**endings, "MAX_TOKENS": "length"}.items():
+        done, _ = read({"content": "hi"}, finish_reason=reason)
+        assert (done.text, done.finish_reason) == ("hi", ending)
+    text = "I can't."
+    for message in (
+        {"content": None, "refusal": text},
+        {"content": [{"type": "refusal", "refusal": text}]},
+        {"content": text, "refusal": "other"},
+    ):
+        done, _ = read(message, TOOLS)
+        assert done.text == done.tools.content == text
 
 
 def test_usage_is_complete_or_unknown() -> None:

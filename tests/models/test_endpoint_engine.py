@@ -80,22 +80,16 @@ def test_exactly_one_candidate_is_named(tree: dict[str, Any], line: str) -> None
     assert line in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        ({"engine": {"max_model_len": 9}}, "engine: configures an engine of the run"),
-        ({"worker_cpus": 2.0}, "worker_cpus: configures an engine of the run"),
-        ({"model": {"revision": "main"}}, "model.revision: configures an engine"),
-        ({"model": {"chat_template": "t.jinja"}}, "model.chat_template: configures an engine"),
-        ({"model": {"plugins": ["p.py"]}}, "model.plugins: configures an engine"),
-        ({"model": {"start_date": "2026-01-01"}}, "model.start_date: configures an engine"),
-        ({"model": {"reasoning_parser": "qwen3"}}, "write auto or none; the server has its own"),
-    ],
-)
-def test_keys_of_an_engine_are_refused(more: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        check_endpoint(config(more=more))
-    assert line in str(caught.value)
+def test_keys_of_an_engine_are_refused() -> None:
+    parts: list[dict[str, Any]] = [{"engine": {"max_model_len": 9}}, {"worker_cpus": 2.0}]
+    keys = {"revision": "main", "chat_template": "t.jinja", "plugins": ["p.py"]}
+    keys |= {"start_date": "2026-01-01", "tool_parser": "hermes"}
+    parts += [{"model": {key: value}} for key, value in keys.items()]
+    for more in parts:
+        with pytest.raises(UserError, match="configures an engine of the run"):
+            check_endpoint(config(more=more))
+    with pytest.raises(UserError, match="write auto or none; the server has its own"):
+        check_endpoint(config(more={"model": {"reasoning_parser": "qwen3"}}))
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,12 @@ TRACE = ("Traceback (most recent call last):", '  File "core.py", line 1, in run
 
 FAILED = "EngineCore failed to start."
 RAISED = "ray.exceptions.ActorDiedError: The actor died because of an error in its creation task"
+HANDLING = "During handling of the above exception, another exception occurred:"
+DIRECT = "The above exception was the direct cause of the following exception:"
+MIXED = [
+    logged("Worker_TP0", *TRACE, "ValueError: one").splitlines(keepends=True),
+    logged("EngineCore", *TRACE, "ValueError: two").splitlines(keepends=True),
+]
 CASES = {
     "of the core": (
         logged("EngineCore", FAILED, *TRACE, "ValueError: no KV cache")
@@ -45,17 +51,13 @@ CASES = {
         + logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'"),
         "KeyError: 'lm_head'",
     ),
+    "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
     "raised while another was handled": (
-        logged("EngineCore", *TRACE, "KeyError: 'x'", "")
+        logged("EngineCore", *TRACE, "KeyError: 'x'", "", HANDLING, "", *TRACE)
         + logged(
-            "EngineCore", "During handling of the above exception, another exception occurred:"
-        )
-        + logged("EngineCore", "", *TRACE, "ValueError: unknown architecture", "")
-        + logged(
-            "EngineCore", "The above exception was the direct cause of the following exception:"
-        )
-        + logged("EngineCore", "", *TRACE, "RuntimeError: a follower"),
-        "ValueError: unknown architecture",
+            "EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: a follower"
+        ),
+        "ValueError: unknown",
     ),
     "of several lines": (
         logged("EngineCore", *TRACE, "RuntimeError: size mismatch:", "\tcopying w", "\tof 3")
@@ -63,8 +65,7 @@ CASES = {
         "RuntimeError: size mismatch: copying w of 3",
     ),
     "of Ray's actor": (
-        logged("EngineCore", *TRACE, RAISED, '  File "worker.py", line 3, in __init__')
-        + logged("EngineCore", "torch.OutOfMemoryError: tried to allocate 80 GiB"),
+        logged("EngineCore", *TRACE, RAISED, "torch.OutOfMemoryError: tried to allocate 80 GiB"),
         "torch.OutOfMemoryError: tried to allocate 80 GiB",
     ),
     "a warning": (logged("EngineCore", *TRACE, "ImportError: no triton", level="WARNING"), ""),
@@ -79,33 +80,19 @@ def test_the_first_error_is_the_cause(case: str):
         assert root_cause(text, WRAPPER) == cause
 
 
-def test_lines_of_two_processes_may_be_mixed():
-    a = logged("Worker_TP0", *TRACE, "ValueError: one").splitlines()
-    b = logged("EngineCore", *TRACE, "ValueError: two").splitlines()
-    assert first_error("\n".join(line for pair in zip(a, b, strict=True) for line in pair)) == (
-        "ValueError: one"
-    )
-
-
-def test_an_error_in_the_parent_needs_no_log():
-    error = ValueError(
-        "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
-        "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
-    )
-    assert root_cause("", error) == "max_model_len (9) is too large."
-
-
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
+def test_without_an_error_in_the_log_the_parent_tells() -> None:
+    for told, shown in (
         ("{'EngineCore_DP0': 3}", "EngineCore_DP0 ended with exit code 3 without an error"),
         ("{'EngineCore_DP0': -9}", "EngineCore_DP0 was killed by SIGKILL (out of memory?)"),
         ("{}", "its process ended without an error; last output: one | two"),
-    ],
-)
-def test_without_an_error_the_end_of_the_core_is_named(told: str, shown: str):
-    error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
-    assert root_cause("one\n\ntwo\n", error).startswith(shown)
+    ):
+        error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
+        assert root_cause("one\n\ntwo\n", error).startswith(shown)
+    invalid = ValueError(
+        "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
+        "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
+    )
+    assert root_cause("", invalid) == "max_model_len (9) is too large."
 
 
 def test_a_cause_is_bounded_and_without_secrets():
@@ -119,36 +106,38 @@ def test_a_cause_is_bounded_and_without_secrets():
     assert tail("") == "no output"
 
 
-def fail(*commands: str) -> None:
-    for code in commands:
-        subprocess.run([sys.executable, "-c", code], check=True)
-    raise ZeroDivisionError
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_children_print_is_kept_and_goes_where_it_went(capfd: pytest.CaptureFixture[str]):
+def test_output_of_children_is_kept_and_passed_on(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     captured = OutputCapture()
-    with pytest.raises(ZeroDivisionError), captured:
+
+    def fail(code: str) -> None:
+        with captured:
+            run(code)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
         fail("import os; os.write(1, b'out'); os.write(2, b'err')")
     assert sorted([captured.text[:3], captured.text[3:]]) == ["err", "out"]
-    subprocess.run([sys.executable, "-c", "print('later')"], check=True)
+    run("print('later')")
     said = capfd.readouterr()
     assert said.out.split() == ["outlater"]
     assert said.err == "err"
     assert "later" not in captured.text
-
-
-def test_a_child_that_stays_prints_on(capfd: pytest.CaptureFixture[str]):
-    with OutputCapture() as captured:
+    # A child that stays prints on, and nothing is kept after a start.
+    with OutputCapture() as succeeded:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     child.communicate(b"still here")
     wait_until(lambda: "still here" in capfd.readouterr().out)
-    assert captured.text == ""
-
-
-def test_of_much_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: object):
+    assert succeeded.text == ""
+    # The end of a long output is kept.
     monkeypatch.setattr(start_failure, "MOST_BYTES", 1000)
     captured = OutputCapture()
-    with pytest.raises(ZeroDivisionError), captured:
+    with pytest.raises(ZeroDivisionError):
         fail("for number in range(30_000): print('line', number)")
     assert captured.text.endswith("line 29999\n")
     assert "line 0\n" not in captured.text
