@@ -264,6 +264,8 @@ def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) ->
         assert list(prompt.ids) == expected["prompt_token_ids"]
     online, asked = server(*made, choice), request(CHATS[0])
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))
+    grammar = "structured_outputs" in prompt.adjusted
+    assert grammar is (family.tool == "glm45"), "GLM's parser binds decoding by a grammar"
     for answer in family.answers:
         ids = form.encode(answer.text)
         reading = form.read(prompt, answer.text, ids)
@@ -295,13 +297,6 @@ def test_the_family_of_a_template_is_found() -> None:
         assert families.reasoning_parser(facts) == family.reasoning, name
 
 
-def test_glm_binds_decoding_by_a_grammar(make_renderer: Make) -> None:
-    family = FAMILIES["GLM off"]
-    form = Format(*make_renderer(family.template, family.marks), choice_of(family))
-    assert "structured_outputs" in asyncio.run(form.render(CHATS[0], TOOLS)).adjusted
-    assert "structured_outputs" not in asyncio.run(form.render(CHATS[0])).adjusted
-
-
 @pytest.mark.nightly
 def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> None:
     common = pytest.importorskip("mistral_common")
@@ -327,21 +322,14 @@ def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> 
     assert form.read(prompt, "plain", []).text == "plain"
 
 
-@pytest.mark.parametrize(
-    ("effort", "asked"),
-    [("low", {}), ("none", {}), ("low", {"enable_thinking": False}), ("high", {"thinking": True})],
-)
-def test_an_effort_is_the_servers(effort: str, asked: dict[str, Any], make_renderer: Make) -> None:
-    made = make_renderer(
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
-        "[{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}]"
-    )
-    tree = {"model": {"source": "m", "chat_template_kwargs": asked}, "benchmarks": ["bfcl"]}
-    config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
-    form = Format(*made, FormatChoice(template_kwargs=config.template_kwargs))
-    online = server(*made, FormatChoice())
-    more = {"reasoning_effort": effort, "chat_template_kwargs": asked}
-    same_prompts(form, online, [[{"role": "user", "content": "go"}]], **more)
+def test_an_effort_switches_thinking_as_on_the_server(make_renderer: Make) -> None:
+    made = make_renderer("[{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}]")
+    for effort, asked in (("low", {}), ("none", {}), ("high", {"thinking": False})):
+        tree = {"model": {"source": "m", "chat_template_kwargs": asked}, "benchmarks": ["bfcl"]}
+        config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
+        form = Format(*made, FormatChoice(template_kwargs=config.template_kwargs))
+        more = {"reasoning_effort": effort, "chat_template_kwargs": asked}
+        same_prompts(form, server(*made, FormatChoice()), [[GO]], **more)
 
 
 @pytest.mark.nightly
@@ -392,17 +380,15 @@ def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
     assert "RRR" in asyncio.run(form.render(CHATS[1], TOOLS)).text
 
 
-@pytest.mark.parametrize(
-    ("template", "model_type", "found"),
-    [
+def test_several_marks_or_a_model_type_name_the_tool_parsers() -> None:
+    headless = LLAMA32.replace("<|start_header_id|>", "<|im_start|>")
+    for template, model_type, found in (
         ("[TOOL_CALLS] <|python_tag|>", "", ["mistral", "llama3_json"]),
         ("<|start_of_role|> <tool_call>", "", ["granite4"]),
         ("<tool_call><arg_key>", "glm_moe_dsa", ["glm47"]),
         ("", "gpt_oss", ["openai"]),
         ("", "llama4", ["llama4_pythonic"]),
         (LLAMA32 + "<tool_call>", "llama", ["hermes"]),
-        (LLAMA32.replace("<|start_header_id|>", "<|im_start|>"), "llama", []),
-    ],
-)
-def test_tool_parsers_of_a_family(template: str, model_type: str, found: list[str]) -> None:
-    assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
+        (headless, "llama", []),
+    ):
+        assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
