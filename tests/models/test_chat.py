@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.chat import Chat
 
-transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
 Make = Callable[..., Path]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the end"}]
 TOOL: dict[str, Any] = {"name": "f", "description": "\u00e9 <b>", "parameters": {}}

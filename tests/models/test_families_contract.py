@@ -96,7 +96,6 @@ KIMI_ID = (ToolCall("find", ARGUMENTS, "functions.find:0"),)
 DEEPSEEK = tuple(
     f"<｜tool▁{mark}｜>" for mark in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end")
 )
-V3 = "{}{}function{}find\n```json\n{arguments}\n```{}{}".format(*DEEPSEEK, arguments=ARGUMENTS)
 V31 = "{}{}find{}{arguments}{}{}".format(*DEEPSEEK, arguments=ARGUMENTS)
 
 
@@ -125,12 +124,6 @@ KIMI_TEMPLATE = chatml(KIMI, "", KEPT).replace(
     "<|im_start|>assistant", "<|im_assistant|>a<|im_middle|>"
 )
 DEEPSEEK_TEMPLATE = chatml("".join(DEEPSEEK), "<｜Assistant｜>{% if thinking %}<think>{% endif %}")
-GRANITE = (
-    chatml("")
-    .replace("<|im_start|>", "<|start_of_role|>")
-    .replace("<tool_call>", "<|tool_call|>")
-    .replace("</tool_call>", "")
-)
 LLAMA32 = (
     chatml('Environment: ipython\nA call is {"name": of a function, "parameters": its arguments}')
     .replace("<|im_start|>", "<|start_header_id|>")
@@ -138,9 +131,6 @@ LLAMA32 = (
     .replace("</tool_call>", "")
 )
 PARAMETERS = f'{{"name": "find", "parameters": {ARGUMENTS}}}'
-GEMMA = chatml("<|tool_call>", "{% if enable_thinking %}<|think|>{% endif %}")
-GEMMA_MARKS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
-GEMMA_CALL = '<|tool_call>call:find{key:<|"|>x<|"|>}<tool_call|>'
 ON, NOT_ON = {"thinking": True}, {"thinking": False}
 DISABLED = {"enable_thinking": False}
 
@@ -160,9 +150,6 @@ FAMILIES = {
         # The parser looks for objects in all of the text (docs/results.md).
         plain(PARAMETERS, f"I call:\n```json\n{PARAMETERS}\n```", f"```json\n[{PARAMETERS}]\n```"),
     ),
-    "DeepSeek V3": Family(
-        chatml("".join(DEEPSEEK) + "```json"), "auto", "deepseek_v3", DEEPSEEK, {}, plain(V3)
-    ),
     "DeepSeek V3.1 on": Family(
         DEEPSEEK_TEMPLATE + "<think>",
         "deepseek_v3",
@@ -180,7 +167,6 @@ FAMILIES = {
         plain(V31),
     ),
     "GLM on": Family(GLM45, "glm45", "glm45", THINK + CALL, {}, (*thinking(GLM), NO_END)),
-    "GLM off": Family(GLM45, "glm45", "glm45", THINK + CALL, DISABLED, plain(GLM)),
     "Kimi on": Family(
         *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, {}),
         *(thinking(KIMI, KIMI_ID), "kimi_k2"),
@@ -189,24 +175,6 @@ FAMILIES = {
         *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, NOT_ON),
         *(plain(KIMI, read=KIMI_ID), "kimi_k2"),
     ),
-    "Granite": Family(
-        GRANITE, "auto", "granite", ("<|tool_call|>",), {}, plain(f"<|tool_call|>[{JSON_FIND}]")
-    ),
-    "Phi": Family(
-        chatml("<|tool|>"), "auto", "phi4_mini_json", (), {}, plain(f"functools[{JSON_FIND}]")
-    ),
-    "Gemma 4 on": Family(
-        GEMMA,
-        "gemma4",
-        "gemma4",
-        GEMMA_MARKS,
-        {"enable_thinking": True},
-        (
-            Answer("<|channel>thought\ny<channel|>ok", "y", "ok"),
-            Answer(f"<|channel>thought\ny<channel|>{GEMMA_CALL}", "y", "", FIND),
-        ),
-    ),
-    "Gemma 4 off": Family(GEMMA, "gemma4", "gemma4", GEMMA_MARKS, {}, plain(GEMMA_CALL)),
 }
 
 
@@ -380,11 +348,15 @@ def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
     assert "RRR" in asyncio.run(form.render(CHATS[1], TOOLS)).text
 
 
-def test_several_marks_or_a_model_type_name_the_tool_parsers() -> None:
+def test_marks_and_model_types_name_the_tool_parsers() -> None:
     headless = LLAMA32.replace("<|start_header_id|>", "<|im_start|>")
     for template, model_type, found in (
         ("[TOOL_CALLS] <|python_tag|>", "", ["mistral", "llama3_json"]),
         ("<|start_of_role|> <tool_call>", "", ["granite4"]),
+        ("<|start_of_role|> <|tool_call|>", "", ["granite"]),
+        ("<|tool|>", "", ["phi4_mini_json"]),
+        ("<|tool_call>", "", ["gemma4"]),
+        ("".join(DEEPSEEK) + "```json", "", ["deepseek_v3"]),
         ("<tool_call><arg_key>", "glm_moe_dsa", ["glm47"]),
         ("", "gpt_oss", ["openai"]),
         ("", "llama4", ["llama4_pythonic"]),
@@ -392,3 +364,5 @@ def test_several_marks_or_a_model_type_name_the_tool_parsers() -> None:
         (headless, "llama", []),
     ):
         assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
+    gemma = FamilyFacts(("<|tool_call>{% if enable_thinking %}<|think|>{% endif %}",))
+    assert families.reasoning_parser(gemma) == "gemma4"

@@ -19,16 +19,8 @@ from ace_ray.types import Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "find",
-            "description": "Finds it.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-]
+PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "find", "parameters": PARAMETERS}}]
 TEMPLATE = (
     "{% if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
@@ -48,23 +40,24 @@ def hermes(make_renderer: Make) -> Format:
     return Format(*make_renderer(TEMPLATE), HERMES)
 
 
-BEGIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+BEGIN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
 OFF_BY_DEFAULT = (
-    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if enable_thinking is defined and enable_thinking is true %}<think>\n"
-    "{% else %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+    BEGIN + "{% if enable_thinking is defined and enable_thinking is true %}<think>\n"
+    "{% else %}<think>\n\n</think>\n\n{% endif %}"
 )
 BY_WORD = (
-    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if '/no_think' in messages[-1].content %}<think></think>"
-    "{% else %}<think>\n{% endif %}{% endif %}"
+    BEGIN
+    + "{% if '/no_think' in messages[-1].content %}<think></think>{% else %}<think>\n{% endif %}"
 )
 MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 
 
 @pytest.mark.parametrize("parser", ["qwen3", "glm45", "deepseek_v3", "kimi_k2"])
 @pytest.mark.parametrize("template", [OFF_BY_DEFAULT, BY_WORD])
-def test_an_answer_after_closed_thinking_is_not_reasoning(
+def test_reasoning_begins_where_the_prompt_opened_thinking(
     make_renderer: Make, parser: str, template: str
 ) -> None:
     made = make_renderer(template, MARKS)
@@ -77,14 +70,11 @@ def test_an_answer_after_closed_thinking_is_not_reasoning(
         assert reading.tools is not None
         assert len(reading.tools.calls) == (text == CALL)
         assert reading.tools.content == ("" if text == CALL else text)
-
-
-def test_an_answer_after_opened_thinking_begins_with_reasoning(make_renderer: Make) -> None:
-    choice = FormatChoice(reasoning_parser="qwen3", template_kwargs={"enable_thinking": True})
-    form = Format(*make_renderer(OFF_BY_DEFAULT, MARKS), choice)
-    text = "hm</think>\n\nThe answer is 4."
-    reading = form.read(rendered(form), text, form.encode(text))
-    assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
+    if parser == "qwen3":
+        form = Format(*made, FormatChoice(parser, template_kwargs={"enable_thinking": True}))
+        text = "hm</think>\n\nThe answer is 4."
+        reading = form.read(rendered(form), text, form.encode(text))
+        assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
 
 
 class StubEngine:
@@ -157,13 +147,6 @@ def test_a_schema_binds_where_the_engine_sees_the_end_of_reasoning(
     assert bool(answer.schema_refused) is not bound
 
 
-def test_a_parser_that_writes_the_grammar_knows_the_schema(hermes: Format) -> None:
-    prompt = asyncio.run(hermes.render(MESSAGES, schema='{"type": "object"}'))
-    assert prompt.request.structured_outputs.json == '{"type": "object"}'
-    assert prompt.adjusted["structured_outputs"].json == '{"type": "object"}'
-    assert "structured_outputs" not in rendered(hermes).adjusted
-
-
 def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(start: Start) -> None:
     written = f"<think><tool_call>no</think>{CALL}"
     engine, stub = start(HERMES, written)
@@ -221,12 +204,6 @@ def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) 
     assert (reading.text, reading.tools) == (text, None)
 
 
-def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format) -> None:
-    for length in (4097, 500_000):
-        with pytest.raises(PromptTooLong):
-            rendered(hermes, [{"role": "user", "content": "x" * length}])
-
-
 def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     call = {"id": "call00000", "type": "function", "function": {"name": "find", "arguments": "{"}}
     asked = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
@@ -260,26 +237,31 @@ def test_a_template_that_takes_too_long_fails_its_row(
         rendered(form)
 
 
-@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"])
-def test_a_template_that_refuses(make_renderer: Make, template: str) -> None:
-    with pytest.raises(PromptRefused):
-        rendered(Format(*make_renderer(template), FormatChoice()))
+def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format, make_renderer: Make) -> None:
+    for length in (4097, 500_000):
+        with pytest.raises(PromptTooLong):
+            rendered(hermes, [{"role": "user", "content": "x" * length}])
+    for template in ("{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"):
+        with pytest.raises(PromptRefused):
+            rendered(Format(*make_renderer(template), FormatChoice()))
 
 
 def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
     return form.read(rendered(form, tools=tools), text, [])
 
 
-def test_hostile_answers_are_answers_without_calls(hermes: Format) -> None:
-    for text in ("<tool_call>{bad}</tool_call>", "<tool_call>" + "[" * 60_000):
-        reading = read(hermes, text)
-        assert reading.tools is not None
-        assert (reading.text, reading.tools.content, reading.tools.calls) == (text, text, ())
-        assert reading.tools.error
+def test_a_parser_that_raises_leaves_the_text(
+    hermes: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+
     assert read(hermes, "plain") == Reading("plain", tools=ToolAnswer("plain"))
+    broken: Any = lambda self, model_output, request: {"": None}[model_output]  # noqa: E731
+    monkeypatch.setattr(Hermes2ProToolParser, "extract_tool_calls", broken)
+    assert read(hermes, "x").tools == ToolAnswer("x", error="KeyError")
 
 
-def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: Format) -> None:
+def test_reasoning_of_an_answer_beyond_the_bound_is_found(hermes: Format) -> None:
     long = CALL + " " * MAX_CHARS
     reading = read(hermes, f"<think>{'y' * MAX_CHARS}</think>{long}")
     assert reading.tools == ToolAnswer(long, error="TooLong")
@@ -290,24 +272,21 @@ def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: F
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"tool_parser": "hermess"}, "tool parser 'hermess'; did you mean 'hermes'"),
-        ({"reasoning_parser": "qwen33"}, "reasoning parser 'qwen33'; did you mean 'qwen3'"),
-        ({"tool_parser": "openai"}, "'openai' reads gpt-oss tokens"),
-        ({"tool_parser": "llama3_json"}, "llama3_json does not work with this model's tokenizer"),
-        ({"tool_parser": "gone"}, "'gone' needs a missing package: .*ace_ray_no_such_module"),
-    ],
-)
 def test_a_parser_that_cannot_work_is_refused_at_once(
-    make_renderer: Make, choice: Any, message: str, monkeypatch: pytest.MonkeyPatch
+    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm.tool_parsers import ToolParserManager
 
     monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))
-    with pytest.raises(UserError, match=f"^model.(tool|reasoning)_parser: .*{message}"):
-        Format(*make_renderer(TEMPLATE), FormatChoice(**choice))
+    for choice, message in (
+        (FormatChoice(tool_parser="hermess"), "'hermess'; did you mean 'hermes'"),
+        (FormatChoice("qwen33"), "'qwen33'; did you mean 'qwen3'"),
+        (FormatChoice(tool_parser="openai"), "'openai' reads gpt-oss tokens"),
+        (FormatChoice(tool_parser="llama3_json"), "llama3_json does not work with this model's to"),
+        (FormatChoice(tool_parser="gone"), "needs a missing package: .*ace_ray_no_such_module"),
+    ):
+        with pytest.raises(UserError, match=f"^model.(tool|reasoning)_parser: .*{message}"):
+            Format(*make_renderer(TEMPLATE), choice)
 
 
 PLUGIN = """
