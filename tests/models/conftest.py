@@ -1,4 +1,4 @@
-"""A tiny model that a real engine loads, and vLLM renderers without an engine."""
+"""vLLM's renderers without an engine."""
 
 from __future__ import annotations
 
@@ -9,78 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ace_ray.models.probe import TEXTS
-
-HIDDEN, INNER, WORDS = 64, 128, 512
-CHAT = (
-    "{% for m in messages %}<|{{ m.role }}|> {{ m.content }} {% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
 LLAMA = {
-    "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
-    "hidden_size": HIDDEN,
-    "intermediate_size": INNER,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-    "vocab_size": WORDS,
+    "architectures": ["LlamaForCausalLM"],
     "max_position_embeddings": 4096,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "dtype": "float32",
-    "tie_word_embeddings": False,
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 1,
+    "intermediate_size": 64,
+    "vocab_size": 64,
 }
-
-
-def _save(folder: Path, tokenizer: Any, **settings: Any) -> None:
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **settings}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    (folder / "config.json").write_text(json.dumps(LLAMA))
-
-
-@pytest.fixture(scope="session")
-def tiny_llama() -> Callable[..., Path]:
-    """Make a Llama of two layers with random weights and a tokenizer of words."""
-    numpy_files = pytest.importorskip("safetensors.numpy")
-    tokenizers = pytest.importorskip("tokenizers")
-
-    def make(folder: Path) -> Path:
-        folder.mkdir(parents=True)
-        random = np.random.default_rng(0)
-        shapes: dict[str, tuple[int, ...]] = {
-            "model.embed_tokens.weight": (WORDS, HIDDEN),
-            "lm_head.weight": (WORDS, HIDDEN),
-            "model.norm.weight": (HIDDEN,),
-        }
-        for at in ("model.layers.0", "model.layers.1"):
-            for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-                shapes[f"{at}.self_attn.{name}.weight"] = (HIDDEN, HIDDEN)
-            for name in ("gate_proj", "up_proj"):
-                shapes[f"{at}.mlp.{name}.weight"] = (INNER, HIDDEN)
-            shapes[f"{at}.mlp.down_proj.weight"] = (HIDDEN, INNER)
-            for name in ("input_layernorm", "post_attention_layernorm"):
-                shapes[f"{at}.{name}.weight"] = (HIDDEN,)
-        weights = {
-            name: np.ones(shape) if len(shape) == 1 else random.normal(0, 0.3, shape)
-            for name, shape in shapes.items()
-        }
-        weights = {name: array.astype(np.float32) for name, array in weights.items()}
-        numpy_files.save_file(weights, folder / "model.safetensors", {"format": "pt"})
-        known = ["[UNK]", "<s>", "</s>", *dict.fromkeys(" ".join(TEXTS).split())]
-        known += [f"w{number}" for number in range(len(known), WORDS)]
-        words = {word: number for number, word in enumerate(known)}
-        tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
-        tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-        tokens = {"unk_token": "[UNK]", "bos_token": "<s>", "eos_token": "</s>"}
-        _save(folder, tokenizer, chat_template=CHAT, **tokens)
-        return folder
-
-    return make
 
 
 def _save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
@@ -89,12 +29,14 @@ def _save_letters(folder: Path, template: str, marks: Sequence[str]) -> None:
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     numbered = {letter: number for number, letter in enumerate(letters)}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=numbered, merges=[]))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
-        add_prefix_space=False, use_regex=False
-    )
+    options = {"add_prefix_space": False, "use_regex": False}
+    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(**options)
     made.decoder = tokenizers.decoders.ByteLevel()
     made.add_special_tokens(list(marks))
-    _save(folder, made, chat_template=template)
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "config.json").write_text(json.dumps(LLAMA))
 
 
 @pytest.fixture(scope="session")

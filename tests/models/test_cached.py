@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -119,25 +117,6 @@ def test_a_disk_that_fills_up_meanwhile(tmp_path: Path, number: int, kind: type)
         make_once(folder, make)
     assert type(error.value) is kind
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-
-
-@pytest.mark.parametrize("umask", [0o002, 0o077])
-def test_others_may_read_what_the_umask_says(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        with scratch_of(tmp_path / "model") as scratch:
-            inner = Path(tempfile.mkdtemp(dir=scratch))
-            for folder in (scratch, inner):  # as safetensors and `tempfile` make files
-                os.close(tempfile.mkstemp(dir=folder)[0])
-            (scratch / "link").symlink_to("elsewhere")
-        make_once(tmp_path / "model", pytest.fail, locked=True)
-        release(tmp_path / "model")
-    finally:
-        os.umask(before)
-    for path in (tmp_path / "model", *tmp_path.rglob("*")):
-        if not path.is_symlink():
-            most = 0o777 if path.is_dir() else 0o666
-            assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,6 @@ def config(url: str = URL, *, more: dict[str, Any] | None = None, **endpoint: An
     return run_config(tree, where="c.yaml")
 
 
-def test_a_saved_config_is_read_back() -> None:
-    made = config()
-    assert made.backend == "endpoint"
-    saved = json.loads(json.dumps(made.model_dump(mode="json")))
-    assert run_config(saved, where="run.json") == made
-
-
 @pytest.mark.parametrize(
     ("tree", "line"),
     [

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ace_ray.config.schema import run_config
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.format import Format
@@ -288,16 +287,6 @@ def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> 
     assert reading.tools is not None
     assert reading.tools.calls == FIND
     assert form.read(prompt, "plain", []).text == "plain"
-
-
-def test_an_effort_switches_thinking_as_on_the_server(make_renderer: Make) -> None:
-    made = make_renderer("[{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}]")
-    for effort, asked in (("low", {}), ("none", {}), ("high", {"thinking": False})):
-        tree = {"model": {"source": "m", "chat_template_kwargs": asked}, "benchmarks": ["bfcl"]}
-        config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
-        form = Format(*made, FormatChoice(template_kwargs=config.template_kwargs))
-        more = {"reasoning_effort": effort, "chat_template_kwargs": asked}
-        same_prompts(form, server(*made, FormatChoice()), [[GO]], **more)
 
 
 @pytest.mark.nightly

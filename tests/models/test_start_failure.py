@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
@@ -10,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
@@ -148,50 +146,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-START = """
-import json, sys
-from pathlib import Path
-from ace_ray.errors import EngineNotStarted
-from ace_ray.models.families import FormatChoice
-from ace_ray.models.vllm_engine import VLLMEngine
-if __name__ == "__main__":
-    try:
-        VLLMEngine(Path(sys.argv[1]), json.loads(sys.argv[2]), FormatChoice("none"))
-    except EngineNotStarted as error:
-        print("CAUSE", error)
-"""
-
-
-def started(folder: Path, **engine: object) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", START, str(folder), json.dumps({"enforce_eager": True, **engine})],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=540,
-    )
-    causes = [line for line in done.stdout.splitlines() if line.startswith("CAUSE")]
-    assert len(causes) == 1, done.stdout + done.stderr
-    assert "root cause" not in causes[0]
-    return causes[0]
-
-
-@pytest.mark.engine
-@pytest.mark.nightly
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_a_real_engine_that_does_not_start_names_the_cause(
-    tiny_llama: Callable[..., Path], tmp_path: Path
-):
-    folder = tiny_llama(tmp_path / "m")
-    assert "max_model_len (99999)" in started(folder, max_model_len=99_999)
-    line = started(folder, kv_cache_memory_bytes=1 << 12, max_model_len=2048)
-    assert "No available memory for the cache blocks" in line
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    line = started(folder, kv_cache_memory_bytes=1 << 24, max_model_len=128)
-    assert "safetensors" in line.lower()
 
 
 def test_a_log_that_nobody_reads_does_not_hold_a_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -101,24 +100,6 @@ def test_stuck_actor_is_replaced_and_a_call_that_always_hangs_is_given_up(
         assert (await session.call("step", {})).value == 1
 
     monkeypatch.setattr(sandbox_actor, "OPEN_TIMEOUT_S", 60.0)
-    asyncio.run(play())
-
-
-@pytest.mark.ray
-@pytest.mark.nightly
-def test_actors_that_stay_dead_end_the_row(cluster: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    (actor,) = start_actors(Counter, 1, cpus=0.1)
-
-    async def play() -> None:
-        session = await SandboxPool([actor]).open(0)
-        ray.kill(actor)  # for good
-        with suppress(ray.exceptions.RayActorError):
-            while True:  # until it is gone: a call on its heels may still be answered
-                ray.get(actor.close.remote("nobody"))
-        monkeypatch.setattr(sandbox_actor, "OPEN_TIMEOUT_S", 2.0)
-        with pytest.raises(SandboxLost):
-            await session.call("step", {})
-
     asyncio.run(play())
 
 

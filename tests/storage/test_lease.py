@@ -223,13 +223,6 @@ def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
     assert local.get(LEASE) == claim(beat=4)
 
 
-def test_a_holder_that_ends_while_it_is_watched(store: Store, clock: Clock, held: Any) -> None:
-    store.put(LEASE, claim())
-    clock.meanwhile = lambda: store.delete(LEASE)
-    held(store, lambda line: None).check()
-    assert clock.slept < TTL_S
-
-
 GARBAGE: dict[str, bytes] = {
     "no object": b"[1, 2]",
     "too huge a number": b'{"host": "h", "pid": 1' + b"0" * 9000 + b"}",
