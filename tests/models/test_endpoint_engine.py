@@ -143,34 +143,6 @@ def test_one_question_shows_who_answers_and_how(server: Scripted) -> None:
     assert server.asked[-1]["tool_choice"] == "auto"
 
 
-@pytest.mark.parametrize(
-    ("status", "why", "line"),
-    [
-        (404, "The model `org/m` does not exist.", "check url (the part before"),
-        (401, f"Incorrect API key: {KEY}", "the key in OPENAI_API_KEY"),
-        (
-            400,
-            '"auto" tool choice requires --enable-auto-tool-choice',
-            "start the server with a tool parser, or evaluate with mode: prompt",
-        ),
-        (400, "maximum context length is 512 tokens", r"lower sampling.max_tokens"),
-    ],
-)
-def test_a_refusal_is_one_line_with_a_fix(
-    server: Scripted, status: int, why: str, line: str
-) -> None:
-    server.answer = lambda body: (status, json.dumps({"error": {"message": why}}))
-    with pytest.raises(UserError) as caught:
-        ask_endpoint(config(server.url), tools=True)
-    text = str(caught.value)
-    assert text.startswith("model.endpoint: ")
-    assert line in text
-    assert "\n" not in text
-    assert KEY not in text
-    assert f"HTTP {status}: " in text, "the mask of secrets leaves what it is about"
-    assert len(server.asked) == 1
-
-
 def test_an_endpoint_that_does_not_answer_is_noticed(server: Scripted) -> None:
     async def talk() -> list[bool]:
         engine = EndpointEngine(config(server.url, max_retries=0).model)

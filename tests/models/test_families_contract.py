@@ -322,21 +322,6 @@ def test_gpt_oss_with_its_own_vocabulary(
     assert (reading.reasoning, reading.text) == ("y", "ok")
 
 
-def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
-    from vllm.renderers.deepseek_v32 import DeepseekV32Renderer
-    from vllm.tokenizers.deepseek_v32 import get_deepseek_v32_tokenizer
-
-    _, toy = make_renderer("x", THINK)
-    tokenizer = get_deepseek_v32_tokenizer(toy.get_tokenizer())
-    made = make_renderer(
-        "", tokenizer=tokenizer, renderer=DeepseekV32Renderer, model_type="deepseek_v32"
-    )
-    choice = FormatChoice("deepseek_v3", "deepseek_v32", template_kwargs={"thinking": True})
-    form = Format(*made, choice)
-    same_prompts(form, server(*made, choice))
-    assert "RRR" in asyncio.run(form.render(CHATS[1], TOOLS)).text
-
-
 def test_marks_and_model_types_name_the_tool_parsers() -> None:
     headless = LLAMA32.replace("<|start_header_id|>", "<|im_start|>")
     for template, model_type, found in (

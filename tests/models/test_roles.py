@@ -14,7 +14,6 @@ from ace_ray.models import roles
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import (
     EndpointRole,
-    ServedRole,
     candidate_identity,
     check_role,
     host_of,
@@ -32,24 +31,6 @@ REF = ModelRef("org/m", "hub", "org/m", "abc123")
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("same", str),
-        ({"endpoint": ENDPOINT, "sampling": {"max_tokens": 5}}, EndpointRole),
-        ({"model": {"source": "a/b"}, "engine": {"max_model_len": 9}, "replicas": 2}, ServedRole),
-    ],
-)
-def test_three_kinds_of_roles_are_read_and_saved(value: Any, kind: type) -> None:
-    role = parse_role(value, "user")
-    assert isinstance(role, kind)
-    saved = role if isinstance(role, str) else json.loads(json.dumps(role.model_dump()))
-    assert parse_role(saved, "user") == role
-    if isinstance(role, EndpointRole):
-        assert role.sampling is not None
-        assert role.sampling.max_tokens == 5
 
 
 @pytest.mark.parametrize(

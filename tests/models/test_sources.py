@@ -7,20 +7,18 @@ import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.models import sizes, sources
+from ace_ray.models import sources
 from ace_ray.models.checkpoints import INDEX
 from ace_ray.models.sizes import Size, size_of
 from ace_ray.models.sources import (
     ModelRef,
     check_unchanged,
     materialize,
-    release,
     resolve,
     tokenizer_folder,
 )
@@ -112,19 +110,6 @@ def test_a_gguf_file_is_known_by_its_magic_and_converted_once(
         resolve(str(file), None)
 
 
-def test_a_file_in_a_package(
-    model_folder: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "weights_package"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    (package / "m.gguf").write_bytes(GGUF)
-    model_folder(name="weights_package/folder")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert resolve("package:weights_package/m.gguf", None).location == str(package / "m.gguf")
-    assert resolve("package:weights_package/folder", None).kind == "folder"
-
-
 @pytest.mark.nightly
 def test_an_s3_prefix_is_fetched_once(model_folder: Make, s3: Any, cache: Path) -> None:
     folder = model_folder()
@@ -167,24 +152,6 @@ def test_a_prefix_that_is_rewritten_is_not_mixed(
         with pytest.raises(UserError, match="has changed since it was planned"):
             fetch(ref)
     assert not folders(cache)
-
-
-@pytest.mark.nightly
-def test_a_fetched_folder_is_locked_until_it_is_released(
-    model_folder: Make, s3: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = upload(s3, model_folder(weights=b"one", name="1"), "models/one")
-    two = upload(s3, model_folder(weights=b"two", name="2"), "models/two")
-    first = materialize(one)
-    full = SimpleNamespace(total=1 << 30, free=1 << 20)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: full)
-    materialize(two)
-    assert first.is_dir()
-    for ref in (one, two):
-        release(ref)
-    three = upload(s3, model_folder(weights=b"three", name="3"), "models/three")
-    third = materialize(three)
-    assert folders(cache) == [third]
 
 
 def test_a_hub_id_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,13 +200,3 @@ def test_the_size_of_a_model_before_and_after_it_is_fetched(
     (folder / "optimizer.bin").write_bytes(b"x" * 1000)
     assert size_of(resolve(str(folder), None)) == Size(torch.stat().st_size, None)
     assert size_of(ModelRef("x", "fake", "x", "r")) is None
-
-
-@pytest.mark.parametrize("told", [{}, {"model.safetensors": 123, "README.md": 5}])
-def test_the_size_of_a_hub_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: dict[str, int]
-) -> None:
-    monkeypatch.setattr(sizes, "tokenizer_folder", lambda ref: tmp_path)
-    monkeypatch.setattr(sizes, "file_sizes", lambda ref: told)
-    ref = ModelRef("org/m", "hub", "org/m", "0" * 40)
-    assert size_of(ref) == (Size(123, None) if told else None)

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.config.schema import ModelConfig
-from ace_ray.errors import UserError
 from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
-from ace_ray.models.engine_args import check_parsers
 from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
 pytestmark = pytest.mark.usefixtures("vllm")
@@ -54,17 +51,6 @@ def read(name: str, *texts: str) -> list[ToolAnswer]:
     request = ChatCompletionRequest(**asked, tool_choice="auto")
     readings = [reader.read(text, [], request, prompt_ids=[], template_kwargs={}) for text in texts]
     return [reading.tools for reading in readings if reading.tools is not None]
-
-
-def test_names_are_checked_before_a_run() -> None:
-    for name in ("auto", "none", "qwen3"):
-        check_parsers(ModelConfig(source="m", reasoning_parser=name, tool_parser="hermes"))
-    with pytest.raises(UserError, match=r"^model.tool_parser: .*'hermess'; did you mean 'hermes'"):
-        check_parsers(ModelConfig(source="m", tool_parser="hermess"))
-    with pytest.raises(UserError, match=r"known: .*hermes.*pythonic"):
-        check_parsers(ModelConfig(source="m", tool_parser="?"))
-    with pytest.raises(UserError, match="known: "):
-        check_parsers(ModelConfig(source="m", reasoning_parser="zzzzzz"))
 
 
 def test_hostile_text_is_an_answer_without_calls_or_tracebacks() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,8 +27,8 @@ from ace_ray.storage.parts import (
     read_ledger,
     write_parts,
 )
-from ace_ray.storage.rows import CHECK_FAILED, ROWS, entry_columns, episode_columns, verdict_columns
-from ace_ray.types import Entry, Episode, Verdict
+from ace_ray.storage.rows import CHECK_FAILED, ROWS, verdict_columns
+from ace_ray.types import Episode, Verdict
 from tests.pipeline.made_run import made_row
 
 EARLY, LATE = "00000000000001-aa", "00000000000002-aa"
@@ -341,19 +340,3 @@ def test_sessions_are_numbered_whatever_the_clock_says() -> None:
     assert new_session([*odd, *names], "ab") == "00000000000008-ab"
     lists = (["a"], ["a", "b"], ["ab"])
     assert len({part_name(session, rows) for session in (EARLY, LATE) for rows in lists}) == 6
-
-
-def test_texts_in_json_columns_are_stored_as_they_are() -> None:
-    messages = [{"role": "assistant", "content": "日本 \ud83d \ud800x 😀"}]
-    columns = episode_columns(Episode(messages=messages, state={"b": "é", "a": [1]}))
-    assert "日本" in columns["messages"]
-    assert "😀" in columns["messages"]
-    assert "é" in columns["state"]
-    columns["messages"].encode("utf-8")
-    # Half characters come back as they were: rows are judged again from this.
-    assert json.loads(columns["messages"]) == messages
-    assert json.loads(columns["state"]) == {"b": "é", "a": [1]}
-    entry = Entry("toy", "all", "en", "7", prompt="x", gold=[{"city": "Zürich"}])
-    columns = entry_columns(entry)
-    assert (columns["id"], columns["group"]) == ("7", "7")
-    assert columns["gold"] == '[{"city": "Zürich"}]'
