@@ -52,35 +52,29 @@ def test_a_model_without_template_or_tokenizer_is_refused(model_folder: Make) ->
         Chat.load(folder, {})
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        "{{ ''.__class__.__mro__ }}",
-        "{{ messages.append(1) }}",
-        "{% for i in range(999999) %}{% endfor %}",
-        "{% for m in messages %}",
-        "{{ raise_exception('roles must alternate') }}",
-    ],
-)
-def test_a_template_cannot_leave_the_sandbox(model_folder: Make, template: str) -> None:
-    with pytest.raises(PromptRefused, match=r"rejects these messages: ."):
-        Chat.load(model_folder(template=template), {}).render(MESSAGES)
+def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
+    for number, template in enumerate(
+        (
+            "{{ ''.__class__.__mro__ }}",
+            "{{ messages.append(1) }}",
+            "{% for i in range(999999) %}{% endfor %}",
+            "{% for m in messages %}",
+            "{{ raise_exception('roles must alternate') }}",
+        )
+    ):
+        chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
+        with pytest.raises(PromptRefused, match=r"rejects these messages: ."):
+            chat.render(MESSAGES)
 
 
-@pytest.mark.parametrize(
-    "template",
-    [
-        BLIND,
-        # Says that there are tools, but not which.
-        "{% if tools %}<|tools|>{{ tools | length }}{% endif %}" + BLIND,
-        "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + BLIND,
-    ],
-)
-def test_a_template_that_ignores_tools_is_refused(template: str, model_folder: Make) -> None:
-    chat = Chat.load(model_folder(template=template), {})
-    assert not chat.supports_tools
-    with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
-        chat.require_tools("some/model")
+def test_a_template_that_ignores_tools_is_refused(model_folder: Make) -> None:
+    # The second says that there are tools, but not which.
+    for number, begin in enumerate(("", "{{ tools | length }}", "{{ raise_exception('no') }}")):
+        template = "{% if tools %}" + begin + "{% endif %}" + BLIND
+        chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
+        assert not chat.supports_tools
+        with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
+            chat.require_tools("some/model")
 
 
 def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:

@@ -87,28 +87,21 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("message", "returned"),
-    [
-        ({"content": "hi", "reasoning": "because"}, {"reasoning": "because"}),
-        ({"content": "hi", "reasoning_content": "because"}, {"reasoning_content": "because"}),
-        ({"content": "hi", "reasoning_details": DETAILS}, {"reasoning_details": DETAILS}),
-        (
-            {"content": "hi", "reasoning_details": DETAILS, "reasoning": "because"},
-            {"reasoning_details": DETAILS},
-        ),
-        ({"content": PARTS}, {"content": PARTS}),
-    ],
-)
-def test_reasoning_goes_back_in_the_form_in_which_it_came(
-    message: dict[str, Any], returned: dict[str, Any]
-) -> None:
-    done, reasoning = read(message)
-    assert (done.text, done.reasoning) == ("hi", "because")
+def test_reasoning_goes_back_in_the_form_in_which_it_came() -> None:
     recorded = {"role": "assistant", "content": "hi", "reasoning": "because"}
     plain = {"role": "assistant", "content": "hi"}
-    assert back(done, reasoning, recorded) == {**plain, **returned}
-    assert sent([recorded])["messages"] == [plain]
+    details = {"reasoning_details": DETAILS}
+    for message, returned in (
+        ({"reasoning": "because"}, {"reasoning": "because"}),
+        ({"reasoning_content": "because"}, {"reasoning_content": "because"}),
+        (details, details),
+        ({**details, "reasoning": "because"}, details),
+        ({"content": PARTS}, {"content": PARTS}),
+    ):
+        done, reasoning = read({"content": "hi", **message})
+        assert (done.text, done.reasoning) == ("hi", "because")
+        assert back(done, reasoning, recorded) == {**plain, **returned}
+        assert sent([recorded])["messages"] == [plain]
 
 
 def test_a_form_is_found_by_reasoning_text_and_calls() -> None:

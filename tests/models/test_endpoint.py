@@ -135,27 +135,17 @@ def test_a_completion_with_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
         ask(server)
 
 
-@pytest.mark.parametrize(
-    ("failure", "pause_s"),
-    [
-        (said(status=408, headers={"Retry-After": "0.02"}), 0.02),
-        (said(status=429, headers={"Retry-After": "0.02"}), 0.02),
-        (said(status=503, headers={"Retry-After": "0.02"}), 0.02),
-        (said(answer("insufficient_system_resource")), 0.0),
-        (said(answer(3)), 0.0),
-    ],
-    ids=["408", "429", "503", "interrupted", "odd reason"],
-)
-def test_a_passing_failure_is_tried_again(
-    failure: Step, pause_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_passing_failure_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[float] = []
     monkeypatch.setattr(Pacer, "hold", lambda self, now, seconds: held.append(seconds))
-    server = Endpoint(failure, ANSWER)
-    facts = ask(server).endpoint
-    assert facts.attempts == len(server.bodies) == 2
-    assert facts.waited_s > 0
-    assert held == [pause_s], "a pause that the server asks for holds everyone"
+    failures = [said(status=code, headers={"Retry-After": "0.02"}) for code in (408, 429, 503)]
+    failures += [said(answer(reason)) for reason in ("insufficient_system_resource", 3)]
+    for failure in failures:
+        server = Endpoint(failure, ANSWER)
+        facts = ask(server).endpoint
+        assert facts.attempts == len(server.bodies) == 2
+        assert facts.waited_s > 0
+    assert held == [0.02] * 3 + [0.0] * 2, "a pause that the server asks for holds everyone"
 
 
 GARBAGE = (
@@ -178,29 +168,16 @@ def test_garbage_is_asked_for_again_and_a_withheld_answer_is_not() -> None:
         assert len(server.bodies) == 1
 
 
-@pytest.mark.parametrize(
-    ("why", "config", "limits"),
-    [
-        (
-            "This model's maximum context length is 512 tokens. However, you requested 1240 tokens "
-            "(40 in the messages, 1200 in the completion).",
-            {},
-            [(1200, None), (472, None)],
-        ),
-        (
-            "maximum context length is 512 tokens and your request has 416 input tokens",
-            {"extra_body": {"max_tokens": None, "max_completion_tokens": 8000}},
-            [(None, 8000), (None, 96)],
-        ),
-    ],
-)
-def test_an_answer_gets_the_room_that_the_prompt_leaves(
-    why: str, config: dict[str, Any], limits: list[Any]
-) -> None:
+def test_an_answer_gets_the_room_that_the_prompt_leaves() -> None:
+    why = "This model's maximum context length is 512 tokens. However, you requested 1240 tokens "
+    server = Endpoint(refusal(400, why + "(40 in the messages, 1200 in the completion)."), ANSWER)
+    assert ask(server).text == "hi"
+    assert [body["max_tokens"] for body in server.bodies] == [1200, 472]
+    why = "maximum context length is 512 tokens and your request has 416 input tokens"
     server = Endpoint(refusal(400, why), ANSWER)
-    assert ask(server, **config).text == "hi"
-    keys = ("max_tokens", "max_completion_tokens")
-    assert [tuple(body.get(key) for key in keys) for body in server.bodies] == limits
+    ask(server, extra_body={"max_tokens": None, "max_completion_tokens": 8000})
+    assert [body["max_completion_tokens"] for body in server.bodies] == [8000, 96]
+    assert not any("max_tokens" in body for body in server.bodies)
 
 
 def test_a_prompt_that_does_not_fit_is_named_as_such() -> None:
@@ -250,31 +227,25 @@ def test_a_server_that_is_not_there() -> None:
     assert caught.value.status == "infra_error"
 
 
-@pytest.mark.parametrize(
-    ("step", "config", "line"),
-    [
-        (
-            refusal(401, f"Incorrect key\nprovided: {KEY}"),
-            {},
-            "the key in OPENAI_API_KEY: HTTP 401",
-        ),
-        (refusal(403, f"Incorrect key\nprovided: {KEY}"), {}, "Incorrect key provided: ***"),
+def test_a_refusal_is_one_short_line_without_the_key() -> None:
+    wrong_key = f"Incorrect key\nprovided: {KEY}"
+    cases: list[tuple[Step, dict[str, Any], str]] = [
+        (refusal(401, wrong_key), {}, "the key in OPENAI_API_KEY: HTTP 401"),
+        (refusal(403, wrong_key), {}, "Incorrect key provided: ***"),
         (said(status=401), {"api_key_env": None}, "does not accept requests without a key: HTTP"),
         (refusal(400, "unknown parameter\n" * 1000), {}, "rejects the request: HTTP 400: unknown"),
         (said(status=307, headers={"Location": "http://127.0.0.1:1/"}), {}, "HTTP 307"),
-    ],
-)
-def test_a_refusal_is_one_short_line_without_the_key(
-    step: Step, config: dict[str, Any], line: str
-) -> None:
-    server = Endpoint(step)
-    with pytest.raises(EndpointRefused) as caught:
-        ask(server, **config)
-    assert line in str(caught.value)
-    assert KEY not in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
-    assert len(server.bodies) == 1
+    ]
+    for step, config, line in cases:
+        server = Endpoint(step)
+        with pytest.raises(EndpointRefused) as caught:
+            ask(server, **config)
+        text = str(caught.value)
+        assert line in text
+        assert KEY not in text
+        assert "\n" not in text
+        assert len(text) < 400
+        assert len(server.bodies) == 1
 
 
 def test_concurrency_is_bounded() -> None:
@@ -366,24 +337,19 @@ def test_a_schema_is_sent_unless_the_config_removes_it() -> None:
     assert not any("response_format" in body for body in server.bodies)
 
 
-@pytest.mark.parametrize(
-    ("status", "why", "again"),
-    [
+def test_a_refused_schema_is_left_out_and_reported() -> None:
+    for status, why, again in (
         (400, "response_format is not supported", False),
         (422, "Invalid JSON Schema", False),
         # Refusals of something else than schemas.
         (413, "payload too large", True),
         (400, "try again", True),
         (403, "schema: forbidden", True),
-    ],
-)
-def test_a_refused_schema_is_left_out_and_reported(status: int, why: str, again: bool) -> None:
-    server = Endpoint(refusal(status, why), ANSWER)
-    first, second = ask(server, twice)
-    assert why in first
-    assert second == ("" if again else first)
-    assert ["response_format" in body for body in server.bodies] == [True, False, again]
-    server = Endpoint(refusal(status, why))
-    with pytest.raises(EndpointRefused, match=why):
-        ask(server, twice)
-    assert ["response_format" in body for body in server.bodies] == [True, False]
+    ):
+        server = Endpoint(refusal(status, why), ANSWER)
+        first, second = ask(server, twice)
+        assert why in first
+        assert second == ("" if again else first)
+        assert ["response_format" in body for body in server.bodies] == [True, False, again]
+        with pytest.raises(EndpointRefused, match=why):
+            ask(Endpoint(refusal(status, why)), twice)

@@ -49,28 +49,18 @@ def config(url: str = URL, *, more: dict[str, Any] | None = None, **endpoint: An
     return run_config(tree, where="c.yaml")
 
 
-@pytest.mark.parametrize(
-    ("tree", "line"),
-    [
+def test_exactly_one_candidate_is_named() -> None:
+    named = {"endpoint": {"url": URL, "model": "m"}}
+    for tree, line in (
         ({"model": {}}, "'model' has neither a source nor an endpoint; write either source"),
-        (
-            {"model": {"source": "a/b", "endpoint": {"url": URL, "model": "m"}}},
-            "'model' names both a source and an endpoint",
-        ),
+        ({"model": {"source": "a/b", **named}}, "'model' names both a source and an endpoint"),
         ({"model": {"source": "a"}, "backend": "endpoint"}, "'backend' is 'endpoint'"),
-        (
-            {"model": {"endpoint": {"url": URL, "model": "m"}}, "backend": "fake"},
-            "'backend' is 'fake', but the model is behind an endpoint; leave backend out",
-        ),
+        ({"model": named, "backend": "fake"}, "'backend' is 'fake', but the model is behind an en"),
         ({"model": {"endpoint": {"url": URL}}}, "'model.endpoint.model' is missing"),
-        ({"model": {"endpoint": {"url": URL, "model": "m", "modell": 1}}}, "did you mean 'model'?"),
         ({"model": {"endpoint": "http://h"}}, "'model.endpoint' is 'http://h'"),
-    ],
-)
-def test_exactly_one_candidate_is_named(tree: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        run_config({"benchmarks": ["acebench"], **tree}, where="c.yaml")
-    assert line in str(caught.value)
+    ):
+        with pytest.raises(UserError, match=line):
+            run_config({"benchmarks": ["acebench"], **tree}, where="c.yaml")
 
 
 def test_keys_of_an_engine_are_refused() -> None:
@@ -85,25 +75,23 @@ def test_keys_of_an_engine_are_refused() -> None:
         check_endpoint(config(more={"model": {"reasoning_parser": "qwen3"}}))
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "line"),
-    [
-        ({"url": "http://u:pw-hidden@h/v1"}, "model.endpoint.url: "),
-        ({"api_key_env": "NOT_SET_HERE"}, "model.endpoint.api_key_env: the environment variable"),
-        ({"extra_body": {"messages": []}}, "extra_body: 'messages' is set by ace_ray"),
-        ({"extra_body": {"temperature": 1}}, "belongs to sampling; write sampling.temperature"),
-        ({"extra_body": {"anything": None}}, "'anything' needs a value here"),
-        ({"extra_body": {"response_format": {}}}, "write response_format: null to ask without"),
-        ({"extra_body": {"schema": None}}, "'schema' is set by the benchmark"),
-        ({"extra_body": {"chat_template_kwargs": {"a": 1}}}, "write model.chat_template_kwargs"),
-    ],
-)
-def test_bad_keys_of_an_endpoint_are_named(endpoint: dict[str, Any], line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        check_endpoint(config(**endpoint))
-    assert str(caught.value).startswith("model.endpoint.")
-    assert line in str(caught.value)
+def test_bad_keys_of_an_endpoint_are_named() -> None:
+    bodies: list[tuple[dict[str, Any], str]] = [
+        ({"messages": []}, "'messages' is set by ace_ray"),
+        ({"temperature": 1}, "'temperature' belongs to sampling; write sampling.temperature"),
+        ({"anything": None}, "'anything' needs a value here"),
+        ({"response_format": {}}, "write response_format: null to ask without"),
+        ({"schema": None}, "'schema' is set by the benchmark"),
+        ({"chat_template_kwargs": {"a": 1}}, "write model.chat_template_kwargs"),
+    ]
+    for body, line in bodies:
+        with pytest.raises(UserError, match=rf"^model\.endpoint\.extra_body: .*{line}"):
+            check_endpoint(config(extra_body=body))
+    with pytest.raises(UserError, match=r"^model\.endpoint\.url: ") as caught:
+        check_endpoint(config(url="http://u:pw-hidden@h/v1"))
     assert "pw-hidden" not in str(caught.value)
+    with pytest.raises(UserError, match=r"^model\.endpoint\.api_key_env: the environment variable"):
+        check_endpoint(config(api_key_env="NOT_SET_HERE"))
     check_endpoint(config(extra_body={"temperature": None, "tool_choice": None, "x": {"y": 1}}))
     check_endpoint(config(extra_body={"response_format": None}))
 

@@ -111,24 +111,40 @@ def test_a_gguf_file_is_known_by_its_magic_and_converted_once(
 
 
 @pytest.mark.nightly
-def test_an_s3_prefix_is_fetched_once(model_folder: Make, s3: Any, cache: Path) -> None:
-    folder = model_folder()
-    uri = f"s3://{s3.bucket}/models/tiny"
+def test_an_s3_prefix_is_fetched_once_and_has_a_size(
+    tmp_path: Path, make_checkpoint: Make, s3: Any, cache: Path
+) -> None:
+    folder = make_checkpoint(tmp_path / "m", 1.0, 2.0, 3.0)
+    weights, torch = folder / "model.safetensors", folder / "pytorch_model.bin"
+    size, content = weights.stat().st_size, {p.name: p.read_bytes() for p in folder.iterdir()}
+    assert size_of(resolve(str(folder), None)) == Size(size, 3)
     s3.client.put_object(Bucket=s3.bucket, Key="models/tiny/x/../../evil.json", Body=b"{}")
     s3.client.put_object(Bucket=s3.bucket, Key="models/tinyish/config.json", Body=b"{}")
     upload(s3, folder, "models/tiny")
+    uri = f"s3://{s3.bucket}/models/tiny"
     ref = resolve(uri + "/", None, endpoint_url=s3.endpoint_url, region="us-east-1")
     assert (ref.kind, ref.location, ref.name) == ("s3", uri, "tiny")
-    light = {p.name for p in tokenizer_folder(ref).iterdir()}
-    assert light == {p.name for p in folder.iterdir()} - {"model.safetensors"}
+    assert {p.name for p in tokenizer_folder(ref).iterdir()} == content.keys() - {weights.name}
+    assert size_of(ref) == Size(size, None)
     local = materialize(ref)
     assert tokenizer_folder(ref) == materialize(ref) == local
     assert local.is_relative_to(cache)
-    assert {p.name: p.read_bytes() for p in local.iterdir()} == {
-        p.name: p.read_bytes() for p in folder.iterdir()
-    }
+    assert {p.name: p.read_bytes() for p in local.iterdir()} == content
+    assert size_of(ref) == Size(size, 3)
     with pytest.raises(UserError, match="only to Hugging Face ids"):
         resolve(uri, "main", endpoint_url=s3.endpoint_url)
+    # An index names the weights and their number; a prefix may hold them in two formats.
+    torch.write_bytes(b"PK\3\4 the same in another format PK\5\6")
+    weights.rename(folder / "a.safetensors")
+    (folder / "consolidated.safetensors").write_bytes(b"x" * 1000)
+    tree = {"metadata": {"total_parameters": 7}, "weight_map": {"w": "a.safetensors"}}
+    (folder / INDEX).write_text(json.dumps(tree))
+    assert size_of(upload(s3, folder, "models/indexed")) == Size(size, 7)
+    for name in ("a.safetensors", "consolidated.safetensors", INDEX):
+        (folder / name).unlink()
+    (folder / "optimizer.bin").write_bytes(b"x" * 1000)
+    assert size_of(resolve(str(folder), None)) == Size(torch.stat().st_size, None)
+    assert size_of(ModelRef("x", "fake", "x", "r")) is None
 
 
 def test_a_prefix_that_is_rewritten_is_not_mixed(
@@ -176,27 +192,3 @@ def test_a_hub_id_in_the_local_cache(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (ref.kind, ref.revision, ref.name) == ("hub", commit, "tiny")
     with pytest.raises(UserError, match="'v2' is not in the local Hugging Face cache"):
         resolve("org/tiny", "v2")
-
-
-def test_the_size_of_a_model_before_and_after_it_is_fetched(
-    tmp_path: Path, make_checkpoint: Make, s3: Any
-) -> None:
-    folder = make_checkpoint(tmp_path / "m", 1.0, 2.0, 3.0)
-    weights, torch = folder / "model.safetensors", folder / "pytorch_model.bin"
-    size = weights.stat().st_size
-    assert size_of(resolve(str(folder), None)) == Size(size, 3)
-    torch.write_bytes(b"PK\3\4 the same in another format PK\5\6")
-    ref = upload(s3, folder, "sizes/one")
-    assert size_of(ref) == Size(size, None)
-    materialize(ref)
-    assert size_of(ref) == Size(size, 3)
-    weights.rename(folder / "a.safetensors")
-    (folder / "consolidated.safetensors").write_bytes(b"x" * 1000)
-    tree = {"metadata": {"total_parameters": 7}, "weight_map": {"w": "a.safetensors"}}
-    (folder / INDEX).write_text(json.dumps(tree))
-    assert size_of(upload(s3, folder, "sizes/indexed")) == Size(size, 7)
-    for name in ("a.safetensors", "consolidated.safetensors", INDEX):
-        (folder / name).unlink()
-    (folder / "optimizer.bin").write_bytes(b"x" * 1000)
-    assert size_of(resolve(str(folder), None)) == Size(torch.stat().st_size, None)
-    assert size_of(ModelRef("x", "fake", "x", "r")) is None

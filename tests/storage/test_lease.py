@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -136,32 +134,6 @@ def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None
     assert holder in line
     first.check()
     assert stored(store)["holder"] == mine["holder"]
-
-
-CHILD = """
-import sys, time
-from ace_ray.storage.lease import Lease
-from ace_ray.storage.object_store import open_store
-Lease.acquire(open_store(sys.argv[1]), print)
-print("held", flush=True)
-time.sleep(120)
-"""
-
-
-def test_a_zombie_on_this_machine_is_not_waited_for(
-    local: LocalStore, clock: Clock, held: Any
-) -> None:
-    command = [sys.executable, "-c", CHILD, local.root]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline().strip() == "held"
-        assert stored(local)["pid"] == child.pid
-        child.kill()
-        stat = Path(f"/proc/{child.pid}/stat")
-        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
-        held(local).check()
-        assert clock.slept == 0
-        assert stored(local)["pid"] == os.getpid()
 
 
 def test_a_process_is_known_by_machine_number_and_start(local: LocalStore, clock: Clock) -> None:

@@ -46,7 +46,9 @@ def table(*rows: tuple[str, str], **more: Any) -> pa.Table:
             **verdict_columns(verdicts if status == "scored" else {}),
             **more,
         }
-        made.append(made_row(row_id, Episode(output="said \ud800", state={"a": [1]}), **columns))
+        made.append(
+            made_row(row_id, Episode(output="said \ud800", state={"a": "é\ud800"}), **columns)
+        )
     return pa.Table.from_pylist(made, schema=ROWS)
 
 
@@ -107,18 +109,15 @@ def test_rows_are_read_back_as_they_were_written(store: Store) -> None:
     assert (rows["b"].status, rows["b"].verdicts) == ("skipped", {})
     (whole,) = ledger.tables(ROWS.names)
     assert whole.column("output").to_pylist() == ["said \ufffd"] * 2
+    assert whole.column("state").to_pylist() == ['{"a": "é\\ud800"}'] * 2
     assert whole.schema.remove_metadata() == ROWS
 
 
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
     [
-        ("infra_error", "scored", LATE),
-        ("scored", "infra_error", EARLY),
-        ("skipped", "infra_error", EARLY),
-        ("quarantined", "infra_error", EARLY),
-        ("infra_error", "infra_error", LATE),
-        ("infra_error", "quarantined", LATE),
+        *(("infra_error", second, LATE) for second in ("scored", "infra_error", "quarantined")),
+        *((first, "infra_error", EARLY) for first in ("scored", "skipped", "quarantined")),
         ("scored", "scored", LATE),
     ],
 )
@@ -130,10 +129,10 @@ def test_an_evaluated_row_wins_then_the_latest(
     put(local, EARLY, table(("a", first), ("other", "scored"), duration_s=1.0, attempts=3))
     ledger = read_ledger(local)
     assert (ids(ledger), ledger.dominated) == (["a", "other"], 1)
-    late = kept == LATE
-    assert stored(ledger)["a"]["duration_s"] == (2.0 if late else 1.0)
-    assert stored(ledger)["a"]["status"] == (second if late else first)
-    assert ledger.attempts.tolist() == [7 if late else 3, 3]
+    status, seconds, attempts = (second, 2.0, 7) if kept == LATE else (first, 1.0, 3)
+    row = stored(ledger)["a"]
+    assert (row["status"], row["duration_s"]) == (status, seconds)
+    assert ledger.attempts.tolist() == [attempts, 3]
     assert ("a" in settled(ledger)) == ({first, second} != {"infra_error"})
 
 
