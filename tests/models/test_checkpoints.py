@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,8 +117,6 @@ def test_a_missing_shard_is_named(sharded: Path, gone: str) -> None:
     # Trainers write the index last: the names of the shards give their number.
     (sharded / INDEX).unlink()
     refused(sharded, f"{gone} is missing")
-    (sharded / gone).mkdir()
-    refused(sharded, "is a pipe, a socket, a device or a folder")
 
 
 def test_a_wrong_index_is_named(sharded: Path) -> None:
@@ -165,42 +163,39 @@ def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", INDEX])
 def test_a_file_that_is_not_there_is_named(folder: Path, name: str) -> None:
     path = folder / name
-    makers: dict[str, Callable[[], object]] = {
-        "is a git-lfs pointer": lambda: path.write_bytes(POINTER),
-        "is a pipe": lambda: os.mkfifo(path),
-        "is a link to /nowhere/blob, which does not exist": lambda: path.symlink_to(
-            "/nowhere/blob"
-        ),
-        "symbolic links": lambda: path.symlink_to(name),
-    }
-    for why, make in makers.items():
-        path.unlink(missing_ok=True)
-        make()
+    path.unlink(missing_ok=True)
+    path.write_bytes(POINTER)
+    assert "is a git-lfs pointer" in refused(folder, re.escape(name))
+    path.unlink()
+    os.mkfifo(path)
+    refused(folder, f"{name}: is a pipe, a socket, a device or a folder")
+    for target, why in (
+        ("/nowhere", "is a link to /nowhere, which does not"),
+        (name, "symbolic l"),
+    ):
+        path.unlink()
+        path.symlink_to(target)
         assert why in refused(folder, re.escape(name))
 
 
 def test_a_prefix_of_s3_is_checked_as_a_folder_is(s3: Any, folder: Path) -> None:
     store = S3Store(f"s3://{s3.bucket}/{folder.name}")
-    content = {path.name: path.read_bytes() for path in folder.iterdir()}
-    short = content["model.safetensors"][:-1]
-    for name, broken, why in (
-        ("tokenizer.json", POINTER, "git-lfs pointer"),
-        ("model.safetensors", short, "ends beyond the end of the file"),
+    whole = (folder / "model.safetensors").read_bytes()
+    for name, content, why in (
+        ("model.safetensors", whole, ""),
+        ("model.safetensors", whole[:-1], "ends beyond the end of the file"),
         ("model.safetensors", b"", "it is empty"),
+        ("tokenizer.json", POINTER, "git-lfs pointer"),
         (INDEX, b'{"weight_map": {"a": "x.safetensors"}}', "x.safetensors: is missing"),
-        (INDEX, b"{", "is not an index of weights"),
     ):
-        for whole, data in content.items():
-            store.put(whole, data)
-        check_whole(store)
-        store.put(name, broken)
+        store.put("model.safetensors", whole)
+        store.put(name, content)
+        if not why:
+            check_whole(store)
+            continue
         with pytest.raises(UserError, match=why):
             check_whole(store)
         store.delete(name)
-    store.delete("model.safetensors")
-    store.put("pytorch_model.bin", b"PK\3\4x")
-    with pytest.raises(UserError, match="is truncated"):
-        check_whole(store)
 
 
 HEADERS: list[Any] = [
@@ -266,12 +261,9 @@ def test_layouts_are_the_same_by_name_type_and_shape(tmp_path: Path) -> None:
 
 
 def test_parameters_are_numbers_not_bytes(tmp_path: Path) -> None:
-    tensors = {
-        "a": np.ones((3, 4), np.float32),
-        "b": np.ones(5, np.float16),
-        "scalar": np.ones((), np.float64),
-    }
-    save_file(tensors, tmp_path / "model.safetensors")
-    assert parameters(tmp_path) == 18
-    save_file({**tensors, "packed": np.ones(4, np.int8)}, tmp_path / "model.safetensors")
+    path = tmp_path / "model.safetensors"
+    tensors = {"a": np.ones((3, 4), np.float32), "b": np.ones((), np.float16)}
+    save_file(tensors, path)
+    assert parameters(tmp_path) == 13
+    save_file({**tensors, "packed": np.ones(4, np.int8)}, path)
     assert parameters(tmp_path) is None

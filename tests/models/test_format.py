@@ -195,15 +195,6 @@ def test_a_swap_empties_the_caches_or_ends_the_engine(
         asyncio.run(engine.swap(Path("/c/step_2")))
 
 
-def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) -> None:
-    # vLLM's server would drop it with this parser, as docs/formats.md says.
-    choice = FormatChoice(reasoning_parser="none", tool_parser="qwen3_coder")
-    form = Format(*make_renderer(TEMPLATE, MARKS), choice)
-    text = f"hi {CALL} bye"
-    reading = read(form, text, None)
-    assert (reading.text, reading.tools) == (text, None)
-
-
 def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     call = {"id": "call00000", "type": "function", "function": {"name": "find", "arguments": "{"}}
     asked = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}]
@@ -228,34 +219,33 @@ def test_the_template_and_the_date_may_be_chosen(make_renderer: Make) -> None:
 LOOPS = "{% for i in range(9999) %}{% for j in range(20) %}{{ i.a }}{% endfor %}{% endfor %}"
 
 
-def test_a_template_that_takes_too_long_fails_its_row(
-    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
+def test_long_refused_and_slow_prompts_are_told_apart(
+    hermes: Format, make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0.2")
-    form = Format(*make_renderer(LOOPS), FormatChoice())
-    with pytest.raises(RequestFailed, match="timed out"):
-        rendered(form)
-
-
-def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format, make_renderer: Make) -> None:
     for length in (4097, 500_000):
         with pytest.raises(PromptTooLong):
             rendered(hermes, [{"role": "user", "content": "x" * length}])
     for template in ("{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"):
         with pytest.raises(PromptRefused):
             rendered(Format(*make_renderer(template), FormatChoice()))
+    monkeypatch.setenv("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0.2")
+    with pytest.raises(RequestFailed, match="timed out"):
+        rendered(Format(*make_renderer(LOOPS), FormatChoice()))
 
 
 def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
     return form.read(rendered(form, tools=tools), text, [])
 
 
-def test_a_parser_that_raises_leaves_the_text(
-    hermes: Format, monkeypatch: pytest.MonkeyPatch
+def test_text_stays_without_tools_and_where_a_parser_raises(
+    hermes: Format, make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
 
     assert read(hermes, "plain") == Reading("plain", tools=ToolAnswer("plain"))
+    # vLLM's server would drop the call with this parser, as docs/formats.md says.
+    choice = FormatChoice("none", "qwen3_coder")
+    assert read(Format(*make_renderer(TEMPLATE, MARKS), choice), CALL, None) == Reading(CALL)
     broken: Any = lambda self, model_output, request: {"": None}[model_output]  # noqa: E731
     monkeypatch.setattr(Hermes2ProToolParser, "extract_tool_calls", broken)
     assert read(hermes, "x").tools == ToolAnswer("x", error="KeyError")

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,37 +63,17 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease_module, "time", small)
 
 
-@pytest.fixture
-def held() -> Iterator[Callable[[Store], Lease]]:
-    """Acquire leases, and release them after the test."""
-    leases: list[Lease] = []
-
-    def acquire(store: Store, say: Callable[[str], None] = pytest.fail) -> Lease:
-        leases.append(Lease.acquire(store, say))
-        return leases[-1]
-
-    yield acquire
-    for lease in leases:
-        lease.release()
+ELSEWHERE = {"host": "elsewhere", "pid": 4242, "started": "1", "machine": "another boot pid:[1]"}
 
 
 def claim(**changes: Any) -> bytes:
     """Return the lease of a driver on another machine."""
-    known: dict[str, Any] = {
-        "host": "elsewhere",
-        "pid": 4242,
-        "started": "123",
-        "machine": "another boot pid:[1]",
-    }
-    known |= {"holder": "0123456789abcdef", "since": "2026-01-01T00:00:00+00:00", "beat": 3}
-    return json.dumps({"schema_version": 1, **known, **changes}).encode()
+    rest = {"holder": "0123456789abcdef", "since": "2026-01-01T00:00:00+00:00", "beat": 3}
+    return json.dumps({"schema_version": 1, **ELSEWHERE, **rest, **changes}).encode()
 
 
-def stored(store: Store) -> dict[str, Any]:
-    content = store.get(LEASE)
-    assert content is not None
-    found: dict[str, Any] = json.loads(content)
-    return found
+def stored(store: Store) -> Any:
+    return json.loads(store.get(LEASE) or b"null")
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -121,8 +101,8 @@ def test_a_free_run_is_taken_at_once_and_given_back(store: Store, clock: Clock) 
     assert clock.slept == 0
 
 
-def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None:
-    first = held(store)
+def test_a_second_driver_is_refused(store: Store, fast: None) -> None:
+    first = Lease.acquire(store, pytest.fail)
     mine = stored(store)
     said: list[str] = []
     with pytest.raises(UserError) as caught:
@@ -134,6 +114,7 @@ def test_a_second_driver_is_refused(store: Store, fast: None, held: Any) -> None
     assert holder in line
     first.check()
     assert stored(store)["holder"] == mine["holder"]
+    first.release()
 
 
 def test_a_process_is_known_by_machine_number_and_start(local: LocalStore, clock: Clock) -> None:
@@ -152,17 +133,18 @@ def test_a_process_is_known_by_machine_number_and_start(local: LocalStore, clock
         assert (clock.slept >= TTL_S) == waits == bool(said), changes
 
 
-def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock, held: Any) -> None:
+def test_a_silent_holder_elsewhere_is_waited_out(store: Store, clock: Clock) -> None:
     since = "2999-01-01T00:00:00+00:00"  # no wall clock is trusted
     store.put(LEASE, claim(since=since, renewed=since))
     said: list[str] = []
-    lease = held(store, said.append)
+    lease = Lease.acquire(store, said.append)
     assert TTL_S <= clock.slept <= TTL_S + 2
     (line,) = said
     assert f"process 4242 on elsewhere since {since}" in line
     assert f"{TTL_S:g} s" in line
     lease.check()
     assert stored(store)["pid"] == os.getpid()
+    lease.release()
 
 
 def test_a_holder_that_renews_while_it_is_watched_keeps_the_run(
