@@ -1,4 +1,4 @@
-"""Prompts by a model's chat template."""
+"""Prompts by a model's chat template, and reasoning in `<think>` blocks of answers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.chat import Chat
+from ace_ray.models.reasoning import Split, may_think, split_think
 
 pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
 Make = Callable[..., Path]
@@ -90,3 +91,40 @@ def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:
     chat.tokenizer.chat_template = {"default": BLIND, "tool_use": WITH_TOOLS}
     assert chat.supports_tools
     assert chat.tools_template_sha256 != chat.template_sha256
+
+
+SPLITS = [
+    ("  spaced ", Split("", "  spaced ", False)),
+    ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),
+    ("<think>a</think>\n<think>b</think> [f()]", Split("a\nb", "[f()]", False)),
+    ("<think>a</think><think>b", Split("a\nb", "", True)),
+    ("<think>", Split("", "", True)),
+    ("<think>all</think>", Split("all", "", False)),
+    ("why</think>[f()]", Split("why", "[f()]", False)),
+    ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
+    ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
+]
+
+
+def test_leading_blocks_are_reasoning() -> None:
+    for text, expected in SPLITS:
+        assert split_think(text) == expected, text
+    for text in ("", '[say(text="<think>not mine</think>")]', "[f()] <think>late</think>",
+                 '[say(text="<think>")]', "[F(a='x</think>y')]"):  # fmt: skip
+        assert split_think(text) == Split("", text, False), "a tag inside the answer"
+        assert split_think(f"<think>why</think>{text}") == Split("why", text, False)
+
+
+def test_a_block_that_the_prompt_opened() -> None:
+    assert split_think("why</think>[f()]", opened=True) == Split("why", "[f()]", False)
+    assert split_think("[f()]?</think>x", opened=True) == Split("[f()]?", "x", False)
+    assert split_think("why, cut", opened=True) == Split("why, cut", "", True)
+    assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
+
+
+def test_a_model_that_may_think_is_known_by_template_and_prompt() -> None:
+    thinks = "{{ '<think></think>' }}"
+    assert not may_think("{{ messages }}", "<|assistant|>")
+    assert may_think("{{ messages.split('</think>') }}", "<|assistant|>")
+    assert may_think(thinks, "<|assistant|><think>\n")
+    assert not may_think(thinks, "<|assistant|><think>\n\n</think>\n\n")

@@ -1,9 +1,11 @@
-"""Readers of the formats in which models are known to write calls."""
+"""Readers of the formats in which models are known to write calls, and values of XML parameters."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 from ace_ray.parsing.known import MAX_CALLS, READERS, known_calls
 from ace_ray.parsing.literals import Call
@@ -108,23 +110,6 @@ def test_a_call_may_lack_its_arguments() -> None:
             assert (known_calls(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
 
 
-def test_values_of_xml_have_the_types_that_the_tools_say() -> None:
-    def read(kind: str | None) -> Any:
-        schema = {"properties": {"a": {"type": kind}} if kind else {}}
-        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-        found = known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool])
-        assert found is not None
-        return found.calls[0].args["a"]
-
-    kinds: list[Any] = [None, [], {"properties": None}, {"properties": {"a": None}}]
-    for odd in kinds:
-        tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
-        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
-    assert read("string") == "12"
-    assert read("integer") == 12
-    assert read(None) == 12
-
-
 def test_numbers_of_calls_names_and_characters_are_bounded() -> None:
     assert len((known_calls(f"[{'f(),' * MAX_CALLS}]") or ("", []))[1]) == MAX_CALLS
     assert known_calls(f"[{'f(),' * (MAX_CALLS + 1)}]") is None
@@ -147,3 +132,78 @@ def test_depth_and_digits_are_bounded() -> None:
     assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 1)}') is None
     assert known_calls(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
     assert known_calls(f"f(a={'9' * 5_000})") is None
+
+
+TEXT = {"type": "string"}
+DEFS = {
+    "Text": TEXT,
+    "Count": {"type": "integer"},
+    "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}, {"$ref": "#/$defs/Count"}]},
+    "Nothing": {"$ref": "#/$defs/Nothing"},
+}
+
+
+def read(text: str, schema: Any) -> Any:
+    """Return the value that is read for a parameter of the schema."""
+    parameters = {"properties": {"a": schema}, "$defs": DEFS, "definitions": DEFS}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    found = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
+    assert found is not None
+    ((_, args),) = found.calls
+    return args["a"]
+
+
+TEXTS: list[dict[str, Any]] = [
+    {"anyOf": [TEXT, {"type": "null"}]},
+    {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/Text"}]},
+    {"type": ["string", "null"]},
+    {"allOf": [{"$ref": "#/$defs/Text"}]},
+    {"enum": ["12139", "02139"]},
+    {"const": "12139"},
+    {"$ref": "#/$defs/Nothing"},
+]
+VALUES: list[tuple[str, Any, Any]] = [
+    ("5", {"$ref": "#/$defs/Loop"}, 5),
+    ("5", {"enum": [1, 5]}, 5),
+    ("3.0", {"type": "integer"}, 3),
+    ("5", {"$ref": "other.json#/a"}, "5"),
+    ("5", True, "5"),
+    ("null", {"type": "string", "nullable": True}, None),
+    ("1e999", {"type": "number"}, "1e999"),
+    ("[1e999]", {"type": "array"}, "[1e999]"),
+]
+
+
+def test_values_get_the_types_of_the_schema() -> None:
+    for schema in TEXTS:  # a text, but no number
+        assert read("12139", schema) == "12139"
+        assert read("[1]", schema) == "[1]"
+    odd: Any
+    for odd in (None, [], {"properties": None}, {"properties": {"a": None}}):
+        tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
+        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
+    for text, schema, value in VALUES:
+        found = read(text, schema)
+        assert (found, type(found)) == (value, type(value)), schema
+
+
+@pytest.mark.usefixtures("vllm")
+def test_unions_are_read_as_vllm_reads_them() -> None:
+    utils = pytest.importorskip("vllm.tool_parsers.utils")
+    kinds = ["string", "integer", "number", "boolean", "object", "array", "null", "str", "any"]
+    texts = ["12", "3.5", "abc", "null", "TRUE", "1", "[1]", '{"a": 1}', '"q"', "1_0", "NaN", ""]
+    for first in kinds:
+        for second in kinds:
+            schema = {"anyOf": [{"type": first}, {"type": second}]}
+            types = utils.extract_types_from_schema(schema)
+            for text in texts:
+                theirs = utils.coerce_to_schema_type(text, types)
+                assert repr(read(text, schema)) == repr(theirs), (schema, text)
+
+
+def test_a_schema_of_any_depth_is_read() -> None:
+    deep: Any = TEXT
+    for _ in range(5_000):
+        deep = {"anyOf": [deep, {"$ref": "#/$defs/Loop"}]}
+    assert read("x", deep) == "x"
+    assert read("12", {"$ref": "#/" + "a/" * 100_000}) == "12"

@@ -296,17 +296,3 @@ def test_a_lease_survives_an_outage_unless_another_driver_takes_it(
     until(lambda: lease.lost)
     lease.release()
     assert local.get(LEASE) == claim()
-
-
-def test_releasing_during_an_outage_raises_nothing(
-    local: LocalStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def away(*_: Any) -> Any:
-        raise UserError("cannot be reached")
-
-    lease = Lease.acquire(local, pytest.fail)
-    monkeypatch.setattr(LocalStore, "delete", away)
-    lease.release()
-    monkeypatch.setattr(LocalStore, "tagged", away)
-    lease.release()
-    assert Path(local.root, LEASE).exists()
