@@ -318,6 +318,22 @@ def test_turns_are_spaced_and_pauses_are_bounded() -> None:
         assert retry_after_s(header, now=10.0) == seconds
 
 
+def test_proxies_apply_outside_of_the_cluster_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with Endpoint(ANSWER) as proxy:
+            monkeypatch.setenv("http_proxy", proxy.url.removesuffix("/v1"))
+            monkeypatch.setenv("no_proxy", "")
+            config = EndpointConfig(url="http://model.invalid/v1", model="m", max_retries=0)
+            outside, inside = EndpointModel(config), EndpointModel(config, in_cluster=True)
+            assert (await outside.chat(ASKED, Sampling())).text == "hi"
+            with pytest.raises(EndpointDown):
+                await inside.chat(ASKED, Sampling())
+            await outside.close()
+            await inside.close()
+
+    asyncio.run(main())
+
+
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
