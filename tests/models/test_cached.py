@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,30 +60,6 @@ def test_the_folder_unused_for_longest_makes_room(disk: Disk) -> None:
     disk.put("etags-6")
     assert disk.names() == ["etags-2", "etags-6"], "a locked folder stays"
     release(two)
-
-
-def test_a_process_that_ended_locks_nothing(disk: Disk) -> None:
-    folder = disk.root / "etags-1"
-    holds = (
-        "import sys, pathlib\nfrom ace_ray.models.cached import make_once\n"
-        "folder = pathlib.Path(sys.argv[1])\nmake_once(folder, folder.mkdir, locked=True)\n"
-        "print('held', flush=True)\nsys.stdin.read()"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", holds, str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    disk.others = 60
-    disk.put("etags-2")
-    assert disk.names() == ["etags-1", "etags-2"]
-    process.kill()
-    process.communicate()
-    disk.put("etags-3")
-    assert disk.names() == ["etags-3"]
 
 
 def test_small_folders_stay_and_remains_of_a_fetch_go(disk: Disk) -> None:

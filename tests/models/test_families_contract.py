@@ -130,7 +130,6 @@ LLAMA32 = (
     .replace("</tool_call>", "")
 )
 PARAMETERS = f'{{"name": "find", "parameters": {ARGUMENTS}}}'
-ON, NOT_ON = {"thinking": True}, {"thinking": False}
 DISABLED = {"enable_thinking": False}
 
 FAMILIES = {
@@ -141,29 +140,17 @@ FAMILIES = {
         chatml("<function=f>"), "auto", "qwen3_coder", THINK + CALL, {}, plain(CODER)
     ),
     "Llama 3.2": Family(
-        LLAMA32,
-        "auto",
-        "llama3_json",
-        ("<|python_tag|>", "<|start_header_id|>"),
-        {},
+        *(LLAMA32, "auto", "llama3_json", ("<|python_tag|>", "<|start_header_id|>"), {}),
         # The parser looks for objects in all of the text (docs/results.md).
         plain(PARAMETERS, f"I call:\n```json\n{PARAMETERS}\n```", f"```json\n[{PARAMETERS}]\n```"),
     ),
     "DeepSeek V3.1 on": Family(
-        DEEPSEEK_TEMPLATE + "<think>",
-        "deepseek_v3",
-        "deepseek_v31",
-        THINK + DEEPSEEK,
-        ON,
-        thinking(V31)[:1],
+        *(DEEPSEEK_TEMPLATE + "<think>", "deepseek_v3", "deepseek_v31", THINK + DEEPSEEK),
+        *({"thinking": True}, thinking(V31)[:1]),
     ),
     "DeepSeek V3.1 off": Family(
-        DEEPSEEK_TEMPLATE + "</think>",
-        "deepseek_v3",
-        "deepseek_v31",
-        THINK + DEEPSEEK,
-        NOT_ON,
-        plain(V31),
+        *(DEEPSEEK_TEMPLATE + "</think>", "deepseek_v3", "deepseek_v31", THINK + DEEPSEEK),
+        *({"thinking": False}, plain(V31)),
     ),
     "GLM on": Family(GLM45, "glm45", "glm45", THINK + CALL, {}, (*thinking(GLM), NO_END)),
     "Kimi on": Family(
@@ -171,7 +158,7 @@ FAMILIES = {
         *(thinking(KIMI, KIMI_ID), "kimi_k2"),
     ),
     "Kimi off": Family(
-        *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, NOT_ON),
+        *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, {"thinking": False}),
         *(plain(KIMI, read=KIMI_ID), "kimi_k2"),
     ),
 }

@@ -119,10 +119,14 @@ def start(make_renderer: Make, monkeypatch: pytest.MonkeyPatch) -> Start:
     return make
 
 
-REASONING_PLUGIN = """
+PLUGIN = """
 from vllm.reasoning import ReasoningParserManager
-@ReasoningParserManager.register_module("of_a_plugin")
-class Ours(ReasoningParserManager.get_reasoning_parser("qwen3")):
+from vllm.tool_parsers import ToolParserManager
+@ReasoningParserManager.register_module("thoughts_of_a_plugin")
+class Thoughts(ReasoningParserManager.get_reasoning_parser("qwen3")):
+    pass
+@ToolParserManager.register_module("calls_of_a_plugin")
+class Calls(ToolParserManager.get_tool_parser("hermes")):
     pass
 """
 
@@ -133,7 +137,7 @@ class Ours(ReasoningParserManager.get_reasoning_parser("qwen3")):
         (FormatChoice(), True),
         (FormatChoice("qwen3"), True),
         # The engine's core does not load plugins.
-        (FormatChoice("of_a_plugin", plugins=(("p.py", REASONING_PLUGIN),)), False),
+        (FormatChoice("thoughts_of_a_plugin", plugins=(("p.py", PLUGIN),)), False),
     ],
     ids=["none", "qwen3", "plugin"],
 )
@@ -279,17 +283,8 @@ def test_a_parser_that_cannot_work_is_refused_at_once(
             Format(*make_renderer(TEMPLATE), choice)
 
 
-PLUGIN = """
-from vllm.tool_parsers import ToolParserManager
-from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
-@ToolParserManager.register_module("of_our_own")
-class Ours(Hermes2ProToolParser):
-    pass
-"""
-
-
 def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
-    choice = FormatChoice(tool_parser="of_our_own", plugins=(("ours.py", PLUGIN),))
+    choice = FormatChoice(tool_parser="calls_of_a_plugin", plugins=(("p.py", PLUGIN),))
     reading = read(Format(*make_renderer(TEMPLATE), choice), CALL)
     assert reading.tools is not None
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)
