@@ -134,6 +134,8 @@ def test_a_wrong_index_is_named(sharded: Path) -> None:
     for content in (b"", b"[]", b"\xff\xfe", b"[" * 100_000, *maps):
         (sharded / INDEX).write_bytes(content)
         refused(sharded, "is not an index of weights")
+    os.truncate(sharded / INDEX, (64 << 20) + 1)
+    refused(sharded, "is larger than")
 
 
 def test_weights_of_torch_are_checked_at_their_ends(tmp_path: Path) -> None:

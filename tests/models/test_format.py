@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,7 +233,12 @@ def test_long_refused_and_slow_prompts_are_told_apart(
     for template in ("{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"):
         with pytest.raises(PromptRefused):
             rendered(Format(*make_renderer(template), FormatChoice()))
-    monkeypatch.setenv("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0.2")
+    timeout = "VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT"
+    monkeypatch.setenv(timeout, "")
+    monkeypatch.delenv(timeout)
+    Format(*make_renderer(TEMPLATE), FormatChoice())
+    assert os.environ[timeout] == "300"
+    monkeypatch.setenv(timeout, "0.2")
     with pytest.raises(RequestFailed, match="timed out"):
         rendered(Format(*make_renderer(LOOPS), FormatChoice()))
 
