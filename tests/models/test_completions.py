@@ -91,13 +91,14 @@ def test_reasoning_goes_back_in_the_form_in_which_it_came() -> None:
     recorded = {"role": "assistant", "content": "hi", "reasoning": "because"}
     plain = {"role": "assistant", "content": "hi"}
     details = {"reasoning_details": DETAILS}
-    for message, returned in (
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"reasoning": "because"}, {"reasoning": "because"}),
         ({"reasoning_content": "because"}, {"reasoning_content": "because"}),
         (details, details),
         ({**details, "reasoning": "because"}, details),
         ({"content": PARTS}, {"content": PARTS}),
-    ):
+    ]
+    for message, returned in cases:
         done, reasoning = read({"content": "hi", **message})
         assert (done.text, done.reasoning) == ("hi", "because")
         assert back(done, reasoning, recorded) == {**plain, **returned}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_names_may_be_dotted_and_calls_may_be_many() -> None:
     calls = parse_calls("[a.b.c(x=1),\n G(), 查询(k='v')]")
     assert calls == [Call("a.b.c", {"x": 1}), Call("G", {}), Call("查询", {"k": "v"})]
     assert parse_calls("[]") == []
-    values = {"k": [None, True, -3, 0.1, "it's \"\n", {"": []}], "x": "é\u2028"}
+    values: dict[str, Any] = {"k": [None, True, -3, 0.1, "it's \"\n", {"": []}], "x": "é\u2028"}
     assert parse_calls(render([("F", values), ("a.b", {})])) == [
         Call("F", values),
         Call("a.b", {}),
