@@ -113,8 +113,8 @@ def test_a_form_is_found_by_reasoning_text_and_calls() -> None:
         done, reasoning = read({"content": forms[text]})
         replay.remember(reasoning, done)
     for text, form in forms.items():
-        message = {"role": "assistant", "content": text, "reasoning": "ok"}
-        assert sent([message], replay=replay)["messages"][0]["content"] == form
+        recorded = {"role": "assistant", "content": text, "reasoning": "ok"}
+        assert sent([recorded], replay=replay)["messages"][0]["content"] == form
     call = {"type": "function", "function": {"name": "f", "arguments": '{"x":  1}'}}
     tree = {"content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
     done, reasoning = read(tree, TOOLS)
