@@ -14,7 +14,7 @@ from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.chat import Chat
 from ace_ray.models.reasoning import Split, may_think, split_think
 
-pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="not installed")
 Make = Callable[..., Path]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the end"}]
 TOOL: dict[str, Any] = {"name": "f", "description": "\u00e9 <b>", "parameters": {}}
@@ -23,6 +23,7 @@ BLIND = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
 WITH_TOOLS = "{% if tools %}{{ tools | tojson }}{% endif %}" + BLIND
 
 
+@needs_transformers
 def test_prompts_are_those_of_transformers(model_folder: Make) -> None:
     template = (
         "{{ unk_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
@@ -42,6 +43,7 @@ def test_prompts_are_those_of_transformers(model_folder: Make) -> None:
     assert Chat.load(dated, {}, date="2025-08-05").render(MESSAGES) == "05 Aug 2025"
 
 
+@needs_transformers
 def test_a_model_without_template_or_tokenizer_is_refused(model_folder: Make) -> None:
     folder = model_folder(template=None)
     with pytest.raises(UserError, match="no chat template"):
@@ -53,6 +55,7 @@ def test_a_model_without_template_or_tokenizer_is_refused(model_folder: Make) ->
         Chat.load(folder, {})
 
 
+@needs_transformers
 def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
     for number, template in enumerate(
         (
@@ -68,6 +71,7 @@ def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
             chat.render(MESSAGES)
 
 
+@needs_transformers
 def test_a_template_that_ignores_tools_is_refused(model_folder: Make) -> None:
     # The second says that there are tools, but not which.
     for number, begin in enumerate(("", "{{ tools | length }}", "{{ raise_exception('no') }}")):
@@ -78,6 +82,7 @@ def test_a_template_that_ignores_tools_is_refused(model_folder: Make) -> None:
             chat.require_tools("some/model")
 
 
+@needs_transformers
 def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:
     chat = Chat.load(model_folder(template=WITH_TOOLS), {})
     assert chat.supports_tools
