@@ -1,48 +1,50 @@
+"""Prompts by a model's chat template, and reasoning in `<think>` blocks of answers."""
+
 from __future__ import annotations
 
-import subprocess
-import sys
+import json
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ace_ray.errors import PromptRefused, UserError
 from ace_ray.models.chat import Chat
+from ace_ray.models.reasoning import Split, may_think, split_think
 
-pytestmark = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers here")
+needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="not installed")
 Make = Callable[..., Path]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "the end"}]
+TOOL: dict[str, Any] = {"name": "f", "description": "\u00e9 <b>", "parameters": {}}
+TOOLS = [{"type": "function", "function": TOOL}]
+BLIND = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
+WITH_TOOLS = "{% if tools %}{{ tools | tojson }}{% endif %}" + BLIND
 
 
-@pytest.mark.nightly
-def test_messages_become_the_text_of_the_template(model_folder: Make) -> None:
-    chat = Chat.load(model_folder(), {})
-    text = chat.render(MESSAGES)
-    assert text == "<|system|>be brief<|user|>the end<|assistant|>"
-    assert 1 in chat.encode(text)
+@needs_transformers
+def test_prompts_are_those_of_transformers(model_folder: Make) -> None:
+    template = (
+        "{{ unk_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
+        "{% if tools %}{{ tools | tojson }}{% endif %}{{ deep is defined }}{{ documents }}"
+        "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    )
+    chat = Chat.load(model_folder(template=template), {"deep": True})
+    for offered in (None, [], TOOLS):
+        theirs = chat.tokenizer.apply_chat_template(
+            MESSAGES, tools=offered or None, tokenize=False, add_generation_prompt=True, deep=True
+        )
+        assert chat.render(MESSAGES, offered) == theirs
+    assert "\ud800" in chat.render([{"role": "user", "content": "\ud800"}])
+    assert chat.encode("the \ud800 the").count(1) == 2
     assert len(chat.template_sha256) == 64
+    dated = model_folder(template="{{ strftime_now('%d %b %Y') }}", name="dated")
+    assert Chat.load(dated, {}, date="2025-08-05").render(MESSAGES) == "05 Aug 2025"
 
 
-def test_template_arguments_reach_the_template(model_folder: Make) -> None:
-    folder = model_folder(template="{{ 'deep' if thinking else 'quick' }}")
-    assert Chat.load(folder, {"thinking": True}).render(MESSAGES) == "deep"
-    assert Chat.load(folder, {}).render(MESSAGES) == "quick"
-
-
-def test_text_that_is_no_utf8_can_be_encoded(model_folder: Make) -> None:
-    assert Chat.load(model_folder(), {}).encode("the \ud800 the")
-
-
-@pytest.mark.nightly
-def test_a_template_that_refuses(model_folder: Make) -> None:
-    folder = model_folder(template="{{ raise_exception('roles must alternate') }}")
-    with pytest.raises(PromptRefused, match="roles must alternate"):
-        Chat.load(folder, {}).render(MESSAGES)
-
-
-def test_a_folder_without_template_or_tokenizer(model_folder: Make) -> None:
+@needs_transformers
+def test_a_model_without_template_or_tokenizer_is_refused(model_folder: Make) -> None:
     folder = model_folder(template=None)
     with pytest.raises(UserError, match="no chat template"):
         Chat.load(folder, {})
@@ -53,50 +55,81 @@ def test_a_folder_without_template_or_tokenizer(model_folder: Make) -> None:
         Chat.load(folder, {})
 
 
-@pytest.mark.nightly
-def test_a_plain_tokenizer_loads_without_torch(model_folder: Make) -> None:
-    script = (
-        "import sys; from pathlib import Path; from ace_ray.models.chat import Chat; "
-        "Chat.load(Path(sys.argv[1]), {}).render([{'role': 'user', 'content': 'x'}]); "
-        "assert 'torch' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", script, str(model_folder())], check=True)
-
-
+@needs_transformers
 def test_a_template_cannot_leave_the_sandbox(model_folder: Make) -> None:
-    templates = (
-        "{{ ''.__class__.__mro__ }}",
-        "{{ messages.append(1) }}",
-        "{% for i in range(999999) %}{% endfor %}",
-        "{% for m in messages %}",
-    )
-    for number, template in enumerate(templates):
-        with pytest.raises(PromptRefused):
-            Chat.load(model_folder(template=template, name=f"m{number}"), {}).render(MESSAGES)
-
-
-def test_a_template_is_told_the_day_that_was_chosen(model_folder: Make) -> None:
-    folder = model_folder(template="{{ strftime_now('%d %b %Y') }}")
-    assert Chat.load(folder, {}, date="2025-08-05").render(MESSAGES) == "05 Aug 2025"
-
-
-@pytest.mark.nightly
-def test_what_is_rendered_is_what_transformers_renders(model_folder: Make) -> None:
-    template = (
-        "{{ unk_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}"
-        "{% if tools %}{{ tools | tojson }}{% endif %}{{ deep is defined }}{{ documents }}"
-    )
-    chat = Chat.load(model_folder(template=template), {"deep": True})
-    tools = [
-        {
-            "type": "function",
-            "function": {"name": "f", "description": "\u00e9 <b>", "parameters": {}},
-        }
-    ]
-    for offered in (None, tools):
-        theirs = chat.tokenizer.apply_chat_template(
-            MESSAGES, tools=offered, tokenize=False, add_generation_prompt=True, deep=True
+    for number, template in enumerate(
+        (
+            "{{ ''.__class__.__mro__ }}",
+            "{{ messages.append(1) }}",
+            "{% for i in range(999999) %}{% endfor %}",
+            "{% for m in messages %}",
+            "{{ raise_exception('roles must alternate') }}",
         )
-        assert chat.render(MESSAGES, offered) == theirs
-    half = [{"role": "user", "content": "\ud800"}]
-    assert "\ud800" in chat.render(half)
+    ):
+        chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
+        with pytest.raises(PromptRefused, match=r"rejects these messages: ."):
+            chat.render(MESSAGES)
+
+
+@needs_transformers
+def test_a_template_that_ignores_tools_is_refused(model_folder: Make) -> None:
+    # The second says that there are tools, but not which.
+    for number, begin in enumerate(("", "{{ tools | length }}", "{{ raise_exception('no') }}")):
+        template = "{% if tools %}" + begin + "{% endif %}" + BLIND
+        chat = Chat.load(model_folder(template=template, name=f"m{number}"), {})
+        assert not chat.supports_tools
+        with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
+            chat.require_tools("some/model")
+
+
+@needs_transformers
+def test_tools_are_shown_by_the_template_for_them(model_folder: Make) -> None:
+    chat = Chat.load(model_folder(template=WITH_TOOLS), {})
+    assert chat.supports_tools
+    chat.require_tools("m")
+    described = [{"type": "function", "function": {**TOOL, "response": {"type": "object"}}}]
+    shown, _, rest = chat.render(MESSAGES, described).partition("<|system|>")
+    assert json.loads(shown) == TOOLS, "without keys that OpenAI does not know"
+    assert rest == "be brief<|user|>the end"
+    chat = Chat.load(model_folder(template=BLIND, name="two"), {})
+    assert chat.tools_template_sha256 == chat.template_sha256
+    chat.tokenizer.chat_template = {"default": BLIND, "tool_use": WITH_TOOLS}
+    assert chat.supports_tools
+    assert chat.tools_template_sha256 != chat.template_sha256
+
+
+SPLITS = [
+    ("  spaced ", Split("", "  spaced ", False)),
+    ("\n <think>\nwhy\n</think>\n\n[f()]\n", Split("why", "[f()]\n", False)),
+    ("<think>a</think>\n<think>b</think> [f()]", Split("a\nb", "[f()]", False)),
+    ("<think>a</think><think>b", Split("a\nb", "", True)),
+    ("<think>", Split("", "", True)),
+    ("<think>all</think>", Split("all", "", False)),
+    ("why</think>[f()]", Split("why", "[f()]", False)),
+    ("is it [f()]?\n</think>[g()]", Split("is it [f()]?", "[g()]", False)),
+    ("is it [f()]?</think> \n\n[g()]", Split("is it [f()]?", "[g()]", False)),
+]
+
+
+def test_leading_blocks_are_reasoning() -> None:
+    for text, expected in SPLITS:
+        assert split_think(text) == expected, text
+    for text in ("", '[say(text="<think>not mine</think>")]', "[f()] <think>late</think>",
+                 '[say(text="<think>")]', "[F(a='x</think>y')]"):  # fmt: skip
+        assert split_think(text) == Split("", text, False), "a tag inside the answer"
+        assert split_think(f"<think>why</think>{text}") == Split("why", text, False)
+
+
+def test_a_block_that_the_prompt_opened() -> None:
+    assert split_think("why</think>[f()]", opened=True) == Split("why", "[f()]", False)
+    assert split_think("[f()]?</think>x", opened=True) == Split("[f()]?", "x", False)
+    assert split_think("why, cut", opened=True) == Split("why, cut", "", True)
+    assert split_think("<think>why</think>x", opened=True) == Split("why", "x", False)
+
+
+def test_a_model_that_may_think_is_known_by_template_and_prompt() -> None:
+    thinks = "{{ '<think></think>' }}"
+    assert not may_think("{{ messages }}", "<|assistant|>")
+    assert may_think("{{ messages.split('</think>') }}", "<|assistant|>")
+    assert may_think(thinks, "<|assistant|><think>\n")
+    assert not may_think(thinks, "<|assistant|><think>\n\n</think>\n\n")

@@ -1,4 +1,4 @@
-"""What a request to a chat completions server says, and what its answers are taken for."""
+"""Requests to a chat completions server, and readings of its answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from ace_ray.config.schema import CandidateEndpoint, EndpointConfig
 from ace_ray.models.completions import MAX_CALLS, Replay, completion_of, request_body
-from ace_ray.models.sampling import request_fields
 from ace_ray.types import Messages, Sampling, Tools
 
 ASKED = [{"role": "user", "content": "hello"}]
@@ -36,15 +35,17 @@ def read(message: dict[str, Any], tools: Tools = None, **more: Any) -> Any:
     return completion_of(tree, tools)
 
 
-def test_only_what_differs_from_a_default_is_sent() -> None:
-    assert request_fields(Sampling()) == {"max_tokens": 1200, "temperature": 0.0, "top_p": 1.0}
-    drawn = request_fields(Sampling(temperature=0.7, top_k=5, seed=0, stop=("a", "b")))
-    assert drawn["seed"] == 0
-    assert drawn["stop"] == ["a", "b"]
-    assert drawn["top_k"] == 5
+def back(done: Any, reasoning: Any, message: dict[str, Any]) -> dict[str, Any]:
+    """Return ``message`` as it is sent to the server that gave the answer ``done``."""
+    replay = Replay()
+    replay.remember(reasoning, done)
+    (sent_message,) = sent([message], replay=replay)["messages"]
+    return dict(sent_message)
 
 
-def test_tools_and_what_goes_with_them() -> None:
+def test_tools_and_further_keys_are_sent_as_the_config_says() -> None:
+    body = json.loads(request_body(EndpointConfig(url="http://h", model="m"), ASKED, Sampling()))
+    assert set(body) == {"model", "messages", "max_tokens", "temperature", "top_p"}
     asked = {"parallel_tool_calls": False, "tool_choice": "required"}
     body = sent(tools=TOOLS, extra_body=asked)
     assert body["tools"] == TOOLS
@@ -55,14 +56,6 @@ def test_tools_and_what_goes_with_them() -> None:
     assert "parallel_tool_calls" not in sent(tools=TOOLS)
     assert sent(tools=TOOLS)["tool_choice"] == "auto"
     assert "tool_choice" not in sent(tools=TOOLS, extra_body={"tool_choice": None})
-
-
-def test_a_role_is_asked_as_before() -> None:
-    body = json.loads(request_body(EndpointConfig(url="http://h", model="m"), ASKED, Sampling()))
-    assert set(body) == {"model", "messages", "max_tokens", "temperature", "top_p"}
-
-
-def test_further_keys_are_added_and_null_leaves_one_out() -> None:
     body = sent(
         extra_body={"temperature": None, "provider": {"only": ["x"]}},
         template_kwargs={"enable_thinking": False},
@@ -72,7 +65,7 @@ def test_further_keys_are_added_and_null_leaves_one_out() -> None:
     assert body["chat_template_kwargs"] == {"enable_thinking": False}
 
 
-def test_recorded_messages_lose_what_is_ours_and_arguments_become_texts() -> None:
+def test_messages_are_sent_without_keys_of_ours_and_with_arguments_as_text() -> None:
     function = {"name": "f", "arguments": {"x": "ä"}}
     call = {"id": "c1", "type": "function", "function": function}
     message = {"role": "assistant", "content": "", "text": "ours", "tool_calls": [call]}
@@ -87,69 +80,49 @@ def test_recorded_messages_lose_what_is_ours_and_arguments_become_texts() -> Non
     assert function["arguments"] == {"x": "ä"}, "the recorded message stays as it is"
 
 
-@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
-def test_reasoning_goes_back_under_the_name_that_it_came_with(name: str) -> None:
-    done, reasoning = read({"content": "hi", name: "because"})
-    assert (done.text, done.reasoning) == ("hi", "because")
-    replay = Replay()
-    replay.remember(reasoning, done)
-    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
-    assert sent([message], replay=replay)["messages"] == [
-        {"role": "assistant", "content": "hi", name: "because"}
+DETAILS = [{"type": "reasoning.text", "text": "be", "signature": "s"}, {"text": "cause"}]
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "because"}]},
+    {"type": "text", "text": "hi"},
+]
+
+
+def test_reasoning_goes_back_in_the_form_in_which_it_came() -> None:
+    recorded = {"role": "assistant", "content": "hi", "reasoning": "because"}
+    plain = {"role": "assistant", "content": "hi"}
+    details = {"reasoning_details": DETAILS}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"reasoning": "because"}, {"reasoning": "because"}),
+        ({"reasoning_content": "because"}, {"reasoning_content": "because"}),
+        (details, details),
+        ({**details, "reasoning": "because"}, details),
+        ({"content": PARTS}, {"content": PARTS}),
     ]
-    assert sent([message])["messages"] == [{"role": "assistant", "content": "hi"}]
+    for message, returned in cases:
+        done, reasoning = read({"content": "hi", **message})
+        assert (done.text, done.reasoning) == ("hi", "because")
+        assert back(done, reasoning, recorded) == {**plain, **returned}
+        assert sent([recorded])["messages"] == [plain]
 
 
-def test_reasoning_with_a_form_of_its_own_goes_back_as_it_came() -> None:
-    details = [{"type": "reasoning.text", "text": "be", "signature": "s"}, {"text": "cause"}]
-    done, reasoning = read({"content": "hi", "reasoning_details": details, "reasoning": "because"})
-    assert done.reasoning == "because"
+def test_a_form_is_found_by_reasoning_text_and_calls() -> None:
     replay = Replay()
-    replay.remember(reasoning, done)
-    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
-    (back,) = sent([message], replay=replay)["messages"]
-    assert back == {"role": "assistant", "content": "hi", "reasoning_details": details}
-
-
-def test_thinking_parts_of_the_content_are_reasoning_and_go_back_whole() -> None:
-    parts = [
-        {"type": "thinking", "thinking": [{"type": "text", "text": "because"}]},
-        {"type": "text", "text": "hi"},
-    ]
-    done, reasoning = read({"content": parts})
-    assert (done.text, done.reasoning) == ("hi", "because")
-    replay = Replay()
-    replay.remember(reasoning, done)
-    message = {"role": "assistant", "content": "hi", "reasoning": "because"}
-    assert sent([message], replay=replay)["messages"][0]["content"] == parts
-
-
-def test_no_other_answer_goes_back_for_one_with_the_same_thoughts() -> None:
-    def parts(text: str) -> list[dict[str, Any]]:
-        return [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
-
-    replay = Replay()
+    forms = {}
     for text in ("of A", "of B"):
-        done, reasoning = read({"content": parts(text)})
+        forms[text] = [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": text}]
+        done, reasoning = read({"content": forms[text]})
         replay.remember(reasoning, done)
-    for text in ("of A", "of B"):
-        message = {"role": "assistant", "content": text, "reasoning": "ok"}
-        assert sent([message], replay=replay)["messages"][0]["content"] == parts(text)
-
-
-def test_a_form_is_found_by_the_calls_it_came_with() -> None:
-    details = [{"type": "reasoning.text", "text": "ok", "signature": "s"}]
-    function = {"name": "f", "arguments": '{"x":  1}'}
-    call = {"id": "c1", "type": "function", "function": function}
-    tree = {"content": None, "reasoning_details": details, "tool_calls": [call]}
+    for text, form in forms.items():
+        recorded = {"role": "assistant", "content": text, "reasoning": "ok"}
+        assert sent([recorded], replay=replay)["messages"][0]["content"] == form
+    call = {"type": "function", "function": {"name": "f", "arguments": '{"x":  1}'}}
+    tree = {"content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
     done, reasoning = read(tree, TOOLS)
-    replay = Replay()
-    replay.remember(reasoning, done)
     for arguments, found in (({"x": 1}, True), ({"x": 2}, False)):
         asked = {**call, "function": {"name": "f", "arguments": arguments}}
-        message = {"role": "assistant", "content": "", "reasoning": "ok", "tool_calls": [asked]}
-        (back,) = sent([message], replay=replay)["messages"]
-        assert (back.get("reasoning_details") == details) is found
+        message = {"role": "assistant", "reasoning": done.reasoning, "tool_calls": [asked]}
+        returned = back(done, reasoning, message)
+        assert (returned.get("reasoning_details") == DETAILS) is found
 
 
 def test_calls_are_read_with_their_ids() -> None:
@@ -165,77 +138,48 @@ def test_calls_are_read_with_their_ids() -> None:
     assert done.tools.content == ""
 
 
-def test_thinking_without_a_parser_is_still_no_answer_beside_calls() -> None:
+def test_reasoning_is_no_answer_and_an_answer_that_never_began_is_cut() -> None:
     done, _ = read({"content": "<think>hm</think>ok", "tool_calls": None}, TOOLS)
     assert (done.text, done.reasoning, done.tools.content) == ("ok", "hm", "ok")
-
-
-def test_a_call_after_reasoning_is_an_answer_even_when_cut() -> None:
     call = {"function": {"name": "f", "arguments": "{"}}
     message = {"content": None, "reasoning": "hm", "tool_calls": [call]}
     done, _ = read(message, TOOLS, finish_reason="length")
     assert not done.reasoning_truncated
-    done, _ = read({"content": None, "reasoning": "hm"}, TOOLS, finish_reason="length")
-    assert done.reasoning_truncated
+    for finish_reason, cut in (("length", True), ("stop", False)):
+        message = {"content": None, "reasoning": "hm"}
+        done, _ = read(message, TOOLS, finish_reason=finish_reason)
+        assert done.reasoning_truncated is cut
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": None, "tool_calls": {}},
-        {"content": None, "tool_calls": [{}]},
-        {"content": None, "tool_calls": ["f"]},
-        {"content": None, "tool_calls": [{"function": "f"}]},
-        {"content": None, "tool_calls": [{"function": {"name": 3}}]},
-        {"content": None, "tool_calls": [{"function": {"name": "f", "arguments": 3}}]},
-        {"content": None, "tool_calls": [{"function": {"name": "f"}}] * (MAX_CALLS + 1)},
-        {"content": [{"type": "image_url"}]},
-        {"content": [{"type": "text"}]},
-    ],
-)
-def test_what_is_no_answer_to_tools_is_refused(message: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
-        read(message, TOOLS)
+def test_an_answer_of_another_shape_is_refused() -> None:
+    call = {"function": {"name": "f"}}
+    calls: tuple[Any, ...] = ({}, ["f"], [{"function": "f"}], [{"function": {"name": 3}}])
+    calls += ([{"function": {"name": "f", "arguments": 3}}], [call] * (MAX_CALLS + 1))
+    for wrong in calls:
+        with pytest.raises((ValueError, LookupError, TypeError, AttributeError)):
+            read({"content": None, "tool_calls": wrong}, TOOLS)
+    for content in ([{"type": "image_url"}], [{"type": "text"}]):
+        with pytest.raises((ValueError, LookupError)):
+            read({"content": content}, TOOLS)
+    assert len(read({"content": None, "tool_calls": [call] * MAX_CALLS}, TOOLS)[0].tools.calls)
 
 
-@pytest.mark.parametrize(
-    ("reason", "ending"),
-    [
-        ("tool_use", "stop"),
-        ("COMPLETE", "stop"),
-        ("", "stop"),
-        (None, "stop"),
-        ("end_turn", "stop"),
-        ("tool_calls", "tool_calls"),
-        ("MAX_TOKENS", "length"),
-    ],
-)
-def test_a_server_s_own_word_for_an_ending(reason: str | None, ending: str) -> None:
-    done, _ = read({"content": "hi"}, finish_reason=reason)
-    assert (done.text, done.finish_reason) == ("hi", ending)
+def test_finish_reasons_and_refusals_of_servers_are_mapped() -> None:
+    endings = {"tool_use": "stop", "COMPLETE": "stop", None: "stop", "tool_calls": "tool_calls"}
+    for reason, ending in {**endings, "MAX_TOKENS": "length"}.items():
+        done, _ = read({"content": "hi"}, finish_reason=reason)
+        assert (done.text, done.finish_reason) == ("hi", ending)
+    text = "I can't."
+    for message in (
+        {"content": None, "refusal": text},
+        {"content": [{"type": "refusal", "refusal": text}]},
+        {"content": text, "refusal": "other"},
+    ):
+        done, _ = read(message, TOOLS)
+        assert done.text == done.tools.content == text
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        {"content": None, "refusal": "I can't."},
-        {"content": "", "refusal": "I can't."},
-        {"content": [{"type": "refusal", "refusal": "I can't."}]},
-        {"content": "I can't.", "refusal": None},
-        {"content": "I can't.", "refusal": "other"},
-    ],
-)
-def test_a_refusal_is_what_the_model_said(message: dict[str, Any]) -> None:
-    done, _ = read(message, TOOLS)
-    assert done.text == done.tools.content == "I can't."
-
-
-def test_an_answer_that_ended_with_an_error_is_none() -> None:
-    with pytest.raises(ValueError, match="was interrupted"):
-        read({"content": "hal"}, finish_reason="error")
-
-
-def test_usage_is_known_or_it_is_not() -> None:
+def test_usage_is_complete_or_unknown() -> None:
     usage = {
         "prompt_tokens": 7,
         "completion_tokens": 3,

@@ -1,8 +1,7 @@
-"""Every family is written and read as vLLM's server does: prompts equal to its renderer's, token by
-token, and recorded answers taken apart like its parser does.
+"""Prompts and answers of every family are those of vLLM's server, token by token.
 
 Mistral's tokenizer and gpt-oss's vocabulary are the real ones, from their wheels. The others are
-toys, which have the family's marks as tokens, with templates of our own that show its marks.
+toys that have the family's marks as tokens, with templates of our own that show its marks.
 """
 
 from __future__ import annotations
@@ -11,56 +10,45 @@ import asyncio
 import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 
-from ace_ray.config.schema import run_config
 from ace_ray.models import families
 from ace_ray.models.families import FamilyFacts, FormatChoice
 from ace_ray.models.format import Format
 from ace_ray.types import ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
-TOOLS = [
+FUNCTION: dict[str, Any] = {
+    "name": "find",
+    "description": "Finds it, \u00e9 <b>.",
+    "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
+    "response": {"type": "object"},
+}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+CALLED: dict[str, Any] = {"role": "assistant", "content": None, "reasoning": "RRR"}
+CALLED["tool_calls"] = [
     {
+        "id": "call00000",
         "type": "function",
-        "function": {
-            "name": "find",
-            "description": "Finds it, \u00e9 <b>.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-            "response": {"type": "object"},
-        },
+        "function": {"name": "find", "arguments": '{"key": "x"}'},
     }
 ]
-CALLED: dict[str, Any] = {
-    "role": "assistant",
-    "content": None,
-    "reasoning": "RRR",
-    "tool_calls": [
-        {
-            "id": "call00000",
-            "type": "function",
-            "function": {"name": "find", "arguments": '{"key": "x"}'},
-        }
-    ],
-}
 RESULT = {"role": "tool", "name": "find", "tool_call_id": "call00000", "content": "found"}
+GO = {"role": "user", "content": "go"}
 CHATS: tuple[list[dict[str, Any]], ...] = (
-    [{"role": "user", "content": "go"}],
-    [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}],
-    [{"role": "user", "content": "go"}, CALLED, RESULT],
-    [{"role": "user", "content": "go"}, CALLED, RESULT, {"role": "assistant", "content": "x"},
-     {"role": "user", "content": "again"}],
-)  # fmt: skip
+    [{"role": "system", "content": "be brief"}, GO],
+    [GO, CALLED, RESULT],
+    [GO, CALLED, RESULT, {"role": "assistant", "content": "x"}, GO],
+)
 FIND = (ToolCall("find", '{"key": "x"}'),)
 THINK = ("<think>", "</think>")
 CALL = ("<tool_call>", "</tool_call>")
 
 
 class Answer(NamedTuple):
-    """What a model wrote, and what it is read as."""
+    """A model's text, and its reading."""
 
     text: str
     reasoning: str
@@ -70,7 +58,7 @@ class Answer(NamedTuple):
 
 
 def chatml(call: str, generation: str = "", thought: str = "") -> str:
-    """A template of the shape that most have."""
+    """Return a template of the most frequent shape."""
     return (
         "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}"
         + call
@@ -95,184 +83,85 @@ OFF = (
     "{% endif %}"
 )
 JSON_CALL = 'Call with <tool_call>\n{"name": ..., "arguments": ...}\n</tool_call>'
-HERMES = '<tool_call>\n{"name": "find", "arguments": {"key": "x"}}\n</tool_call>'
+ARGUMENTS = '{"key": "x"}'
+JSON_FIND = f'{{"name": "find", "arguments": {ARGUMENTS}}}'
+HERMES = f"<tool_call>\n{JSON_FIND}\n</tool_call>"
 CODER = "<tool_call>\n<function=find>\n<parameter=key>\nx\n</parameter>\n</function>\n</tool_call>"
 GLM = "<tool_call>find\n<arg_key>key</arg_key>\n<arg_value>x</arg_value>\n</tool_call>"
-KIMI = (
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>"
-    '{"key": "x"}<|tool_call_end|><|tool_calls_section_end|>'
-)
+KIMI_MARKS = ("<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
+              "<|tool_call_end|>", "<|tool_calls_section_end|>")  # fmt: skip
+KIMI = "{}{}functions.find:0{}{arguments}{}{}".format(*KIMI_MARKS, arguments=ARGUMENTS)
+KIMI_ID = (ToolCall("find", ARGUMENTS, "functions.find:0"),)
 DEEPSEEK = tuple(
     f"<｜tool▁{mark}｜>" for mark in ("calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end")
 )
-V3 = (
-    f'{DEEPSEEK[0]}{DEEPSEEK[1]}function{DEEPSEEK[2]}find\n```json\n{{"key": "x"}}\n```'
-    f"{DEEPSEEK[3]}{DEEPSEEK[4]}"
-)
-V31 = f'{DEEPSEEK[0]}{DEEPSEEK[1]}find{DEEPSEEK[2]}{{"key": "x"}}{DEEPSEEK[3]}{DEEPSEEK[4]}'
+V31 = "{}{}find{}{arguments}{}{}".format(*DEEPSEEK, arguments=ARGUMENTS)
 
 
 class Family(NamedTuple):
     template: str
     reasoning: str
     tool: str
-    marks: tuple[str, ...] = ()
-    kwargs: Mapping[str, Any] = MappingProxyType({})
-    answers: tuple[Answer, ...] = ()
+    marks: tuple[str, ...]
+    kwargs: Mapping[str, Any]
+    answers: tuple[Answer, ...]
     model_type: str = "llama"
 
 
-def thinking_off(call: str) -> tuple[Answer, ...]:
-    return (Answer("plain", "", "plain"), Answer(call, "", "", FIND))
+def plain(*calls: str, read: tuple[ToolCall, ...] = FIND) -> tuple[Answer, ...]:
+    return Answer("plain", "", "plain"), *(Answer(call, "", "", read) for call in calls)
 
 
-def thinking_on(call: str) -> tuple[Answer, ...]:
-    return (
-        Answer("y</think>ok", "y", "ok"),
-        Answer(f"y</think>{call}", "y", "", FIND),
-        Answer("y and no end", "y and no end", "", truncated=True),
-    )
+def thinking(call: str, read: tuple[ToolCall, ...] = FIND) -> tuple[Answer, ...]:
+    return Answer("y</think>ok", "y", "ok"), Answer(f"y</think>{call}", "y", "", read)
 
 
+NO_END = Answer("y and no end", "y and no end", "", truncated=True)
 QWEN3 = chatml(JSON_CALL, OFF, KEPT)
 GLM45 = "[gMASK]<sop>" + chatml("<tool_call>f<arg_key>k</arg_key>", OFF, KEPT)
 KIMI_TEMPLATE = chatml(KIMI, "", KEPT).replace(
     "<|im_start|>assistant", "<|im_assistant|>a<|im_middle|>"
 )
-KIMI_ID = (ToolCall("find", '{"key": "x"}', "functions.find:0"),)
-KIMI_MARKS = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>",
-              "<|tool_call_end|>", "<|tool_call_argument_begin|>")  # fmt: skip
 DEEPSEEK_TEMPLATE = chatml("".join(DEEPSEEK), "<｜Assistant｜>{% if thinking %}<think>{% endif %}")
-GRANITE = (
-    chatml("")
-    .replace("<|im_start|>", "<|start_of_role|>")
-    .replace("<tool_call>", "<|tool_call|>")
-    .replace("</tool_call>", "")
-)
-
 LLAMA32 = (
     chatml('Environment: ipython\nA call is {"name": of a function, "parameters": its arguments}')
     .replace("<|im_start|>", "<|start_header_id|>")
     .replace("<tool_call>", "")
     .replace("</tool_call>", "")
 )
-PARAMETERS = '{"name": "find", "parameters": {"key": "x"}}'
-
-GEMMA = chatml("<|tool_call>", "{% if enable_thinking %}<|think|>{% endif %}")
-GEMMA_MARKS = ("<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", '<|"|>')
-GEMMA_CALL = '<|tool_call>call:find{key:<|"|>x<|"|>}<tool_call|>'
+PARAMETERS = f'{{"name": "find", "parameters": {ARGUMENTS}}}'
+DISABLED = {"enable_thinking": False}
 
 FAMILIES = {
-    "Qwen2.5": Family(chatml(JSON_CALL), "auto", "hermes", CALL, {}, thinking_off(HERMES)),
-    "Qwen3 on": Family(QWEN3, "qwen3", "hermes", THINK + CALL, {}, thinking_on(HERMES)),
-    "Qwen3 off": Family(
-        QWEN3, "qwen3", "hermes", THINK + CALL, {"enable_thinking": False}, thinking_off(HERMES)
-    ),
+    "Qwen2.5, Hermes": Family(chatml(JSON_CALL), "auto", "hermes", CALL, {}, plain(HERMES)),
+    "Qwen3 on": Family(QWEN3, "qwen3", "hermes", THINK + CALL, {}, (*thinking(HERMES), NO_END)),
+    "Qwen3 off": Family(QWEN3, "qwen3", "hermes", THINK + CALL, DISABLED, plain(HERMES)),
     "Qwen3-Coder": Family(
-        chatml("<function=f>"), "auto", "qwen3_coder", THINK + CALL, {}, thinking_off(CODER)
-    ),
-    "Llama": Family(
-        chatml("<|python_tag|>"),
-        "auto",
-        "llama3_json",
-        ("<|python_tag|>",),
-        {},
-        (
-            Answer("plain", "", "plain"),
-            Answer(PARAMETERS, "", "", FIND),
-        ),
+        chatml("<function=f>"), "auto", "qwen3_coder", THINK + CALL, {}, plain(CODER)
     ),
     "Llama 3.2": Family(
-        LLAMA32,
-        "auto",
-        "llama3_json",
-        ("<|python_tag|>", "<|start_header_id|>"),
-        {},
-        (
-            Answer("plain", "", "plain"),
-            Answer(PARAMETERS, "", "", FIND),
-            # What docs/results.md says of this parser: it looks for objects in all of the text.
-            Answer(f"I call:\n```json\n{PARAMETERS}\n```", "", "", FIND),
-            Answer(f"```json\n[{PARAMETERS}]\n```", "", "", FIND),
-        ),
-    ),
-    "DeepSeek V3": Family(
-        chatml("".join(DEEPSEEK) + "```json"), "auto", "deepseek_v3", DEEPSEEK, {}, thinking_off(V3)
+        *(LLAMA32, "auto", "llama3_json", ("<|python_tag|>", "<|start_header_id|>"), {}),
+        # The parser looks for objects in all of the text (docs/results.md).
+        plain(PARAMETERS, f"I call:\n```json\n{PARAMETERS}\n```", f"```json\n[{PARAMETERS}]\n```"),
     ),
     "DeepSeek V3.1 on": Family(
-        DEEPSEEK_TEMPLATE + "<think>",
-        "deepseek_v3",
-        "deepseek_v31",
-        THINK + DEEPSEEK,
-        {"thinking": True},
-        (Answer("y</think>ok", "y", "ok"),),
+        *(DEEPSEEK_TEMPLATE + "<think>", "deepseek_v3", "deepseek_v31", THINK + DEEPSEEK),
+        *({"thinking": True}, thinking(V31)[:1]),
     ),
     "DeepSeek V3.1 off": Family(
-        DEEPSEEK_TEMPLATE + "</think>",
-        "deepseek_v3",
-        "deepseek_v31",
-        THINK + DEEPSEEK,
-        {"thinking": False},
-        thinking_off(V31),
+        *(DEEPSEEK_TEMPLATE + "</think>", "deepseek_v3", "deepseek_v31", THINK + DEEPSEEK),
+        *({"thinking": False}, plain(V31)),
     ),
-    "GLM on": Family(GLM45, "glm45", "glm45", THINK + CALL, {}, thinking_on(GLM)),
-    "GLM off": Family(
-        GLM45, "glm45", "glm45", THINK + CALL, {"enable_thinking": False}, thinking_off(GLM)
-    ),
+    "GLM on": Family(GLM45, "glm45", "glm45", THINK + CALL, {}, (*thinking(GLM), NO_END)),
     "Kimi on": Family(
-        KIMI_TEMPLATE,
-        "kimi_k2",
-        "kimi_k2",
-        THINK + KIMI_MARKS,
-        {},
-        (Answer("y</think>ok", "y", "ok"), Answer(f"y</think>{KIMI}", "y", "", KIMI_ID)),
-        "kimi_k2",
+        *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, {}),
+        *(thinking(KIMI, KIMI_ID), "kimi_k2"),
     ),
     "Kimi off": Family(
-        KIMI_TEMPLATE,
-        "kimi_k2",
-        "kimi_k2",
-        THINK + KIMI_MARKS,
-        {"thinking": False},
-        (Answer("plain", "", "plain"), Answer(KIMI, "", "", KIMI_ID)),
-        "kimi_k2",
+        *(KIMI_TEMPLATE, "kimi_k2", "kimi_k2", THINK + KIMI_MARKS, {"thinking": False}),
+        *(plain(KIMI, read=KIMI_ID), "kimi_k2"),
     ),
-    "Granite": Family(
-        GRANITE,
-        "auto",
-        "granite",
-        ("<|tool_call|>",),
-        {},
-        (
-            Answer("plain", "", "plain"),
-            Answer('<|tool_call|>[{"name": "find", "arguments": {"key": "x"}}]', "", "", FIND),
-        ),
-    ),
-    "Phi": Family(
-        chatml("<|tool|>"),
-        "auto",
-        "phi4_mini_json",
-        (),
-        {},
-        (
-            Answer("plain", "", "plain"),
-            Answer('functools[{"name": "find", "arguments": {"key": "x"}}]', "", "", FIND),
-        ),
-    ),
-    "Gemma 4 on": Family(
-        GEMMA,
-        "gemma4",
-        "gemma4",
-        GEMMA_MARKS,
-        {"enable_thinking": True},
-        (
-            Answer("<|channel>thought\ny<channel|>ok", "y", "ok"),
-            Answer(f"<|channel>thought\ny<channel|>{GEMMA_CALL}", "y", "", FIND),
-        ),
-    ),
-    "Gemma 4 off": Family(GEMMA, "gemma4", "gemma4", GEMMA_MARKS, {}, thinking_off(GEMMA_CALL)),
-    "Hermes": Family(chatml(JSON_CALL), "auto", "hermes", CALL, {}, thinking_off(HERMES)),
-}  # fmt: skip
+}
 
 
 def choice_of(family: Family) -> FormatChoice:
@@ -280,7 +169,6 @@ def choice_of(family: Family) -> FormatChoice:
 
 
 def server(config: Any, renderer: Any, choice: FormatChoice) -> Any:
-    """vLLM's own renderer of these arguments."""
     from vllm.renderers.online_renderer import OnlineRenderer
 
     return OnlineRenderer(
@@ -316,27 +204,22 @@ def same_prompts(form: Format, online: Any, chats: Any = CHATS, **more: Any) -> 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_prompt_is_the_servers(name: str, make_renderer: Make) -> None:
+def test_prompts_and_readings_are_the_servers(name: str, make_renderer: Make) -> None:
     family = FAMILIES[name]
+    choice = choice_of(family)
     made = make_renderer(family.template, family.marks, model_type=family.model_type)
-    online = server(*made, choice_of(family))
+    online = server(*made, choice)
     theirs = [asyncio.run(online.render_chat(request(chat)))[1][0] for chat in CHATS]
     # Only now, since it changes the tokenizer.
-    form = Format(*made, choice_of(family))
-    for chat, prompt in zip(CHATS, theirs, strict=True):
-        ours = asyncio.run(form.render(chat, TOOLS))
-        assert ours.text == prompt["prompt"]
-        assert list(ours.ids) == prompt["prompt_token_ids"]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", FAMILIES)
-def test_an_answer_is_read_as_the_server_reads_it(name: str, make_renderer: Make) -> None:
-    family = FAMILIES[name]
-    made = make_renderer(family.template, family.marks, model_type=family.model_type)
-    form = Format(*made, choice_of(family))
-    online = server(*made, choice_of(family))
+    form = Format(*made, choice)
+    for chat, expected in zip(CHATS, theirs, strict=True):
+        prompt = asyncio.run(form.render(chat, TOOLS))
+        assert prompt.text == expected["prompt"]
+        assert list(prompt.ids) == expected["prompt_token_ids"]
+    online, asked = server(*made, choice), request(CHATS[0])
     prompt = asyncio.run(form.render(CHATS[0], TOOLS))
+    grammar = "structured_outputs" in prompt.adjusted
+    assert grammar is (family.tool == "glm45"), "GLM's parser binds decoding by a grammar"
     for answer in family.answers:
         ids = form.encode(answer.text)
         reading = form.read(prompt, answer.text, ids)
@@ -346,7 +229,6 @@ def test_an_answer_is_read_as_the_server_reads_it(name: str, make_renderer: Make
         assert not reading.tools.error
         if family.reasoning == "auto":
             assert reading.text == answer.text
-        asked = request(CHATS[0])
         parser = online.parser(
             form.tokenizer,
             asked.tools,
@@ -362,27 +244,11 @@ def test_an_answer_is_read_as_the_server_reads_it(name: str, make_renderer: Make
         assert said == [(call.name, call.arguments) for call in answer.calls]
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_family_is_found(name: str) -> None:
-    family = FAMILIES[name]
-    facts = FamilyFacts((family.template,), (), family.model_type)
-    assert families.tool_parsers(facts) == [family.tool]
-    assert families.reasoning_parser(facts) == family.reasoning
-
-
-@pytest.mark.nightly
-def test_reasoning_is_shown_between_tool_calls(make_renderer: Make) -> None:
-    family = FAMILIES["Qwen3 on"]
-    form = Format(*make_renderer(family.template, family.marks), choice_of(family))
-    shown = [asyncio.run(form.render(chat, TOOLS)).text.count("RRR") for chat in CHATS]
-    assert shown == [0, 0, 1, 0]
-
-
-def test_glm_binds_decoding_by_a_grammar(make_renderer: Make) -> None:
-    family = FAMILIES["GLM off"]
-    form = Format(*make_renderer(family.template, family.marks), choice_of(family))
-    assert "structured_outputs" in asyncio.run(form.render(CHATS[0], TOOLS)).adjusted
-    assert "structured_outputs" not in asyncio.run(form.render(CHATS[0])).adjusted
+def test_the_family_of_a_template_is_found() -> None:
+    for name, family in FAMILIES.items():
+        facts = FamilyFacts((family.template,), (), family.model_type)
+        assert families.tool_parsers(facts) == [family.tool], name
+        assert families.reasoning_parser(facts) == family.reasoning, name
 
 
 @pytest.mark.nightly
@@ -408,24 +274,6 @@ def test_mistral_with_its_own_tokenizer(make_renderer: Make, tmp_path: Path) -> 
     assert reading.tools is not None
     assert reading.tools.calls == FIND
     assert form.read(prompt, "plain", []).text == "plain"
-
-
-@pytest.mark.parametrize(
-    ("effort", "asked"),
-    [("low", {}), ("none", {}), ("low", {"enable_thinking": False}), ("high", {"thinking": True})],
-)
-def test_an_effort_is_the_servers(effort: str, asked: dict[str, Any], make_renderer: Make) -> None:
-    """The server switches thinking with it, unless the request says how."""
-    made = make_renderer(
-        "{% for m in messages %}{{ m.content }}{% endfor %}"
-        "[{{ enable_thinking }} {{ thinking }} {{ reasoning_effort }}]"
-    )
-    tree = {"model": {"source": "m", "chat_template_kwargs": asked}, "benchmarks": ["bfcl"]}
-    config = run_config({**tree, "sampling": {"reasoning_effort": effort}}, where="")
-    form = Format(*made, FormatChoice(template_kwargs=config.template_kwargs))
-    online = server(*made, FormatChoice())
-    more = {"reasoning_effort": effort, "chat_template_kwargs": asked}
-    same_prompts(form, online, [[{"role": "user", "content": "go"}]], **more)
 
 
 @pytest.mark.nightly
@@ -461,49 +309,21 @@ def test_gpt_oss_with_its_own_vocabulary(
     assert (reading.reasoning, reading.text) == ("y", "ok")
 
 
-def test_deepseek_v32_is_written_by_its_encoder(make_renderer: Make) -> None:
-    from vllm.renderers.deepseek_v32 import DeepseekV32Renderer
-    from vllm.tokenizers.deepseek_v32 import get_deepseek_v32_tokenizer
-
-    _, toy = make_renderer("x", THINK)
-    tokenizer = get_deepseek_v32_tokenizer(toy.get_tokenizer())
-    made = make_renderer(
-        "", tokenizer=tokenizer, renderer=DeepseekV32Renderer, model_type="deepseek_v32"
-    )
-    choice = FormatChoice("deepseek_v3", "deepseek_v32", template_kwargs={"thinking": True})
-    form = Format(*made, choice)
-    same_prompts(form, server(*made, choice))
-    assert "RRR" in asyncio.run(form.render(CHATS[2], TOOLS)).text
-
-
-@pytest.mark.parametrize(
-    ("template", "model_type", "found"),
-    [
-        ("x", "", []),
+def test_marks_and_model_types_name_the_tool_parsers() -> None:
+    headless = LLAMA32.replace("<|start_header_id|>", "<|im_start|>")
+    for template, model_type, found in (
         ("[TOOL_CALLS] <|python_tag|>", "", ["mistral", "llama3_json"]),
         ("<|start_of_role|> <tool_call>", "", ["granite4"]),
+        ("<|start_of_role|> <|tool_call|>", "", ["granite"]),
+        ("<|tool|>", "", ["phi4_mini_json"]),
+        ("<|tool_call>", "", ["gemma4"]),
+        ("".join(DEEPSEEK) + "```json", "", ["deepseek_v3"]),
         ("<tool_call><arg_key>", "glm_moe_dsa", ["glm47"]),
         ("", "gpt_oss", ["openai"]),
         ("", "llama4", ["llama4_pythonic"]),
-        ("<|tool_call>", "gemma4", ["gemma4"]),
-        (LLAMA32, "llama", ["llama3_json"]),
-        (LLAMA32 + "<|python_tag|>", "llama", ["llama3_json"]),
         (LLAMA32 + "<tool_call>", "llama", ["hermes"]),
-        (LLAMA32 + "[TOOL_CALLS]", "llama", ["mistral"]),
-        (LLAMA32.replace("parameters", "arguments"), "llama", []),
-        (LLAMA32.replace("<|start_header_id|>", "<|im_start|>"), "llama", []),
-    ],
-)
-def test_candidates(template: str, model_type: str, found: list[str]) -> None:
-    assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
-
-
-@pytest.mark.usefixtures("vllm")
-def test_every_parser_imports() -> None:
-    from vllm.reasoning import ReasoningParserManager
-    from vllm.tool_parsers import ToolParserManager
-
-    for name in ReasoningParserManager.list_registered():
-        ReasoningParserManager.get_reasoning_parser(name)
-    for name in ToolParserManager.list_registered():
-        ToolParserManager.get_tool_parser(name)
+        (headless, "llama", []),
+    ):
+        assert families.tool_parsers(FamilyFacts((template,), (), model_type)) == found
+    gemma = FamilyFacts(("<|tool_call>{% if enable_thinking %}<|think|>{% endif %}",))
+    assert families.reasoning_parser(gemma) == "gemma4"

@@ -1,10 +1,11 @@
-"""A `Format` writes and reads as vLLM's server does, within bounds."""
+"""Formats and engines render and read as vLLM's server does, within bounds."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
+import os
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,21 +15,13 @@ from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFail
 from ace_ray.models.answers import MAX_CHARS, Reading
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.format import Format
-from ace_ray.models.vllm_engine import VLLMEngine
+from ace_ray.models.vllm_engine import RESETS, VLLMEngine
 from ace_ray.types import Sampling, ToolAnswer, ToolCall
 
 Make = Callable[..., tuple[Any, Any]]
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "find",
-            "description": "Finds it.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-]
+PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "find", "parameters": PARAMETERS}}]
 TEMPLATE = (
     "{% if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}"
@@ -48,23 +41,24 @@ def hermes(make_renderer: Make) -> Format:
     return Format(*make_renderer(TEMPLATE), HERMES)
 
 
-BEGIN = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+BEGIN = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
 OFF_BY_DEFAULT = (
-    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if enable_thinking is defined and enable_thinking is true %}<think>\n"
-    "{% else %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+    BEGIN + "{% if enable_thinking is defined and enable_thinking is true %}<think>\n"
+    "{% else %}<think>\n\n</think>\n\n{% endif %}"
 )
 BY_WORD = (
-    BEGIN + "{% if add_generation_prompt %}<|im_start|>assistant\n"
-    "{% if '/no_think' in messages[-1].content %}<think></think>"
-    "{% else %}<think>\n{% endif %}{% endif %}"
+    BEGIN
+    + "{% if '/no_think' in messages[-1].content %}<think></think>{% else %}<think>\n{% endif %}"
 )
 MARKS = ("<think>", "</think>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>")
 
 
-@pytest.mark.parametrize("parser", ["qwen3", "nemotron_v3", "glm45", "deepseek_v3", "kimi_k2"])
+@pytest.mark.parametrize("parser", ["qwen3", "glm45", "deepseek_v3", "kimi_k2"])
 @pytest.mark.parametrize("template", [OFF_BY_DEFAULT, BY_WORD])
-def test_thinking_that_the_prompt_closed_takes_no_answer_for_reasoning(
+def test_reasoning_begins_where_the_prompt_opened_thinking(
     make_renderer: Make, parser: str, template: str
 ) -> None:
     made = make_renderer(template, MARKS)
@@ -77,123 +71,133 @@ def test_thinking_that_the_prompt_closed_takes_no_answer_for_reasoning(
         assert reading.tools is not None
         assert len(reading.tools.calls) == (text == CALL)
         assert reading.tools.content == ("" if text == CALL else text)
-
-
-def test_thinking_that_the_prompt_opened_is_reasoning(make_renderer: Make) -> None:
-    choice = FormatChoice(reasoning_parser="qwen3", template_kwargs={"enable_thinking": True})
-    form = Format(*make_renderer(OFF_BY_DEFAULT, MARKS), choice)
-    text = "hm</think>\n\nThe answer is 4."
-    reading = form.read(rendered(form), text, form.encode(text))
-    assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
-
-
-def test_a_template_is_told_the_day_that_was_chosen(make_renderer: Make) -> None:
-    template = (
-        "{% if strftime_now is defined %}{{ strftime_now('%d %b %Y') }}{% endif %}" + TEMPLATE
-    )
-    form = Format(*make_renderer(template), FormatChoice(start_date="2025-08-05"))
-    assert rendered(form).text.startswith("05 Aug 2025")
+    if parser == "qwen3":
+        form = Format(*made, FormatChoice(parser, template_kwargs={"enable_thinking": True}))
+        text = "hm</think>\n\nThe answer is 4."
+        reading = form.read(rendered(form), text, form.encode(text))
+        assert (reading.reasoning.strip(), reading.text.strip()) == ("hm", "The answer is 4.")
 
 
 class StubEngine:
-    """In place of vLLM's engine: gives one answer and keeps what it was asked."""
+    """In place of vLLM's engine: gives one answer, and keeps its requests."""
 
-    def __init__(self, answer: str) -> None:
-        self._answer = answer
+    def __init__(self, made: tuple[Any, Any], answer: str, resets: int = 1) -> None:
+        self.model_config, self.renderer = made
+        self.answer, self.resets = answer, resets
         self.asked: list[Any] = []
 
     async def generate(
         self, prompt: Any, params: Any, request_id: str, lora_request: Any, **more: Any
     ) -> AsyncIterator[Any]:
         self.asked.append((prompt, params, more))
-        said = SimpleNamespace(text=self._answer, finish_reason="stop", token_ids=[1, 2])
+        said = SimpleNamespace(text=self.answer, finish_reason="stop", token_ids=[1, 2])
         yield SimpleNamespace(outputs=[said])
 
+    async def collective_rpc(self, name: str, args: tuple[str, ...]) -> None:
+        self.asked.append((name, *args))
 
-def engine_on(form: Format, answer: str) -> tuple[Any, StubEngine]:
-    """A `VLLMEngine` around a stub, without loading a model."""
-    engine, stub = VLLMEngine.__new__(VLLMEngine), StubEngine(answer)
-    vars(engine).update(
-        _engine=stub,
-        _adapter=None,
-        _format=form,
-        _params=lambda **values: values,
-        _final=None,
-        _dead=EngineDead,
-        _ids=itertools.count(),
-        max_model_len=1000,
-        _core_sees_reasoning=False,
-    )
-    return engine, stub
+    async def reset_prefix_cache(self, *, reset_connector: bool = False) -> bool:
+        self.asked.append(reset_connector)
+        return len(self.asked) > self.resets
 
 
-def test_a_schema_binds_where_the_end_of_reasoning_is_seen(make_renderer: Make) -> None:
-    schema = {"type": "object"}
-    for choice, seen, bound in (
-        (FormatChoice(), False, True),
-        (FormatChoice("qwen3"), True, True),
-        (FormatChoice("qwen3"), False, False),  # as of a plugin, which the engine's core lacks
-    ):
-        form = Format(*make_renderer(TEMPLATE, ("<think>", "</think>")), choice)
-        engine, stub = engine_on(form, "{}")
-        engine._core_sees_reasoning = seen
-        answer = asyncio.run(engine.chat(MESSAGES, Sampling().following(schema)))
-        ((_, params, _),) = stub.asked
-        assert (params.get("structured_outputs") is not None) is bound
-        assert bool(answer.schema_refused) is not bound
+Start = Callable[..., tuple[VLLMEngine, StubEngine]]
 
 
-def test_a_parser_that_writes_the_grammar_knows_the_schema(hermes: Format) -> None:
-    prompt = asyncio.run(hermes.render(MESSAGES, schema='{"type": "object"}'))
-    assert prompt.request.structured_outputs.json == '{"type": "object"}'
-    assert prompt.adjusted["structured_outputs"].json == '{"type": "object"}'
-    assert "structured_outputs" not in rendered(hermes).adjusted
+@pytest.fixture
+def start(make_renderer: Make, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Start a `VLLMEngine` around a stub, without loading a model."""
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    monkeypatch.setenv("VLLM_NO_USAGE_STATS", "1")
+    monkeypatch.setattr("ace_ray.models.vllm_engine.cpu_environment", dict)
+
+    def make(choice: FormatChoice, answer: str = "{}", **more: Any) -> Any:
+        stub = StubEngine(make_renderer(TEMPLATE, MARKS), answer, **more)
+        monkeypatch.setattr(AsyncLLM, "from_engine_args", lambda args: stub)
+        return VLLMEngine(Path(stub.model_config.model), {}, choice, swappable=True), stub
+
+    return make
 
 
-def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(hermes: Format) -> None:
+PLUGIN = """
+from vllm.reasoning import ReasoningParserManager
+from vllm.tool_parsers import ToolParserManager
+@ReasoningParserManager.register_module("thoughts_of_a_plugin")
+class Thoughts(ReasoningParserManager.get_reasoning_parser("qwen3")):
+    pass
+@ToolParserManager.register_module("calls_of_a_plugin")
+class Calls(ToolParserManager.get_tool_parser("hermes")):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("choice", "bound"),
+    [
+        (FormatChoice(), True),
+        (FormatChoice("qwen3"), True),
+        # The engine's core does not load plugins.
+        (FormatChoice("thoughts_of_a_plugin", plugins=(("p.py", PLUGIN),)), False),
+    ],
+    ids=["none", "qwen3", "plugin"],
+)
+def test_a_schema_binds_where_the_engine_sees_the_end_of_reasoning(
+    start: Start, choice: FormatChoice, bound: bool
+) -> None:
+    engine, stub = start(choice)
+    answer = asyncio.run(engine.chat(MESSAGES, Sampling().following({"type": "object"})))
+    ((_, params, _),) = stub.asked
+    assert (params.structured_outputs is not None) is bound
+    assert bool(answer.schema_refused) is not bound
+
+
+def test_an_engine_offers_tools_and_reads_calls_after_the_reasoning(start: Start) -> None:
     written = f"<think><tool_call>no</think>{CALL}"
-    engine, stub = engine_on(hermes, written)
+    engine, stub = start(HERMES, written)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
     assert answer.text == CALL
     assert answer.raw == written
     assert answer.reasoning == "<tool_call>no"
     assert answer.tools == ToolAnswer("", (ToolCall("find", '{"key": "x"}'),))
+    assert (answer.completion_tokens, answer.finish_reason) == (2, "stop")
     ((prompt, params, more),) = stub.asked
-    assert prompt["prompt_token_ids"] == hermes.encode(rendered(hermes, tools=TOOLS).text)
-    assert params["skip_special_tokens"] is False
+    assert answer.prompt_tokens == len(prompt["prompt_token_ids"])
+    assert "<|tools|>" in prompt["prompt"]
+    assert params.skip_special_tokens is False
     assert more == {"reasoning_ended": None, "reasoning_parser_kwargs": None}
 
 
-def test_an_engine_without_tools_reads_no_calls(hermes: Format) -> None:
-    engine, stub = engine_on(hermes, CALL)
+def test_an_engine_without_tools_reads_no_calls(start: Start) -> None:
+    engine, stub = start(HERMES, CALL)
     answer = asyncio.run(engine.chat(MESSAGES, Sampling()))
     assert (answer.text, answer.raw, answer.tools) == (CALL, "", None)
     ((prompt, params, _),) = stub.asked
     assert prompt["prompt"] == "<|system|>be brief<|user|>go<|assistant|>"
-    assert params["skip_special_tokens"] is True
+    assert params.skip_special_tokens is True
     assert asyncio.run(engine.chat(MESSAGES, Sampling(), [])).tools == ToolAnswer(CALL)
-
-
-def test_without_tools_markup_of_calls_stays_in_the_answer(make_renderer: Make) -> None:
-    # vLLM's server would drop it with this parser, as docs/formats.md says.
-    choice = FormatChoice(reasoning_parser="none", tool_parser="qwen3_coder")
-    form = Format(*make_renderer(TEMPLATE, MARKS), choice)
-    text = f"hi {CALL} bye"
-    reading = read(form, text, None)
-    assert (reading.text, reading.tools) == (text, None)
-
-
-def test_tools_need_a_tool_parser(make_renderer: Make) -> None:
-    engine, stub = engine_on(Format(*make_renderer(TEMPLATE), FormatChoice()), "x")
+    engine, stub = start(FormatChoice())
     with pytest.raises(ValueError, match="tools need a tool parser"):
         asyncio.run(engine.chat(MESSAGES, Sampling(), TOOLS))
+    with pytest.raises(PromptTooLong):
+        asyncio.run(engine.chat([{"role": "user", "content": "x" * 4090}], Sampling()))
     assert stub.asked == []
 
 
-def test_a_long_prompt_is_told_from_a_refused_one(hermes: Format) -> None:
-    for length in (4097, 500_000):
-        with pytest.raises(PromptTooLong):
-            rendered(hermes, [{"role": "user", "content": "x" * length}])
+def test_a_swap_empties_the_caches_or_ends_the_engine(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sleep(seconds: float) -> None:
+        return
+
+    monkeypatch.setattr("asyncio.sleep", sleep)
+    engine, stub = start(FormatChoice(), resets=3)
+    asyncio.run(engine.swap(Path("/c/step_2")))
+    assert stub.asked == [("swap_weights", "/c/step_2"), True, True, True]
+    # Answers would come from what the previous weights have computed.
+    engine, _ = start(FormatChoice(), resets=RESETS + 1)
+    with pytest.raises(EngineDead, match="the cache of the previous weights could not be cleared"):
+        asyncio.run(engine.swap(Path("/c/step_2")))
 
 
 def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
@@ -206,12 +210,12 @@ def test_messages_are_shown_as_the_server_shows_them(hermes: Format) -> None:
     assert "\ufffd" in rendered(hermes, [{"role": "user", "content": "\ud800"}]).text
 
 
-def test_a_template_in_place_of_the_models_own(make_renderer: Make) -> None:
+def test_the_template_and_the_date_may_be_chosen(make_renderer: Make) -> None:
     form = Format(*make_renderer(TEMPLATE), FormatChoice(chat_template="{{ messages[0].content }}"))
     assert rendered(form).text == "be brief"
-
-
-def test_content_in_parts(make_renderer: Make) -> None:
+    dated = make_renderer("{{ strftime_now('%d %b %Y') }}" + TEMPLATE)
+    form = Format(*dated, FormatChoice(start_date="2025-08-05"))
+    assert rendered(form).text.startswith("05 Aug 2025")
     loops = "{% for m in messages %}{% for c in m.content %}[{{ c.text }}]{% endfor %}{% endfor %}"
     assert rendered(Format(*make_renderer(loops), FormatChoice())).text == "[be brief][go]"
 
@@ -220,35 +224,44 @@ def test_content_in_parts(make_renderer: Make) -> None:
 LOOPS = "{% for i in range(9999) %}{% for j in range(20) %}{{ i.a }}{% endfor %}{% endfor %}"
 
 
-def test_a_template_that_takes_too_long_fails_its_row(
-    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
+def test_long_refused_and_slow_prompts_are_told_apart(
+    hermes: Format, make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT", "0.2")
-    form = Format(*make_renderer(LOOPS), FormatChoice())
+    for length in (4097, 500_000):
+        with pytest.raises(PromptTooLong):
+            rendered(hermes, [{"role": "user", "content": "x" * length}])
+    for template in ("{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"):
+        with pytest.raises(PromptRefused):
+            rendered(Format(*make_renderer(template), FormatChoice()))
+    timeout = "VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT"
+    monkeypatch.setenv(timeout, "")
+    monkeypatch.delenv(timeout)
+    Format(*make_renderer(TEMPLATE), FormatChoice())
+    assert os.environ[timeout] == "300"
+    monkeypatch.setenv(timeout, "0.2")
     with pytest.raises(RequestFailed, match="timed out"):
-        rendered(form)
-
-
-@pytest.mark.parametrize("template", ["{{ raise_exception('no') }}", "{{ ''.__class__.__mro__ }}"])
-def test_a_template_that_refuses(make_renderer: Make, template: str) -> None:
-    with pytest.raises(PromptRefused):
-        rendered(Format(*make_renderer(template), FormatChoice()))
+        rendered(Format(*make_renderer(LOOPS), FormatChoice()))
 
 
 def read(form: Format, text: str, tools: Any = TOOLS) -> Reading:
     return form.read(rendered(form, tools=tools), text, [])
 
 
-def test_hostile_answers_are_answers_without_calls(hermes: Format) -> None:
-    for text in ("<tool_call>{bad}</tool_call>", "<tool_call>" + "[" * 60_000):
-        reading = read(hermes, text)
-        assert reading.tools is not None
-        assert (reading.text, reading.tools.content, reading.tools.calls) == (text, text, ())
-        assert reading.tools.error
+def test_text_stays_without_tools_and_where_a_parser_raises(
+    hermes: Format, make_renderer: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
+
     assert read(hermes, "plain") == Reading("plain", tools=ToolAnswer("plain"))
+    # vLLM's server would drop the call with this parser, as docs/formats.md says.
+    choice = FormatChoice("none", "qwen3_coder")
+    assert read(Format(*make_renderer(TEMPLATE, MARKS), choice), CALL, None) == Reading(CALL)
+    broken: Any = lambda self, model_output, request: {"": None}[model_output]  # noqa: E731
+    monkeypatch.setattr(Hermes2ProToolParser, "extract_tool_calls", broken)
+    assert read(hermes, "x").tools == ToolAnswer("x", error="KeyError")
 
 
-def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: Format) -> None:
+def test_reasoning_of_an_answer_beyond_the_bound_is_found(hermes: Format) -> None:
     long = CALL + " " * MAX_CHARS
     reading = read(hermes, f"<think>{'y' * MAX_CHARS}</think>{long}")
     assert reading.tools == ToolAnswer(long, error="TooLong")
@@ -259,37 +272,25 @@ def test_an_answer_beyond_the_bound_is_not_parsed_and_its_reasoning_is(hermes: F
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        ({"tool_parser": "hermess"}, "tool parser 'hermess'; did you mean 'hermes'"),
-        ({"reasoning_parser": "qwen33"}, "reasoning parser 'qwen33'; did you mean 'qwen3'"),
-        ({"tool_parser": "openai"}, "'openai' reads gpt-oss tokens"),
-        ({"tool_parser": "llama3_json"}, "llama3_json does not work with this model's tokenizer"),
-        ({"tool_parser": "gone"}, "'gone' needs a missing package: .*ace_ray_no_such_module"),
-    ],
-)
 def test_a_parser_that_cannot_work_is_refused_at_once(
-    make_renderer: Make, choice: Any, message: str, monkeypatch: pytest.MonkeyPatch
+    make_renderer: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from vllm.tool_parsers import ToolParserManager
 
     monkeypatch.setitem(ToolParserManager.lazy_parsers, "gone", ("ace_ray_no_such_module", "P"))
-    with pytest.raises(UserError, match=f"^model.(tool|reasoning)_parser: .*{message}"):
-        Format(*make_renderer(TEMPLATE), FormatChoice(**choice))
-
-
-PLUGIN = """
-from vllm.tool_parsers import ToolParserManager
-from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
-@ToolParserManager.register_module("of_our_own")
-class Ours(Hermes2ProToolParser):
-    pass
-"""
+    for choice, message in (
+        (FormatChoice(tool_parser="hermess"), "'hermess'; did you mean 'hermes'"),
+        (FormatChoice("qwen33"), "'qwen33'; did you mean 'qwen3'"),
+        (FormatChoice(tool_parser="openai"), "'openai' reads gpt-oss tokens"),
+        (FormatChoice(tool_parser="llama3_json"), "llama3_json does not work with this model's to"),
+        (FormatChoice(tool_parser="gone"), "needs a missing package: .*ace_ray_no_such_module"),
+    ):
+        with pytest.raises(UserError, match=f"^model.(tool|reasoning)_parser: .*{message}"):
+            Format(*make_renderer(TEMPLATE), choice)
 
 
 def test_a_plugin_registers_a_parser(make_renderer: Make) -> None:
-    choice = FormatChoice(tool_parser="of_our_own", plugins=(("ours.py", PLUGIN),))
+    choice = FormatChoice(tool_parser="calls_of_a_plugin", plugins=(("p.py", PLUGIN),))
     reading = read(Format(*make_renderer(TEMPLATE), choice), CALL)
     assert reading.tools is not None
     assert reading.tools.calls == (ToolCall("find", '{"key": "x"}'),)

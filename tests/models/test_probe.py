@@ -1,22 +1,24 @@
-"""The probe on an engine that says what the test tells it to."""
+"""The check of swapped weights, on an engine that answers from a script."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ace_ray.models.probe import (
     FLOOR,
     SLACK,
-    CannotTell,
     Logprobs,
     Probe,
     ProbeFailed,
+    available_bytes,
     distance,
     weights_hash,
 )
@@ -24,27 +26,26 @@ from ace_ray.models.probe import (
 OLD: Logprobs = [[-1.0, -2.0], [-3.0]]
 NEW: Logprobs = [[-1.5, -2.5], [-3.5]]
 NEWER: Logprobs = [[-0.5, -2.0], [-1.0]]
+NAN: Logprobs = [[math.nan, -2.0], [-3.0]]
+CHECKPOINTS = {"a": b"1", "b": b"2", "c": b"3", "c again": b"3"}
 
 
 def moved(said: Logprobs, by: float) -> Logprobs:
     return [[value + by for value in text] for text in said]
 
 
-def jagged(said: Logprobs, by: float, sign: int = 1) -> Logprobs:
-    """Moved up and down in turn."""
+def jagged(said: Logprobs, by: float) -> Logprobs:
+    """Move tokens up and down in turn."""
     return [
-        [value + by * sign * (-1) ** (i + j) for j, value in enumerate(text)]
+        [value + by * (-1) ** (i + j) for j, value in enumerate(text)]
         for i, text in enumerate(said)
     ]
 
 
-Truths = dict[str, Logprobs | Exception]
-
-
 class Scripted:
-    """Says the next of ``said``; its references are ``truths``, by the folder's name."""
+    """Answers the next of ``said``; its references are ``truths``, by the folder's name."""
 
-    def __init__(self, *said: Logprobs, truths: Truths) -> None:
+    def __init__(self, said: Sequence[Logprobs], truths: dict[str, Any]) -> None:
         self._said, self._truths = list(said), truths
         self.asked: list[tuple[str, ...]] = []
 
@@ -53,206 +54,112 @@ class Scripted:
 
     def reference(self, folders: Sequence[Path]) -> list[Logprobs]:
         self.asked.append(tuple(folder.name for folder in folders))
-        found = []
-        for folder in folders:
-            truth = self._truths[folder.name]
+        found = [self._truths[folder.name] for folder in folders]
+        for truth in found:
             if isinstance(truth, Exception):
                 raise truth
-            found.append(truth)
         return found
+
+
+Swap = Callable[..., tuple[list[dict[str, Any]], Any]]
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
-    """Four checkpoints; the last holds the weights of the one before."""
-    made = []
-    for name, weights in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("same_as_c", b"3")):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "model.safetensors").write_bytes(weights)
-        made.append(folder)
-    return made
+def swap(tmp_path: Path) -> Swap:
+    """Begin with the first folder and swap through the others; return the facts of each swap."""
+    for name, weights in CHECKPOINTS.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(weights)
+
+    def run(names: Sequence[str], *said: Logprobs, prepared: str = "", **truths: Any) -> Any:
+        engine = Scripted(said, {"a": OLD, "b": NEW, **truths})
+        folders = [tmp_path / name for name in names]
+
+        async def play() -> list[dict[str, Any]]:
+            probe = Probe(engine)
+            await probe.begin(folders[0])
+            found = []
+            for held, folder in pairwise(folders):
+                for _ in range(2):
+                    probe.prepare(held, tmp_path / prepared if prepared else folder)
+                found.append(await probe.swapped(folder))
+            return found
+
+        return asyncio.run(play()), engine.asked
+
+    return run
 
 
-def swap(engine: Scripted, *folders: Path) -> list[dict[str, float]]:
-    """Begin on the first, swap through the others; what each swap found."""
-
-    async def play() -> list[dict[str, float]]:
-        probe = Probe(engine)
-        await probe.begin(folders[0])
-        found = []
-        for held, folder in pairwise(folders):
-            probe.prepare(held, folder)
-            found.append(await probe.swapped(folder))
-        return found
-
-    return asyncio.run(play())
+def test_only_the_first_swap_is_compared_with_references(swap: Swap) -> None:
+    said = (OLD, NEW, NEWER, NEWER)
+    found, asked = swap(["a", "b", "c", "c again"], *said, a=moved(OLD, 0.01), b=moved(NEW, 0.02))
+    assert found == [
+        {"moved": 0.5, "from_reference": 0.02, "before": 0.01, "way": 1.02},
+        {"moved": pytest.approx(4 / 3, abs=1e-4)},
+        {"moved": 0.0},
+    ]
+    assert asked == [("a", "b")]
+    # The last weights count, not the first.
+    assert swap(["a", "b", "c"], OLD, NEW, OLD)[0][1] == {"moved": 0.5}
 
 
-class TestFirst:
-    def test_right(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, truths={"a": moved(OLD, 0.01), "b": moved(NEW, 0.02)})
-        (found,) = swap(engine, *folders[:2])
-        assert found == {"moved": 0.5, "from_reference": 0.02, "before": 0.01, "way": 1.02}
-        assert engine.asked == [("a", "b")]
+def test_equal_weights_prove_nothing_about_a_swap(swap: Swap) -> None:
+    truths = {"c": OLD, "c again": OLD, "a": NEW}
+    (first, second), _ = swap(["c", "c again", "a"], OLD, OLD, NEW, **truths)
+    assert (first, second["way"]) == ({"moved": 0.0}, 1.0)
+    with pytest.raises(ProbeFailed):
+        swap(["c", "c again", "a"], OLD, OLD, moved(OLD, 1e-6), **truths)
 
-    def test_it_says_what_it_said_before(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, OLD, truths={"a": OLD, "b": NEW})
-        with pytest.raises(
-            ProbeFailed, match="the weights changed, but the engine's logprobs did not"
-        ):
-            swap(engine, *folders[:2])
 
-    def test_it_says_neither(self, folders: list[Path]) -> None:
-        """A part of the weights was taken, another was not."""
-        half: Logprobs = [NEW[0], OLD[1]]
-        engine = Scripted(OLD, half, truths={"a": OLD, "b": NEW})
-        with pytest.raises(ProbeFailed, match=r"0\.167 nats per token .* was 0\.000 from"):
-            swap(engine, *folders[:2])
+def test_a_failed_swap_is_noticed(swap: Swap) -> None:
+    unchanged = "the weights changed, but the engine's logprobs did not"
+    infinite = [[math.inf, -2.0], [-3.0]]
+    cases: list[tuple[list[Any], dict[str, Any], str]] = [
+        ([OLD, OLD], {}, unchanged),
+        ([OLD, NEW, NEW], {}, unchanged),
+        # A part of the weights was taken, another was not.
+        ([OLD, [NEW[0], OLD[1]]], {}, r"0\.167 nats per token .* was 0\.000 from"),
+        ([OLD, moved(OLD, 1e-6)], {"b": OLD}, "weight-swap check inconclusive"),
+        ([OLD, NEW], {"b": ProbeFailed("no memory")}, "no memory"),
+        ([OLD, NEW], {"prepared": "c", "c": NEWER}, "no reference"),
+        ([OLD, NEW], {"b": NAN}, "nan nats per token"),
+        ([NAN, NEW], {}, "not finite"),
+        ([OLD, infinite], {}, "not finite"),
+        ([OLD, NEW, NAN], {}, "not finite"),
+    ]
+    for said, truths, why in cases:
+        with pytest.raises(ProbeFailed, match=why):
+            swap(["a", "b", "c"][: len(said)], *said, **truths)
 
-    @pytest.mark.parametrize("apart", [0.031, 0.001])
-    def test_neighbours_in_training_are_told_apart(self, folders: list[Path], apart: float) -> None:
-        """Closer than two implementations may be to each other, and yet: taken, or not."""
-        near = jagged(OLD, apart)
-        truths: Truths = {"a": jagged(OLD, 0.02, -1), "b": jagged(near, 0.02, -1)}
-        (found,) = swap(Scripted(OLD, near, truths=truths), *folders[:2])
-        assert found["way"] == pytest.approx(1.0, abs=0.01)
-        with pytest.raises(ProbeFailed, match=r"inconclusive \(-?0 % of the expected change"):
-            swap(Scripted(OLD, moved(OLD, 1e-6), truths=truths), *folders[:2])
-        half: Logprobs = [near[0], OLD[1]]
-        with pytest.raises(ProbeFailed, match=r"inconclusive \(\d\d % of the expected change"):
-            swap(Scripted(OLD, half, truths=truths), *folders[:2])
 
-    def test_references_that_say_the_same_tell_nothing(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, moved(OLD, 1e-6), truths={"a": OLD, "b": OLD})
-        with pytest.raises(CannotTell, match="weight-swap check inconclusive"):
-            swap(engine, *folders[:2])
+def test_neighbours_in_training_are_told_apart(swap: Swap) -> None:
+    """They are closer than two correct implementations may be to each other."""
+    near = jagged(OLD, 0.001)
+    truths = {"a": jagged(OLD, -0.02), "b": jagged(near, -0.02)}
+    (found,), _ = swap(["a", "b"], OLD, near, **truths)
+    assert found["way"] == pytest.approx(1.0, abs=0.01)
+    for said, share in ((moved(OLD, 1e-6), r"-?0"), ([near[0], OLD[1]], r"\d\d")):
+        with pytest.raises(ProbeFailed, match=rf"inconclusive \({share} % of the expected change"):
+            swap(["a", "b"], OLD, said, **truths)
 
-    def test_equal_weights_prove_nothing_of_a_swap(self, folders: list[Path]) -> None:
-        """The next swap is held against references all the same."""
-        a, _, c, same = folders
-        truths: Truths = {"c": OLD, "same_as_c": OLD, "a": NEW}
-        engine = Scripted(OLD, OLD, NEW, truths=truths)
-        first, second = swap(engine, c, same, a)
-        assert (first, second["way"]) == ({"moved": 0.0}, 1.0)
-        engine = Scripted(OLD, OLD, moved(OLD, 1e-6), truths=truths)
-        with pytest.raises(ProbeFailed):
-            swap(engine, c, same, a)
 
-    @pytest.mark.parametrize(
-        ("before", "after", "fine"),
-        [
-            (0.0, 0.9 * FLOOR, True),
-            (0.0, 1.1 * FLOOR, False),
-            (FLOOR, 0.9 * SLACK * FLOOR, True),
-            (FLOOR, 1.1 * SLACK * FLOOR, False),
-            (-FLOOR, -0.9 * SLACK * FLOOR, True),
-            (FLOOR / SLACK / 2, 1.1 * FLOOR, False),
-        ],
-    )
-    def test_how_far_it_was_says_how_far_it_may_be(
-        self, folders: list[Path], before: float, after: float, fine: bool
-    ) -> None:
-        engine = Scripted(OLD, NEW, truths={"a": moved(OLD, before), "b": moved(NEW, after)})
+def test_the_distance_before_a_swap_bounds_the_distance_after_it(swap: Swap) -> None:
+    for before, after, fine in (
+        (0.0, 0.9 * FLOOR, True),
+        (0.0, 1.1 * FLOOR, False),
+        (-FLOOR, -0.9 * SLACK * FLOOR, True),
+        (FLOOR, 1.1 * SLACK * FLOOR, False),
+        (FLOOR / SLACK / 2, 1.1 * FLOOR, False),
+    ):
+        truths = {"a": moved(OLD, before), "b": moved(NEW, after)}
         if fine:
-            swap(engine, *folders[:2])
-        else:
-            with pytest.raises(ProbeFailed, match="from the new weights' reference"):
-                swap(engine, *folders[:2])
-
-    def test_the_reference_cannot_be_computed(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, truths={"a": OLD, "b": ProbeFailed("no memory")})
-        with pytest.raises(ProbeFailed, match="no memory"):
-            swap(engine, *folders[:2])
-
-    def test_a_reference_of_other_weights_is_none(self, folders: list[Path]) -> None:
-        """Prepared ahead for the next checkpoint, and then it is another's turn."""
-
-        async def play(*, again: bool) -> dict[str, float]:
-            probe = Probe(engine)
-            await probe.begin(folders[0])
-            probe.prepare(folders[0], folders[1])
-            if again:
-                probe.prepare(folders[0], folders[2])
-            return await probe.swapped(folders[2])
-
-        truths: Truths = {"a": OLD, "b": NEW, "c": NEWER}
-        engine = Scripted(OLD, NEWER, truths=truths)
-        assert asyncio.run(play(again=True))["from_reference"] == 0.0
-        engine = Scripted(OLD, NEW, truths=truths)
-        with pytest.raises(ProbeFailed, match="no reference"):
-            asyncio.run(play(again=False))
-
-    def test_it_is_computed_once(self, folders: list[Path]) -> None:
-        async def play() -> None:
-            probe = Probe(engine)
-            await probe.begin(folders[0])
-            for _ in range(3):
-                probe.prepare(folders[0], folders[1])
-            await probe.swapped(folders[1])
-            probe.prepare(folders[1], folders[2])
-
-        engine = Scripted(OLD, NEW, truths={"a": OLD, "b": NEW})
-        asyncio.run(play())
-        assert engine.asked == [("a", "b")]
+            assert swap(["a", "b"], OLD, NEW, **truths)[0]
+            continue
+        with pytest.raises(ProbeFailed, match="from the new weights' reference"):
+            swap(["a", "b"], OLD, NEW, **truths)
 
 
-TRUTHS: Truths = {"a": OLD, "b": NEW}
-
-
-class TestFurther:
-    def test_other_weights_say_other_things(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, NEWER, truths=TRUTHS)
-        found = swap(engine, *folders[:3])
-        assert found[1] == {"moved": pytest.approx(4 / 3, abs=1e-4)}
-        assert engine.asked == [("a", "b")]
-
-    def test_the_same_from_other_weights_is_a_failure(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, NEW, truths=TRUTHS)
-        with pytest.raises(
-            ProbeFailed, match="the weights changed, but the engine's logprobs did not"
-        ):
-            swap(engine, *folders[:3])
-
-    def test_the_same_from_equal_weights_is_none(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, NEWER, NEWER, truths=TRUTHS)
-        found = swap(engine, *folders)
-        assert found[2] == {"moved": 0.0}
-
-    def test_the_last_weights_count_not_the_first(self, folders: list[Path]) -> None:
-        engine = Scripted(OLD, NEW, OLD, truths=TRUTHS)
-        assert swap(engine, *folders[:3])[1] == {"moved": 0.5}
-
-    def test_a_failed_swap_proves_nothing(self, folders: list[Path]) -> None:
-        async def play() -> None:
-            probe = Probe(engine)
-            await probe.begin(folders[0])
-            probe.prepare(folders[0], folders[1])
-            with pytest.raises(ProbeFailed):
-                await probe.swapped(folders[1])
-            with pytest.raises(ProbeFailed):
-                await probe.swapped(folders[1])
-
-        engine = Scripted(OLD, moved(NEW, 1.0), moved(NEW, 1.0), truths=TRUTHS)
-        asyncio.run(play())
-
-
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_what_is_not_finite_fails_whenever(folders: list[Path], bad: float, at: int) -> None:
-    said = [OLD, NEW, NEWER]
-    said[at] = [[bad, -2.0], [-3.0]]
-    with pytest.raises(ProbeFailed, match="not finite"):
-        swap(Scripted(*said, truths={"a": OLD, "b": NEW}), *folders[:3])
-
-
-def test_a_reference_that_is_not_finite_fails(folders: list[Path]) -> None:
-    nan: Logprobs = [[math.nan, -2.0], [-3.0]]
-    with pytest.raises(ProbeFailed, match="nan nats per token"):
-        swap(Scripted(OLD, NEW, truths={"a": OLD, "b": nan}), *folders[:2])
-
-
-def test_distance() -> None:
+def test_distances_and_hashes(tmp_path: Path, swap: Swap) -> None:
     assert distance(OLD, OLD) == 0.0
     assert distance(OLD, NEW) == distance(NEW, OLD) == 0.5
     assert distance([[-1.0], [0.0, 0.0, 0.0]], [[-3.0], [0.0, 0.0, 0.0]]) == 0.5
@@ -260,13 +167,37 @@ def test_distance() -> None:
     for other in ([[-1.0, -2.0]], [[-1.0], [-3.0]]):
         with pytest.raises(ValueError):
             distance(OLD, other)
-
-
-def test_the_hash_is_of_the_weights_alone(tmp_path: Path, folders: list[Path]) -> None:
-    a, b, c, same = map(weights_hash, folders)
+    a, b, c, same = (weights_hash(tmp_path / name) for name in CHECKPOINTS)
     assert len({a, b, c}) == 3
     assert c == same
-    (folders[0] / "config.json").write_text("{}")
-    assert weights_hash(folders[0]) == a
-    (folders[0] / "model.safetensors").write_bytes(b"2")
-    assert weights_hash(folders[0]) == b
+    (tmp_path / "a" / "config.json").write_text("{}")
+    assert weights_hash(tmp_path / "a") == a
+
+
+GIB = 2**30
+
+
+def test_memory_is_that_of_the_tightest_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=90 * GIB))
+    root, own = tmp_path / "cgroup", tmp_path / "self"
+
+    def seen(path: str = "", limit: object = "max", used: int = 0, files: object = 0) -> float:
+        """Return the available GiB when the group has this limit and use."""
+        (root / path).mkdir(parents=True, exist_ok=True)
+        (root / path / "memory.max").write_text(f"{limit}\n")
+        (root / path / "memory.current").write_text(f"{used * GIB}\n")
+        (root / path / "memory.stat").write_text(f"anon 1\ninactive_file {files}\nslab 3\n")
+        return available_bytes(root, own) / GIB
+
+    assert available_bytes(root, own) == 90 * GIB, "without groups"
+    own.write_text("0::/\n")
+    # A checkpoint that was read fills the page cache up to the limit.
+    assert seen(limit=16 * GIB, used=16, files=12 * GIB) == 12
+    assert seen(limit=GIB, used=2) == 0
+    assert seen(limit=GIB, files="lots") == 90, "an unreadable file limits nothing"
+    assert seen(used=6) == 90
+    own.write_text("0::/pods/one\n")
+    assert seen("pods", 8 * GIB, 7) == seen("pods/two", GIB, 1) == 1
+    assert seen("pods/one", 2 * GIB, 2) == 0

@@ -1,16 +1,20 @@
-"""Roles in a config: what is accepted, what is refused and in which words, what is recorded."""
+"""Roles and engine arguments in a config: parsing, checks, and records in the manifest."""
 
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from ace_ray.config.schema import EndpointConfig, run_config
+from ace_ray.config.schema import EndpointConfig, ModelConfig, run_config
 from ace_ray.errors import UserError
 from ace_ray.models import roles
+from ace_ray.models.engine_args import check_engine_args, check_parsers
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.roles import (
     EndpointRole,
@@ -22,9 +26,11 @@ from ace_ray.models.roles import (
     role_identity,
 )
 from ace_ray.models.sources import ModelRef
+from ace_ray.models.urls import http_url
 from ace_ray.types import Sampling
 
 ENDPOINT = {"url": "https://api.example.com/v1", "model": "m"}
+REF = ModelRef("org/m", "hub", "org/m", "abc123")
 
 
 @pytest.fixture(autouse=True)
@@ -32,176 +38,123 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
 
 
-def test_three_kinds_of_roles() -> None:
-    assert parse_role("same", "user") == "same"
-    served = parse_role(
-        {"model": {"source": "a/b"}, "engine": {"max_model_len": 9}, "replicas": 2}, "user"
-    )
-    assert isinstance(served, ServedRole)
-    assert served.model.source == "a/b"
-    asked = parse_role({"endpoint": ENDPOINT, "sampling": {"max_tokens": 5}}, "user")
-    assert isinstance(asked, EndpointRole)
-    assert asked.sampling is not None
-    assert asked.sampling.max_tokens == 5
+MISTAKES: list[tuple[Any, str]] = [
+    ("other", "user: 'other' is not a role"),
+    ({}, "user: [] is not a role"),
+    ({"endpoint": ENDPOINT, "model": {"source": "a"}}, "['endpoint', 'model'] is not a role"),
+    ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
+    ({"endpoint": ENDPOINT, "sampling": {"heat": 1}}, "user.sampling: unknown key 'heat'"),
+    ({"model": "a/b"}, "user: 'model' is 'a/b', it should be a mapping"),
+    ({"model": {"endpoint": ENDPOINT}}, "user.model: a served model needs a source"),
+    ({"model": {"source": "a"}, "replicas": 0}, "user: 'replicas' is 0"),
+]
+URLS = {
+    "api.example.com/v1": "is not an http(s) URL",
+    "http://": "is not an http(s) URL",
+    "http://h:99999/v1": "is not an http(s) URL",
+    "http://me:sk-hidden@h/v1": "api_key_env",
+    "http://h/v1?key=sk-hidden": "api_key_env",
+    "http://h/v1#sk-hidden": "api_key_env",
+    "http://h/v 1": "characters",
+    "http://h/v1/chat/completions": "method's own path",
+}
 
 
-@pytest.mark.parametrize(
-    "value",
-    ["same", {"endpoint": ENDPOINT}, {"model": {"source": "a/b"}, "sampling": {"top_k": 2}}],
+def test_mistakes_are_named_without_secrets() -> None:
+    for value, line in MISTAKES:
+        with pytest.raises(UserError, match=re.escape(line)):
+            parse_role(value, "user")
+    for url, line in URLS.items():
+        role = EndpointRole(endpoint=EndpointConfig(url=url, model="m"))
+        with pytest.raises(
+            UserError, match=r"^user\.endpoint\.url: .*" + re.escape(line)
+        ) as caught:
+            check_role(role, "user")
+        assert "sk-hidden" not in str(caught.value)
+
+
+# Read in two ways: by versions of IDNA, other dots, other notations of an address, user names.
+LOOKALIKES = (
+    *(
+        "busineß.com",
+        "ａｐｉ.business.com",
+        "api。business.com",
+        "api%2ebusiness.com",
+        "api..b.com",
+    ),
+    *("api.b.com%00.evil.test", "me@api.b.com", "evil.test\\@api.b.com", "api.b.com:0"),
+    *("api.b.com:+443", "api.b.com:４４３", "16843009", "0x1010101", "1.1.257", "01.1.1.1"),
+    *("1.1.1.1.1", "[2606:4700::1111%eth0]", "[1.1.1.1]", "[api.b.com]", "2606:4700::1111", ""),
 )
-def test_a_saved_role_is_read_as_it_is(value: Any) -> None:
-    role = parse_role(value, "user")
-    saved = role if isinstance(role, str) else json.loads(json.dumps(role.model_dump()))
-    assert parse_role(saved, "user") == role
 
 
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        ("other", "user: 'other' is not a role"),
-        (None, "user: None is not a role"),
-        ({}, "user: [] is not a role"),
-        (
-            {"endpoint": ENDPOINT, "model": {"source": "a"}},
-            "user: ['endpoint', 'model'] is not a role",
-        ),
-        ({"endpoint": {"url": "https://h"}}, "user: 'endpoint.model' is missing"),
-        ({"endpoint": ENDPOINT | {"urll": 1}}, "did you mean 'url'?"),
-        ({"endpoint": ENDPOINT | {"timeout_s": 0}}, "user: 'endpoint.timeout_s' is 0"),
-        ({"endpoint": ENDPOINT | {"max_retries": "3"}}, "'endpoint.max_retries' is '3'"),
-        ({"endpoint": ENDPOINT, "engine": {}}, "user: unknown key 'engine'"),
-        ({"endpoint": ENDPOINT, "sampling": {"heat": 1}}, "user.sampling: unknown key 'heat'"),
-        ({"model": "a/b"}, "user: 'model' is 'a/b', it should be a mapping"),
-        ({"model": {"source": "a"}, "replicas": 0}, "user: 'replicas' is 0"),
-    ],
-)
-def test_mistakes_are_named(value: Any, line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_role(value, "user")
-    assert line in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "line"),
-    [
-        ("ftp://h/v1", "is not an http(s) URL"),
-        ("api.example.com/v1", "is not an http(s) URL"),
-        ("http://", "is not an http(s) URL"),
-        ("http://h:port/v1", "is not an http(s) URL"),
-        ("http://h:99999/v1", "is not an http(s) URL"),
-        ("http://[::1/v1", "is not an http(s) URL"),
-        ("http://sk-hidden@h/v1", "api_key_env"),
-        ("http://me:sk-hidden@h/v1", "api_key_env"),
-        ("http://h/v1?key=sk-hidden", "api_key_env"),
-        ("http://h/v1#sk-hidden", "api_key_env"),
-        ("http://h/v 1", "characters"),
-        ("http://h/v1/chat/completions", "method's own path"),
-    ],
-)
-def test_bad_urls_are_refused_without_showing_what_they_hide(url: str, line: str) -> None:
-    role = EndpointRole(endpoint=EndpointConfig(url=url, model="m"))
-    with pytest.raises(UserError) as caught:
-        check_role(role, "user")
-    assert str(caught.value).startswith("user.endpoint.url: ")
-    assert line in str(caught.value)
-    assert "sk-hidden" not in str(caught.value)
-
-
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-def test_a_served_role_takes_no_adapter() -> None:
-    role = parse_role({"model": {"source": "a/b", "adapter": "c/d"}}, "user")
-    with pytest.raises(
-        UserError,
-        match=r"^user\.model\.adapter: a served role cannot have an "
-        "adapter",
+def test_a_host_that_is_read_in_two_ways_is_refused() -> None:
+    for host in LOOKALIKES:
+        with pytest.raises(ValueError, match=r"^it |^its "):
+            http_url(f"https://{host}/x")
+    for text, spelled in (
+        ("https://[2606:4700:4700:0::1111]/", "https://[2606:4700:4700::1111]/"),
+        ("https://XN--bcher-kva.test.:443/x?a=1#f", "https://xn--bcher-kva.test/x?a=1"),
+        ("HTTP://A.api.TEST:8080/x", "http://a.api.test:8080/x"),
     ):
-        check_role(role, "user")
+        assert str(http_url(text)) == spelled
+    assert host_of("https://me:pw@h.example:8443/v1?key=x") == "h.example:8443"
 
 
-def test_good_roles_pass() -> None:
-    check_role("same", "user")
-    for url in ("http://127.0.0.1:8000/v1", "https://h", "http://[::1]:80/v1/"):
-        check_role(EndpointRole(endpoint=EndpointConfig(url=url, model="m")), "user")
-
-
-@pytest.mark.parametrize("value", [None, "", " \n", "two\nlines", "schlüssel"])
+@pytest.mark.parametrize("value", [None, " \n", "two\nlines", "schlüssel"])
 def test_a_key_is_demanded(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
-    role = EndpointRole(endpoint=EndpointConfig(url="http://h/v1", model="m", api_key_env="SIM"))
-    if value is None:
-        monkeypatch.delenv("SIM", raising=False)
-    else:
-        monkeypatch.setenv("SIM", value)
-    with pytest.raises(UserError, match=r"^user\.endpoint\.api_key_env: the environment .* SIM"):
-        check_role(role, "user")
-
-
-def test_no_key_is_demanded_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    config = EndpointConfig(url="http://h/v1", model="m", api_key_env=None)
+    config = EndpointConfig(url="http://[::1]:80/v1/", model="m", api_key_env="SIM")
+    monkeypatch.setenv("SIM", "sk-1\n")
     check_role(EndpointRole(endpoint=config), "user")
-
-
-def test_a_key_loses_the_newline_of_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-1\n")
-    assert roles.read_key(EndpointConfig(url="http://h", model="m"), "user") == "sk-1"
+    assert roles.read_key(config, "user") == "sk-1", "without the newline of its file"
+    monkeypatch.setenv("SIM", value or "")
+    if value is None:
+        monkeypatch.delenv("SIM")
+    with pytest.raises(UserError, match=r"^user\.endpoint\.api_key_env: the environment .* SIM"):
+        check_role(EndpointRole(endpoint=config), "user")
+    free = config.model_copy(update={"api_key_env": None})
+    check_role(EndpointRole(endpoint=free), "user")
 
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
+def test_a_served_role_is_checked_as_the_candidate_is() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"engine": {"max_model_length": 9}}, "user.engine: vLLM has no engine argument"),
         ({"engine": {"model": "x"}}, "user.engine.model: 'model' is set elsewhere"),
         ({"engine": {"tensor_parallel_size": 0}}, "user.engine: 'tensor_parallel_size' is 0"),
-        (
-            {"model": {"source": "a", "reasoning_parser": "nope"}},
-            "user.model.reasoning_parser: vLLM has no reasoning parser 'nope'",
-        ),
-        (
-            {"model": {"source": "a", "tool_parser": "hermess"}},
-            "user.model.tool_parser: vLLM has no tool parser 'hermess'; did you mean 'hermes'?",
-        ),
-    ],
-)
-def test_a_served_role_is_checked_as_the_candidate_is(changes: dict[str, Any], line: str) -> None:
-    role = parse_role({"model": {"source": "a"}, **changes}, "user")
-    with pytest.raises(UserError) as caught:
-        check_role(role, "user")
-    assert line in str(caught.value)
+        ({"model": {"adapter": "c/d"}}, "user.model.adapter: a served role cannot have an adapter"),
+        ({"model": {"reasoning_parser": "nope"}}, "user.model.reasoning_parser: vLLM has no"),
+        ({"model": {"tool_parser": "hermess"}}, "user.model.tool_parser: .*mean 'hermes'"),
+        ({"model": {"start_date": "2026-01-01"}}, "applies only to the evaluated model"),
+    ]
+    for changes, line in cases:
+        model = {"source": "a", **changes.get("model", {})}
+        with pytest.raises(UserError, match=line):
+            check_role(parse_role({**changes, "model": model}, "user"), "user")
+    served = {"model": {"source": "a", "tool_parser": "hermes"}, "replicas": 2}
+    role = parse_role(served, "user")
+    assert isinstance(role, ServedRole)
+    check_role(role, "user")
+    assert parse_role(json.loads(json.dumps(role.model_dump())), "user") == role
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-@pytest.mark.parametrize("name", ["auto", "hermes"])
-def test_a_served_role_takes_a_tool_parser(name: str) -> None:
-    check_role(parse_role({"model": {"source": "a", "tool_parser": name}}, "user"), "user")
-
-
-def test_a_tool_parser_is_recorded_where_there_is_one() -> None:
-    ref = ModelRef("org/m", "hub", "org/m", "abc123")
-
-    def identity(**model: Any) -> dict[str, Any]:
-        role = parse_role({"model": {"source": "org/m", **model}}, "user")
-        return role_identity(role, ref, Sampling())
-
+def test_the_manifest_records_roles_without_secrets() -> None:
+    drawn = Sampling(temperature=0.5, stop=("x",))
+    same = role_identity("same", REF, drawn)
+    assert (same["kind"], same["model"], same["revision"]) == ("same", "org/m", "abc123")
+    assert same["sampling"]["temperature"] == 0.5
+    model = {"source": "org/m"}
+    served = role_identity(
+        parse_role({"model": model, "engine": {"dtype": "auto"}}, "user"), REF, drawn
+    )
+    assert (served["kind"], served["engine"]) == ("served", {"dtype": "auto"})
     # These keys are in the ids of stored rows.
-    assert identity().keys() == {
+    assert served.keys() == {
         *("kind", "model", "revision", "sampling"),
         *("chat_template_kwargs", "reasoning_parser", "engine"),
     }
-    assert identity(tool_parser="hermes") == {**identity(), "tool_parser": "hermes"}
-
-
-def test_what_the_manifest_records() -> None:
-    ref = ModelRef("org/m", "hub", "org/m", "abc123")
-    drawn = Sampling(temperature=0.5, stop=("x",))
-    same = role_identity("same", ref, drawn)
-    assert (same["kind"], same["model"], same["revision"]) == ("same", "org/m", "abc123")
-    assert same["sampling"]["temperature"] == 0.5
-    served = role_identity(
-        parse_role({"model": {"source": "org/m"}, "engine": {"dtype": "auto"}}, "user"), ref, drawn
-    )
-    assert served["kind"] == "served"
-    assert served["engine"] == {"dtype": "auto"}
+    parsed = parse_role({"model": {**model, "tool_parser": "hermes"}}, "user")
+    assert role_identity(parsed, REF, drawn)["tool_parser"] == "hermes"
     endpoint = EndpointRole(endpoint=EndpointConfig(url="https://h:8443/secret/v1", model="m"))
     asked = role_identity(endpoint, None, drawn)
     assert (asked["kind"], asked["endpoint"], asked["revision"]) == ("endpoint", "h:8443", None)
@@ -210,46 +163,59 @@ def test_what_the_manifest_records() -> None:
         assert "secret" not in json.dumps(identity)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"model": {"source": "org/m", "chat_template_kwargs": {"enable_thinking": False}}},
-        {"sampling": {"reasoning_effort": "low"}},
-        {"engine": {"max_model_len": 2048}},
-        {"backend": "fake"},
-    ],
-)
-def test_what_moves_the_candidates_answers(change: dict[str, Any]) -> None:
-    plain = {"model": {"source": "org/m"}, "benchmarks": ["x"]}
-    ref = ModelRef("org/m", "hub", "org/m", "abc123")
-    one, other = (
-        candidate_identity(run_config(tree, where="x"), ref, FormatChoice())
-        for tree in (plain, plain | change)
-    )
-    assert one != other
-    assert (one["model"], one["revision"]) == ("org/m", "abc123")
-    assert json.loads(json.dumps(other)) == other
-    again = run_config(plain | {"run_id": "a"}, where="x")
-    assert candidate_identity(again, ref, FormatChoice()) == one
+def test_settings_that_can_change_answers_are_in_the_identity() -> None:
+    tree = {"model": {"source": "org/m"}, "benchmarks": ["x"]}
 
+    def identity(choice: FormatChoice = FormatChoice(), **changes: Any) -> dict[str, Any]:  # noqa: B008
+        return candidate_identity(run_config(tree | changes, where="x"), REF, choice)
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        FormatChoice("qwen3"),
-        FormatChoice(chat_template="{{ messages }}"),
-        FormatChoice(plugins=(("p.py", "x = 1"),)),
-        FormatChoice(start_date="2026-01-01"),
-    ],
-)
-def test_the_format_moves_the_candidates_answers(choice: FormatChoice) -> None:
-    config = run_config({"model": {"source": "org/m"}, "benchmarks": ["x"]}, where="x")
-    ref = ModelRef("org/m", "hub", "org/m", "abc123")
-    plain, other = (candidate_identity(config, ref, one) for one in (FormatChoice(), choice))
+    plain = identity()
+    assert (plain["model"], plain["revision"]) == ("org/m", "abc123")
     assert plain["reasoning_parser"] == "auto"
-    assert other != plain
-    assert json.loads(json.dumps(other)) == other
+    assert identity(run_id="a") == plain
+    others = [
+        identity(model={"source": "org/m", "chat_template_kwargs": {"a": 1}}),
+        identity(sampling={"reasoning_effort": "low"}),
+        identity(engine={"max_model_len": 2048}),
+        identity(backend="fake"),
+        identity(FormatChoice("qwen3")),
+        identity(FormatChoice(chat_template="{{ messages }}")),
+        identity(FormatChoice(plugins=(("p.py", "x = 1"),))),
+        identity(FormatChoice(start_date="2026-01-01")),
+    ]
+    texts = [json.dumps(one, sort_keys=True) for one in (plain, *others)]
+    assert len(set(texts)) == len(texts)
 
 
-def test_the_host_of_a_url_holds_no_password() -> None:
-    assert host_of("https://me:pw@h.example:8443/v1?key=x") == "h.example:8443"
+def test_without_vllm_the_fix_is_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="vLLM is not installed; install"):
+        check_engine_args({})
+    # A vLLM of another layout checks its arguments itself.
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: spec)
+    check_engine_args({"anything": 1})
+    check_parsers(ModelConfig(source="m", reasoning_parser="anything"))
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_unknown_arguments_are_named_with_their_place() -> None:
+    check_engine_args({"dtype": "half", "max_model_len": 1, "enable_log_requests": True})
+    args: dict[str, Any]
+    for args, line in (
+        ({"temperature": 1}, "engine argument 'temperature'; 'temperature' belongs under 'sampl"),
+        (
+            {"max_tokens": 3, "tool_parser": "x"},
+            "2 unknown keys; .*'tool_parser' belongs under 'mo",
+        ),
+        ({"max_model_length": 3}, "'max_model_length'; did you mean 'max_model_len'?"),
+        ({"qqqqqq": 1}, "'qqqqqq'; see vLLM's engine arguments"),
+        (
+            {"override_generation_config": {"max_new_tokens": 3}},
+            "engine.override_generation_config: 'max_new_tokens' has no effect here",
+        ),
+    ):
+        with pytest.raises(UserError, match=line.replace("?", r"\?")):
+            check_engine_args(args)

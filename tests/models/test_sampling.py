@@ -1,4 +1,4 @@
-"""A `Sampling` in the words of vLLM and of OpenAI, and what a model says of its own."""
+"""Sampling parameters of vLLM and OpenAI, and a model's own recommendations."""
 
 from __future__ import annotations
 
@@ -29,84 +29,52 @@ OWN = {
     "repetition_penalty": 1.1,
     "thinking_token_budget": 9,
 }
+COMMON = {"temperature": 0.7, "top_p": 1.0, "top_k": 4, "seed": 2, "stop": ["s"]}
 EVERY = validated(
-    SamplingConfig,
-    OWN
-    | {"temperature": 0.7, "top_k": 4, "stop": ["s"], "max_tokens": 30, "seed": 2}
-    | {"reasoning_effort": "low"},
-    where="",
-)
+    SamplingConfig, OWN | COMMON | {"max_tokens": 30, "reasoning_effort": "low"}, where=""
+).sampling()
 
 
-def test_vllm_is_given_what_was_asked_for_within_its_context() -> None:
-    assert vllm_arguments(EVERY.sampling(), room=10) == OWN | {
-        "temperature": 0.7,
-        "top_p": 1.0,
-        "top_k": 4,
-        "max_tokens": 10,
-        "seed": 2,
-        "stop": ["s"],
+def test_vllm_and_endpoints_get_the_same_parameters() -> None:
+    assert vllm_arguments(EVERY, room=10) == OWN | COMMON | {"max_tokens": 10}
+    named = {"name": "answer", "schema": SCHEMA}
+    assert request_fields(EVERY.following(SCHEMA)) == OWN | COMMON | {
+        "max_tokens": 30,
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": named},
     }
-
-
-def test_greedy_decoding_has_no_seed_and_defaults_are_not_sent() -> None:
+    # Greedy decoding has no seed, and defaults are not sent.
+    greedy = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 1200}
     assert vllm_arguments(Sampling(seed=4), room=5000) == {
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "top_k": 0,
-        "max_tokens": 1200,
-        "seed": None,
-        "stop": None,
+        **greedy,
+        **{"top_k": 0, "seed": None, "stop": None},
     }
+    assert request_fields(Sampling()) == greedy
+    assert request_fields(Sampling(temperature=0.7, seed=0))["seed"] == 0
 
 
 def test_vllm_takes_all_of_them(vllm: Any) -> None:
-    drawn = EVERY.sampling().following(SCHEMA)
-    params = vllm.SamplingParams(**vllm_arguments(drawn, room=100))
+    params = vllm.SamplingParams(**vllm_arguments(EVERY.following(SCHEMA), room=100))
     assert params.structured_outputs.json == json.dumps(SCHEMA)
     assert (params.min_p, params.thinking_token_budget) == (0.1, 9)
 
 
-@pytest.mark.parametrize(
-    ("name", "low", "high"),
-    [
-        ("temperature", -0.1, 2.1),
-        ("top_p", 0, 1.1),
-        ("min_p", -0.1, 1.1),
-        ("presence_penalty", -2.1, 2.1),
-        ("frequency_penalty", -2.1, 2.1),
-        ("repetition_penalty", 0, float("inf")),
-        ("max_tokens", 0, None),
-        ("top_k", -2, 1.5),
-        ("thinking_token_budget", -1, 1.5),
-        ("stop", [""], "x"),
-        ("reasoning_effort", "Very much", 3),
-    ],
-)
-def test_what_vllm_refuses_is_refused_before_it_is_asked(name: str, low: Any, high: Any) -> None:
-    for value in (low, high):
-        if value is not None:
-            with pytest.raises(UserError, match=rf"'{name}(\.0)?' is .*, it should "):
-                validated(SamplingConfig, {name: value}, where="c.yaml")
+OUT_OF_RANGE: dict[str, Any] = {
+    **{"temperature": (-0.1, 2.1), "top_p": (0, 1.1), "min_p": (-0.1, 1.1), "max_tokens": (0,)},
+    **{"presence_penalty": (-2.1, 2.1), "frequency_penalty": (-2.1, 2.1), "top_k": (-2, 1.5)},
+    **{"repetition_penalty": (0, float("inf")), "thinking_token_budget": (-1, 1.5)},
+    **{"stop": ([""], "x"), "reasoning_effort": ("Very much", 3)},
+}
 
 
-def test_an_endpoint_is_sent_the_same() -> None:
-    assert request_fields(EVERY.sampling().following(SCHEMA)) == OWN | {
-        "temperature": 0.7,
-        "top_p": 1.0,
-        "top_k": 4,
-        "max_tokens": 30,
-        "seed": 2,
-        "stop": ["s"],
-        "reasoning_effort": "low",
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": SCHEMA},
-        },
-    }
+def test_values_out_of_vllms_ranges_are_refused() -> None:
+    pairs = [(name, value) for name, values in OUT_OF_RANGE.items() for value in values]
+    for name, value in pairs:
+        with pytest.raises(UserError, match=rf"'{name}(\.0)?' is .*, it should "):
+            validated(SamplingConfig, {name: value}, where="c.yaml")
 
 
-def test_new_keys_change_no_identity_until_they_are_used() -> None:
+def test_keys_are_in_an_identity_only_when_they_are_used() -> None:
     assert Sampling(stop=("x",)).as_json() == {
         "temperature": 0.0,
         "top_p": 1.0,
@@ -115,8 +83,7 @@ def test_new_keys_change_no_identity_until_they_are_used() -> None:
         "seed": 0,
         "stop": ["x"],
     }
-    for name in [*OWN, "reasoning_effort"]:
-        assert name in EVERY.sampling().as_json()
+    assert {*OWN, "reasoning_effort"} <= EVERY.as_json().keys()
     assert Sampling().following(SCHEMA).as_json()["schema"] == json.dumps(SCHEMA)
     assert Sampling().following(SCHEMA).following(None) == Sampling()
 
@@ -126,7 +93,7 @@ Make = Callable[..., ModelRef]
 
 @pytest.fixture
 def model(tmp_path: Path) -> Make:
-    """A model folder with that generation config; None: without one."""
+    """Make a model folder with a generation config, or without one."""
 
     def make(own: Any) -> ModelRef:
         if own is not None:
@@ -141,7 +108,7 @@ def asked(model: ModelRef | None, engine: Any = None, **named: Any) -> SamplingC
     return completed(config, model, engine or {}, where="sampling")
 
 
-def test_the_models_own_values_below_those_that_are_named(model: Make) -> None:
+def test_the_models_own_values_fill_the_gaps(model: Make, tmp_path: Path) -> None:
     own = {"temperature": 0.6, "top_k": 20, "max_new_tokens": 99, "do_sample": True, "min_p": None}
     made = asked(model(own), top_k=5, seed=3)
     assert made.sampling() == Sampling(0.6, top_k=5, max_tokens=99, seed=3)
@@ -149,83 +116,48 @@ def test_the_models_own_values_below_those_that_are_named(model: Make) -> None:
     again = validated(SamplingConfig, made.model_dump(mode="json"), where="")
     assert again.is_complete
     assert again.sampling() == made.sampling()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "generation_config.json").write_text('{"temperature": 0.3}')
+    other = {"generation_config": str(tmp_path / "other")}
+    assert asked(model(own), other).temperature == 0.3
+    assert asked(model(own), {"generation_config": "auto"}).temperature == 0.6
+    # Without a temperature, transformers' default of 1 is meant, not greedy decoding.
+    assert asked(model({"top_p": 0.8, "top_k": -1})).sampling() == Sampling(1.0, top_p=0.8)
 
 
-def test_one_that_names_no_temperature_is_not_greedy(model: Make) -> None:
-    """Its makers mean transformers' default, which vLLM's server uses too."""
-    assert asked(model({"top_p": 0.8})).sampling() == Sampling(1.0, top_p=0.8)
-    assert asked(model({"top_p": 0.8, "top_k": -1})).sampling().top_k == 0
-
-
-def test_as_vllms_server_reads_it(model: Make) -> None:
-    transformers = pytest.importorskip("transformers")
-    ref = model({"temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05})
-    theirs = transformers.GenerationConfig.from_pretrained(ref.location).to_diff_dict()
-    ours = asked(ref).sampling()
-    for name in ("temperature", "top_p", "top_k", "repetition_penalty"):
-        assert getattr(ours, name) == theirs[name]
-
-
-def test_an_engine_that_is_given_another_folder_reads_that(model: Make, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    (other / "generation_config.json").write_text('{"temperature": 0.3}')
-    ref = model({"temperature": 0.6})
-    assert asked(ref, {"generation_config": str(other)}).temperature == 0.3
-    assert asked(ref, {"generation_config": "auto"}).temperature == 0.6
-
-
-@pytest.mark.parametrize(
-    ("own", "line"),
-    [
-        (
-            None,
-            "generation_config.json recommends no sampling values; write the values instead "
-            "of model",
-        ),
+def test_a_model_without_usable_values_is_refused(model: Make) -> None:
+    for own, line in (
+        (None, "config.json recommends no sampling values; write the values instead"),
         ({"eos_token_id": 2, "do_sample": False}, "recommends no sampling values"),
         ({"temperature": 3.5}, "generation_config.json: 'temperature' is 3.5"),
-        ({"temperature": "hot"}, "'temperature' is 'hot'"),
         ([], "generation_config.json: is not a JSON object"),
-    ],
-)
-def test_a_model_that_says_nothing_usable(model: Make, own: Any, line: str) -> None:
-    with pytest.raises(UserError) as caught:
-        asked(model(own))
-    assert line in str(caught.value)
-
-
-@pytest.mark.parametrize("ref", [None, ModelRef("x", "fake", "x", "unknown")])
-def test_files_that_nobody_can_read(ref: ModelRef | None) -> None:
-    with pytest.raises(
-        UserError, match=r"^sampling: .* its files are not available here; write the"
     ):
-        asked(ref)
+        with pytest.raises(UserError, match=line):
+            asked(model(own))
+    for ref in (None, ModelRef("x", "fake", "x", "unknown")):
+        with pytest.raises(UserError, match=r"^sampling: .* its files are not available here; wri"):
+            asked(ref)
 
 
-def test_what_is_not_completed_is_not_stored_as_if_it_were() -> None:
+def test_incomplete_values_are_stored_as_they_are() -> None:
     config = validated(SamplingConfig, {"defaults": "model", "max_tokens": 5}, where="")
     assert config.model_dump(mode="json") == {"defaults": "model", "max_tokens": 5}
     with pytest.raises(ValueError, match="not resolved"):
         config.sampling()
 
 
-def test_a_budget_needs_a_parser_that_finds_the_reasoning() -> None:
+def test_a_budget_needs_a_parser_and_an_effort_is_set_once() -> None:
     config = validated(SamplingConfig, {"thinking_token_budget": 5}, where="")
-    for parser in ("auto", "none", "of_a_plugin"):
+    for parser in ("auto", "of_a_plugin"):
         with pytest.raises(UserError, match=r"^sampling.thinking_token_budget: .*reasoning_parser"):
             check_budget(config, {}, parser, where="sampling")
     check_budget(config, {"reasoning_config": {"a": 1}}, "auto", where="")
     check_budget(config, {"reasoning_parser": "qwen3"}, "auto", where="")
     check_budget(config, {}, "qwen3", where="")
     check_budget(SamplingConfig(), {}, "auto", where="")
-    check_budget(None, {}, "auto", where="")
-
-
-def test_an_effort_is_named_once() -> None:
     config = validated(SamplingConfig, {"reasoning_effort": "low"}, where="")
     model = ModelConfig(source="m", chat_template_kwargs={"reasoning_effort": "high"})
     with pytest.raises(
-        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_template"
+        UserError, match=r"^sampling.reasoning_effort: is also set in model.chat_te"
     ):
         check_sampling(config, model, where="sampling")

@@ -1,8 +1,7 @@
-"""The cause of an engine that does not start, out of what its processes print."""
+"""Root causes of failed engine starts, and the phases of a start, from the output of vLLM."""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import subprocess
@@ -10,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from ace_ray.models import start_failure
 from ace_ray.models.start_failure import LONGEST, OutputCapture, first_error, root_cause, tail
+from ace_ray.models.start_phases import MARKS, StartPhases
+from ace_ray.util import vllm_source
 
 WRAPPER = RuntimeError(
     "Engine core initialization failed. See root cause above. Failed core proc(s): {}"
@@ -23,7 +23,6 @@ WRAPPER = RuntimeError(
 
 
 def logged(process: str, *lines: str, level: str = "ERROR") -> str:
-    """As vLLM's log has it."""
     head = f"({process} pid=71) {level} 11-24 21:40:45 [core.py:1510] "
     return "".join(f"{head}{line}\n" for line in lines)
 
@@ -31,90 +30,70 @@ def logged(process: str, *lines: str, level: str = "ERROR") -> str:
 TRACE = ("Traceback (most recent call last):", '  File "core.py", line 1, in run', "    load()")
 
 
-def test_the_core_s_error_is_the_cause():
-    text = logged("EngineCore", "EngineCore failed to start.", *TRACE, "ValueError: no KV cache")
-    raw = "\n".join(
-        [*TRACE, "RuntimeError: Engine core initialization failed. See root cause above"]
-    )
-    assert root_cause(text + raw, WRAPPER) == "ValueError: no KV cache"
-
-
-def test_a_worker_s_comes_before_the_core_s():
-    text = logged("EngineCore", *TRACE, "OSError: a follower")
-    text += logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'")
-    assert root_cause(text, WRAPPER) == "KeyError: 'lm_head'"
-
-
-def test_lines_of_two_processes_may_be_mixed():
-    a = logged("Worker_TP0", *TRACE, "ValueError: one").splitlines()
-    b = logged("EngineCore", *TRACE, "ValueError: two").splitlines()
-    mixed = "\n".join(line for pair in zip(a, b, strict=True) for line in pair)
-    assert first_error(mixed) == "ValueError: one"
-
-
-def test_of_errors_while_another_was_handled_the_last_counts():
-    text = logged(
-        "EngineCore",
-        *TRACE,
-        "KeyError: 'x'",
-        "",
-        "During handling of the above exception, another exception occurred:",
-        "",
-        *TRACE,
-        "ValueError: there is no architecture x",
-        "",
-        "The above exception was the direct cause of the following exception:",
-        "",
-        *TRACE,
-        "RuntimeError: a follower",
-    )
-    assert first_error(text) == "ValueError: there is no architecture x"
-
-
-def test_what_was_logged_as_a_warning_is_no_cause():
-    text = logged("EngineCore", *TRACE, "ImportError: no triton", level="WARNING")
-    assert first_error(text) == ""
-
-
-def test_a_message_of_several_lines_is_one_line():
-    text = logged("EngineCore", *TRACE, "RuntimeError: size mismatch:", "\tcopying w", "\tof 3")
-    text += logged("EngineCore", "another record", level="INFO")
-    assert first_error(text) == "RuntimeError: size mismatch: copying w of 3"
-
-
-def test_of_ray_s_error_it_is_that_of_its_actor():
-    text = logged(
-        "EngineCore",
-        *TRACE,
-        "ray.exceptions.ActorDiedError: The actor died because of an error in its creation task",
-        '  File "worker.py", line 3, in __init__',
+FAILED = "EngineCore failed to start."
+RAISED = "ray.exceptions.ActorDiedError: The actor died because of an error in its creation task"
+HANDLING = "During handling of the above exception, another exception occurred:"
+DIRECT = "The above exception was the direct cause of the following exception:"
+MIXED = [
+    logged("Worker_TP0", *TRACE, "ValueError: one").splitlines(keepends=True),
+    logged("EngineCore", *TRACE, "ValueError: two").splitlines(keepends=True),
+]
+CASES = {
+    "of the core": (
+        logged("EngineCore", FAILED, *TRACE, "ValueError: no KV cache")
+        + "\n".join([*TRACE, f"RuntimeError: {WRAPPER}"]),
+        "ValueError: no KV cache",
+    ),
+    "of a worker before the core": (
+        logged("EngineCore", *TRACE, "OSError: a follower")
+        + logged("Worker_TP1", "WorkerProc failed to start.", *TRACE, "KeyError: 'lm_head'"),
+        "KeyError: 'lm_head'",
+    ),
+    "in mixed lines": ("".join(map("".join, zip(*MIXED, strict=True))), "ValueError: one"),
+    "raised while another was handled": (
+        logged("EngineCore", *TRACE, "KeyError: 'x'", "", HANDLING, "", *TRACE)
+        + logged(
+            "EngineCore", "ValueError: unknown", "", DIRECT, "", *TRACE, "OSError: a follower"
+        ),
+        "ValueError: unknown",
+    ),
+    "of several lines": (
+        logged("EngineCore", *TRACE, "RuntimeError: size mismatch:", "\tcopying w", "\tof 3")
+        + logged("EngineCore", "another record", level="INFO"),
+        "RuntimeError: size mismatch: copying w of 3",
+    ),
+    "of Ray's actor": (
+        logged("EngineCore", *TRACE, RAISED, "torch.OutOfMemoryError: tried to allocate 80 GiB"),
         "torch.OutOfMemoryError: tried to allocate 80 GiB",
-    )
-    assert first_error(text) == "torch.OutOfMemoryError: tried to allocate 80 GiB"
+    ),
+    "a warning": (logged("EngineCore", *TRACE, "ImportError: no triton", level="WARNING"), ""),
+}
 
 
-def test_what_the_parent_meets_itself_needs_no_log():
-    error = ValueError(
-        "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
-        "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
-    )
-    assert root_cause("", error) == "max_model_len (9) is too large."
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_error_is_the_cause(case: str):
+    text, cause = CASES[case]
+    assert first_error(text) == cause
+    if cause:
+        assert root_cause(text, WRAPPER) == cause
 
 
-@pytest.mark.parametrize(
-    ("told", "shown"),
-    [
+def test_without_an_error_in_the_log_the_parent_tells() -> None:
+    for told, shown in (
         ("{'EngineCore_DP0': 3}", "EngineCore_DP0 ended with exit code 3 without an error"),
         ("{'EngineCore_DP0': -9}", "EngineCore_DP0 was killed by SIGKILL (out of memory?)"),
         ("{}", "its process ended without an error; last output: one | two"),
-    ],
-)
-def test_without_an_error_it_is_how_the_core_ended(told: str, shown: str):
-    error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
-    assert root_cause("one\n\ntwo\n", error).startswith(shown)
+    ):
+        error = RuntimeError(f"Engine core initialization failed. See root cause above. {told}")
+        assert root_cause("one\n\ntwo\n", error).startswith(shown)
+    invalid = ValueError(
+        "1 validation error for ModelConfig\n  Value error, max_model_len (9) is too large. "
+        "[type=value_error, input_value=ArgsKwargs((), {'model': 'm'}), input_type=ArgsKwargs]"
+    )
+    assert root_cause("", invalid) == "max_model_len (9) is too large."
 
 
-def test_it_is_bounded_and_without_secrets():
+def test_a_cause_is_bounded_and_without_secrets():
     key = "hf_" + "a" * 30
     text = logged("EngineCore", *TRACE, f"OSError: token={key} \x1b[31m{'x' * 10_000}")
     line = first_error(text)
@@ -125,36 +104,38 @@ def test_it_is_bounded_and_without_secrets():
     assert tail("") == "no output"
 
 
-def fail(*commands: str) -> None:
-    for code in commands:
-        subprocess.run([sys.executable, "-c", code], check=True)
-    raise ZeroDivisionError
+def run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_children_print_is_kept_and_goes_where_it_went(capfd: pytest.CaptureFixture[str]):
+def test_output_of_children_is_kept_and_passed_on(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     captured = OutputCapture()
-    with pytest.raises(ZeroDivisionError), captured:
+
+    def fail(code: str) -> None:
+        with captured:
+            run(code)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
         fail("import os; os.write(1, b'out'); os.write(2, b'err')")
     assert sorted([captured.text[:3], captured.text[3:]]) == ["err", "out"]
-    subprocess.run([sys.executable, "-c", "print('later')"], check=True)
+    run("print('later')")
     said = capfd.readouterr()
     assert said.out.split() == ["outlater"]
     assert said.err == "err"
     assert "later" not in captured.text
-
-
-def test_a_child_that_stays_prints_on(capfd: pytest.CaptureFixture[str]):
-    with OutputCapture() as captured:
+    # A child that stays prints on, and nothing is kept after a start.
+    with OutputCapture() as succeeded:
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
     child.communicate(b"still here")
     wait_until(lambda: "still here" in capfd.readouterr().out)
-    assert captured.text == ""
-
-
-def test_of_much_the_end_is_kept(monkeypatch: pytest.MonkeyPatch, capfd: object):
+    assert succeeded.text == ""
+    # The end of a long output is kept.
     monkeypatch.setattr(start_failure, "MOST_BYTES", 1000)
     captured = OutputCapture()
-    with pytest.raises(ZeroDivisionError), captured:
+    with pytest.raises(ZeroDivisionError):
         fail("for number in range(30_000): print('line', number)")
     assert captured.text.endswith("line 29999\n")
     assert "line 0\n" not in captured.text
@@ -165,64 +146,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)
-
-
-CPU_ENGINE = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
-
-
-START = """
-import json, sys
-from pathlib import Path
-from ace_ray.errors import EngineNotStarted
-from ace_ray.models.families import FormatChoice
-from ace_ray.models.vllm_engine import VLLMEngine
-if __name__ == "__main__":
-    try:
-        VLLMEngine(Path(sys.argv[1]), json.loads(sys.argv[2]), FormatChoice("none"))
-    except EngineNotStarted as error:
-        print("CAUSE", error)
-"""
-
-
-def started(folder: Path, **engine: object) -> str:
-    """Why an engine on ``folder`` does not start, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", START, str(folder), json.dumps({"enforce_eager": True, **engine})],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=540,
-    )
-    causes = [line for line in done.stdout.splitlines() if line.startswith("CAUSE")]
-    assert len(causes) == 1, done.stdout + done.stderr
-    assert "root cause" not in causes[0]
-    return causes[0]
-
-
-@pytest.mark.engine
-@pytest.mark.nightly
-@CPU_ENGINE
-def test_a_context_that_is_too_long_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
-    assert "max_model_len (99999)" in started(tiny_llama(tmp_path / "m"), max_model_len=99_999)
-
-
-@pytest.mark.engine
-@CPU_ENGINE
-@pytest.mark.nightly
-def test_a_kv_cache_that_is_too_small_is_named(tiny_llama: Callable[..., Path], tmp_path: Path):
-    line = started(tiny_llama(tmp_path / "m"), kv_cache_memory_bytes=1 << 12, max_model_len=2048)
-    assert "No available memory for the cache blocks" in line
-
-
-@pytest.mark.engine
-@CPU_ENGINE
-@pytest.mark.nightly
-def test_damaged_weights_are_named(tiny_llama: Callable[..., Path], tmp_path: Path):
-    folder = tiny_llama(tmp_path / "m")
-    file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    line = started(folder, kv_cache_memory_bytes=1 << 24, max_model_len=128)
-    assert "safetensors" in line.lower()
 
 
 def test_a_log_that_nobody_reads_does_not_hold_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,3 +164,57 @@ def test_a_log_that_nobody_reads_does_not_hold_a_start(monkeypatch: pytest.Monke
     child.kill()
     child.wait()
     os.close(unread)
+
+
+LOG = (
+    b"(Worker pid=580) INFO 11-25 17:10:52 [cpu_model_runner.py:68] Starting to load model m\n"
+    b"(Worker pid=581) INFO 11-25 17:10:52 [cpu_model_runner.py:68] Starting to load model m\n",
+    b"(Worker pid=580) INFO 11-25 17:10:54 [default_loader.py:501] Loading weights took 2 s",
+    b"(Worker pid=581) INFO 11-25 17:10:52 [base_loader.py:82] Initializing model took 0.1 seconds",
+    b"(EngineCore pid=568) INFO 11-25 17:10:56 [kv_cache_utils.py:2327] CPU KV cache size: 7",
+)
+
+
+class Told:
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.heard: list[str] = []
+        self.phases = StartPhases(self.heard.append, lambda: self.at)
+
+
+def test_each_phase_has_its_seconds() -> None:
+    told = Told()
+    told.phases.begin("process")
+    for chunk in LOG:
+        told.at += 2
+        told.phases.read(chunk)
+    told.at += 1
+    assert told.phases.seconds() == {"process": 2, "weights": 2, "cache": 4}
+    told.phases.end()
+    told.phases.read(LOG[0])
+    assert told.phases.seconds() == {"process": 2, "weights": 2, "cache": 4, "warm-up": 1}
+    assert told.heard == ["process", "weights", "cache", "warm-up"]
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_mark_is_found_wherever_the_text_is_cut(size: int) -> None:
+    told, text = Told(), b"".join(LOG)
+    for start in range(0, len(text), size):
+        told.phases.read(text[start : start + size])
+    assert told.heard[-1] == "warm-up"
+    assert told.heard == sorted(told.heard, key=["weights", "cache", "warm-up"].index)
+    silent = Told()
+    silent.phases.begin("process")
+    silent.at = 9
+    silent.phases.end()
+    assert silent.phases.seconds() == {"process": 9}
+
+
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_the_installed_vllm_says_every_mark() -> None:
+    folder = vllm_source.folder()
+    assert folder is not None
+    places = ("v1/worker", "model_executor/model_loader", "v1/core")
+    files = [file for place in places for file in (folder / place).rglob("*.py")]
+    source = b"".join(file.read_bytes() for file in files)
+    assert [mark for marks in MARKS.values() for mark in marks if mark not in source] == []

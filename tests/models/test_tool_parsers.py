@@ -1,175 +1,67 @@
+"""vLLM's tool parsers on hostile answers, in bounded time."""
+
 from __future__ import annotations
 
-import json
 import logging
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.config.schema import ModelConfig
-from ace_ray.errors import UserError
 from ace_ray.models.answers import MARKED_CHARS, MAX_CHARS, AnswerReader, parser_class
-from ace_ray.models.chat import Chat
-from ace_ray.models.engine_args import check_parsers
 from ace_ray.types import Completion, Episode, ToolAnswer, ToolCall
 
-Make = Callable[..., Path]
-Read = Callable[[str], ToolAnswer]
-MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go"}]
-TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": "find",
-            "description": "Finds it.",
-            "parameters": {"type": "object", "properties": {"key": {"type": "string"}}},
-        },
-    }
-]
-WITH_TOOLS = (
-    "{% if tools %}<|tools|>{% for tool in tools %}{{ tool | tojson }}{% endfor %}{% endif %}"
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
-)
-BLIND = "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}"
-
-needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="no vLLM here")
-needs_transformers = pytest.mark.skipif(find_spec("transformers") is None, reason="no transformers")
-
-
-@needs_transformers
-class TestTemplates:
-    @pytest.mark.nightly
-    def test_tools_reach_a_template_that_shows_them(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-        assert chat.supports_tools
-        chat.require_tools("m")
-        text = chat.render(MESSAGES, TOOLS)
-        shown, _, rest = text.removeprefix("<|tools|>").partition("<|system|>")
-        assert json.loads(shown) == TOOLS[0]
-        assert rest == "be brief<|user|>go<|assistant|>"
-
-    @pytest.mark.nightly
-    def test_without_tools_the_prompt_is_that_of_before(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=WITH_TOOLS), {})
-        assert "tools" not in chat.render(MESSAGES)
-        assert chat.render(MESSAGES, []) == chat.render(MESSAGES)
-
-    @pytest.mark.nightly
-    @pytest.mark.parametrize(
-        "template",
-        [
-            BLIND,
-            # Says that there are tools, but not which.
-            "{% if tools %}<|tools|>{{ tools | length }}{% endif %}" + BLIND,
-            "{% if tools %}{{ raise_exception('no tools') }}{% endif %}" + BLIND,
-        ],
-    )
-    def test_a_template_that_ignores_tools_is_refused(
-        self, template: str, model_folder: Make
-    ) -> None:
-        chat = Chat.load(model_folder(template=template), {})
-        assert not chat.supports_tools
-        with pytest.raises(UserError, match=r"^some/model: .* ignores tools; .*mode: prompt"):
-            chat.require_tools("some/model")
-
-    @pytest.mark.nightly
-    def test_a_template_of_its_own_for_tools(self, model_folder: Make) -> None:
-        chat = Chat.load(model_folder(template=BLIND), {})
-        assert chat.tools_template_sha256 == chat.template_sha256
-        chat.tokenizer.chat_template = {"default": BLIND, "tool_use": WITH_TOOLS}
-        assert chat.supports_tools
-        assert chat.tools_template_sha256 != chat.template_sha256
-
-
-@needs_vllm
-def test_names_are_checked_without_importing_vllm() -> None:
-    loaded = "vllm" in sys.modules
-    check_parsers(ModelConfig(source="m", tool_parser="hermes"))
-    with pytest.raises(UserError, match=r"^model.tool_parser: .*'hermess'; did you mean 'hermes'"):
-        check_parsers(ModelConfig(source="m", tool_parser="hermess"))
-    with pytest.raises(UserError, match=r"known: .*hermes.*pythonic"):
-        check_parsers(ModelConfig(source="m", tool_parser="?"))
-    assert ("vllm" in sys.modules) == loaded
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    """Enough of a tokenizer for parsers that look for no special tokens."""
-    tokenizers = pytest.importorskip("tokenizers")
-    transformers = pytest.importorskip("transformers")
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words)
-
-
-def reader(name: str, tokenizer: Any, made: Any = None) -> Read:
-    """Reads answers to tools with vLLM's parser of that name."""
-    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-
-    made = made or parser_class(tokenizer, reasoning=None, tool=name)
-    answers = AnswerReader(made, tokenizer, None, tool=name, split=False)
-
-    def read(text: str) -> ToolAnswer:
-        asked: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
-        request = ChatCompletionRequest(**asked, tool_choice="auto")
-        reading = answers.read(text, [], request, prompt_ids=[], template_kwargs={})
-        assert reading.tools is not None
-        return reading.tools
-
-    return read
-
-
-@pytest.fixture(scope="module")
-def hermes(tokenizer: Any) -> Read:
-    pytest.importorskip("vllm")
-    return reader("hermes", tokenizer)
-
-
-def test_calls_are_taken_out_of_the_text(hermes: Read) -> None:
-    text = (
-        'Sure.<tool_call>\n{"name": "find", "arguments": {"key": "é"}}\n</tool_call>'
-        '<tool_call>{"name": "made_up", "arguments": {}}</tool_call>'
-    )
-    calls = (ToolCall("find", '{"key": "é"}'), ToolCall("made_up", "{}"))
-    assert hermes(text) == ToolAnswer("Sure.", calls)
-
-
-def test_a_text_without_calls_is_content(hermes: Read) -> None:
-    for text in ("", "plain", "[find(key='x')]"):
-        assert hermes(text) == ToolAnswer(text)
-
-
+pytestmark = pytest.mark.usefixtures("vllm")
+PARAMETERS = {"type": "object", "properties": {"key": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "find", "parameters": PARAMETERS}}]
+MARKS = ["calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep", "outputs▁begin"]
+MARKS = [*(f"<｜tool▁{name}｜>" for name in MARKS), "<tool_call>", "</tool_call>"]
 HOSTILE = [
     "<tool_call>{bad}</tool_call>",
     "<tool_call>" * 2000,
     "<tool_call>" + '{"name":' * 20_000,
     "<tool_call>" + "[" * 100_000,
     '<tool_call>{"name": null, "arguments": 5}</tool_call>',
-    '<tool_call>["name"]</tool_call>',
     '<tool_call>{"name": "find", "arguments": ' + "9" * 5000 + "}</tool_call>",
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_is_an_answer_without_calls(hermes: Read, text: str) -> None:
-    answer = hermes(text)
-    assert (answer.content, answer.calls) == (text, ())
-    assert answer.error
+class Tokenizer:
+    """A tokenizer whose vocabulary has every mark."""
+
+    def get_vocab(self) -> Any:
+        return defaultdict(int, dict.fromkeys(MARKS, 1))
+
+    def encode(self, text: str, **options: Any) -> list[int]:
+        return [1]
+
+    def decode(self, ids: Any) -> str:
+        return "<tool_call>"
 
 
-def test_no_traceback_is_logged_per_bad_answer(hermes: Read) -> None:
+def read(name: str, *texts: str) -> list[ToolAnswer]:
+    """Read answers to tools with vLLM's parser of that name."""
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+
+    tokenizer = Tokenizer()
+    made = parser_class(tokenizer, reasoning=None, tool=name)
+    reader = AnswerReader(made, tokenizer, None, tool=name, split=False)
+    asked: Any = {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS}
+    request = ChatCompletionRequest(**asked, tool_choice="auto")
+    readings = [reader.read(text, [], request, prompt_ids=[], template_kwargs={}) for text in texts]
+    return [reading.tools for reading in readings if reading.tools is not None]
+
+
+def test_hostile_text_is_an_answer_without_calls_or_tracebacks() -> None:
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign, assignment]
     logging.getLogger("vllm").addHandler(handler)
     try:
-        assert hermes(HOSTILE[0]).error
+        for text, answer in zip(HOSTILE, read("hermes", *HOSTILE), strict=True):
+            assert (answer.content, answer.calls) == (text, ())
+            assert answer.error
         assert records == []
         logging.getLogger("vllm.tool_parsers.x").error("and afterwards they are heard again")
         assert len(records) == 1
@@ -177,27 +69,14 @@ def test_no_traceback_is_logged_per_bad_answer(hermes: Read) -> None:
         logging.getLogger("vllm").removeHandler(handler)
 
 
-def test_a_text_beyond_the_bound_is_not_parsed(hermes: Read) -> None:
+def test_a_text_beyond_the_bound_is_not_parsed() -> None:
     call = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
     fits = call + " " * (MAX_CHARS - len(call))
-    assert hermes(fits).calls
-    assert hermes(fits + " ") == ToolAnswer(fits + " ", error="TooLong")
+    answer, refused = read("hermes", fits, fits + " ")
+    assert answer.calls
+    assert refused == ToolAnswer(fits + " ", error="TooLong")
 
 
-class Marks:
-    """The vocabulary of a tokenizer that has every mark."""
-
-    def get_vocab(self) -> Any:
-        return defaultdict(int, dict.fromkeys(MARKS, 1))
-
-
-MARKS = [
-    f"<｜tool▁{name}｜>"
-    for name in ("calls▁begin", "calls▁end", "call▁begin", "call▁end", "sep", "outputs▁begin")
-] + ["<tool_call>", "</tool_call>"]
-
-
-@needs_vllm
 @pytest.mark.parametrize(
     ("name", "start", "unit"),
     [
@@ -207,29 +86,16 @@ MARKS = [
     ],
 )
 def test_a_text_that_takes_cubic_time_is_not_parsed(name: str, start: str, unit: str) -> None:
-    parser = reader(name, Marks())
     hostile = start + unit * (60_000 // len(unit)) + "</tool_call>"
-    before = time.thread_time()
-    assert parser(hostile) == ToolAnswer(hostile, error="TooLong")
     # The mark alone makes them slow: a long answer without calls stays one.
-    assert parser("plain " * 5_000) == ToolAnswer("plain " * 5_000)
+    plain = "plain " * 5_000
     # The longest that is parsed; a text of 31,000 characters took 5.6 s.
-    parser(start + unit * (MARKED_CHARS[name][1] // len(unit) - 3))
+    longest = start + unit * (MARKED_CHARS[name][1] // len(unit) - 3)
+    before = time.thread_time()
+    refused, answer, _ = read(name, hostile, plain, longest)
+    assert refused == ToolAnswer(hostile, error="TooLong")
+    assert answer == ToolAnswer(plain)
     assert time.thread_time() - before < 30
-
-
-@needs_vllm
-def test_a_parser_that_raises(tokenizer: Any) -> None:
-    from vllm.tool_parsers.hermes_tool_parser import Hermes2ProToolParser
-
-    class Raising(Hermes2ProToolParser):  # type: ignore[misc]
-        def extract_tool_calls(self, model_output: str, request: Any) -> Any:
-            return {"": None}[model_output]
-
-    class Made(parser_class(tokenizer, reasoning=None, tool="hermes")):  # type: ignore[misc]
-        tool_parser_cls = Raising
-
-    assert reader("hermes", tokenizer, Made)("x") == ToolAnswer("x", error="KeyError")
 
 
 def test_an_episode_keeps_the_calls_and_the_text_as_written() -> None:
@@ -238,14 +104,10 @@ def test_an_episode_keeps_the_calls_and_the_text_as_written() -> None:
     episode.record(Completion(text="raw", tools=ToolAnswer("beside", calls)))
     episode.record(Completion(text="odd", tools=ToolAnswer("odd", error="KeyError")))
     episode.record(Completion(text="plain"))
-    function = {"name": "find", "arguments": '{"key": 1}'}
+    said = {"role": "assistant"}
+    call = {"type": "function", "function": {"name": "find", "arguments": '{"key": 1}'}}
     assert episode.messages == [
-        {
-            "role": "assistant",
-            "content": "beside",
-            "text": "raw",
-            "tool_calls": [{"type": "function", "function": function}],
-        },
-        {"role": "assistant", "content": "odd", "text": "odd", "tool_parser_error": "KeyError"},
-        {"role": "assistant", "content": "plain"},
+        {**said, "content": "beside", "text": "raw", "tool_calls": [call]},
+        {**said, "content": "odd", "text": "odd", "tool_parser_error": "KeyError"},
+        {**said, "content": "plain"},
     ]

@@ -1,4 +1,4 @@
-"""Readers of the formats in which models are known to write calls."""
+"""Readers of the formats in which models are known to write calls, and values of XML parameters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ace_ray.parsing.known import MAX_CALLS, READERS, known_calls
 from ace_ray.parsing.literals import Call
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DEPTH
 
-F, G = Call("f", {"a": 1}), Call("g", {"b": ["x", None], "c": {"d": True}})
+E, F, G = Call("e", {}), Call("f", {"a": 1}), Call("g", {"b": ["x", None], "c": {"d": True}})
 F_JSON, G_JSON = ({"name": call.name, "arguments": call.args} for call in (F, G))
 F_TEXT, G_TEXT = json.dumps(F_JSON), json.dumps(G_JSON, indent=2)
-BOTH = f"[{F_TEXT}, {G_TEXT}]"
+BOTH, F_BODY = f"[{F_TEXT}, {G_TEXT}]", '{"a": 1}'
 XML_F = "<function=f>\n<parameter=a>\n1\n</parameter>\n</function>"
 XML_G = (
     '<function=g><parameter=b>["x", null]</parameter><parameter=c>{"d": true}</parameter>'
@@ -23,14 +23,18 @@ XML_G = (
 OPENAI = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 
 READ: list[tuple[str, str, list[Call]]] = [
-    ("hermes", f"<tool_call>\n{F_TEXT}\n</tool_call>", [F]),
     ("hermes", f"Well.<tool_call>{F_TEXT}</tool_call> and <tool_call>{G_TEXT}</tool_call>", [F, G]),
     ("hermes", f"<tool_call>{F_TEXT}", [F]),
-    ("functionary", '<function=f>{"a": 1}</function>', [F]),
-    ("functionary", '<function=f>{"a": 1}</function><function=e></function>', [F, Call("e", {})]),
+    ("functionary", f"Well.<function=f>{F_BODY}</function> and <function=e></function>", [F, E]),
+    ("functionary", f"<function=f>{F_BODY}", [F]),
+    (
+        "functionary",
+        '<function=f>{"a": "</function>"}</function>',
+        [Call("f", {"a": "</function>"})],
+    ),
+    ("functionary", f"<tool_call><function=f>{F_BODY}</function></tool_call>", [F]),
     ("qwen3_coder", f"<tool_call>\n{XML_F}\n</tool_call>", [F]),
-    ("qwen3_coder", XML_F + XML_G, [F, G]),
-    ("qwen3_coder", "<function=f></function>", [Call("f", {})]),
+    ("qwen3_coder", XML_F + XML_G + "<function=e></function>", [F, G, E]),
     (
         "qwen3_coder",
         "<function=f><parameter=a></tool_call></parameter></function>",
@@ -38,91 +42,56 @@ READ: list[tuple[str, str, list[Call]]] = [
     ),
     ("qwen3_coder", "<function=f><parameter=a>True</parameter>", [Call("f", {"a": True})]),
     ("mistral", f"[TOOL_CALLS]{BOTH}", [F, G]),
-    ("mistral", '[TOOL_CALLS]f{"a": 1}', [F]),
-    ("mistral", '[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]f[CALL_ID]abc123[ARGS]{"a": 1}', [F, F]),
-    ("fenced_json", f"```json\n{F_TEXT}\n```", [F]),
+    ("mistral", f"[TOOL_CALLS]f[ARGS]{F_BODY}[TOOL_CALLS]f[CALL_ID]abc123[ARGS]{F_BODY}", [F, F]),
     ("fenced_json", f"I call it:\n\n```json\n{BOTH}\n```\nThat is all.", [F, G]),
-    ("fenced_json", f'```json\n{{"a": 1}}\n```\n```json\n{F_TEXT}\n```', [F]),
-    ("fenced_json", f"```json\n{json.dumps(OPENAI)}\n```", [F]),
+    ("fenced_json", f"```json\n{F_BODY}\n```\n```json\n{F_TEXT}\n```", [F]),
     ("fenced_json", f"```json\n{json.dumps({'tool_calls': [OPENAI, OPENAI]})}\n```", [F, F]),
     ("fenced_json", '```json\n[{"function": "f", "parameters": {"a": 1}}]\n```', [F]),
     ("fenced_python", "```python\n[f(a=1), g(b=('x', None), c={'d': True})]\n```", [F, G]),
     ("fenced_python", "Call ```f(a=1)``` now", [F]),
-    ("llama3_json", F_TEXT, [F]),
     ("llama3_json", f"<|python_tag|>{F_TEXT}; {G_TEXT}<|eom_id|>", [F, G]),
     ("llama3_json", f"First {F_TEXT}, and then\n{G_TEXT}!", [F, G]),
     ("llama3_json", f"functools{BOTH}", [F, G]),
-    ("pythonic", "[f(a=1), g(b=['x', None], c={'d': True})]", [F, G]),
+    ("pythonic", "[f(a=1), g(b=['x', null], c={'d': true})]", [F, G]),
     ("pythonic", "<|python_start|>[f(a=1)]<|python_end|>", [F]),
+    # Parameters stand in for arguments that are null.
+    ("hermes", '<tool_call>{"name": "f", "arguments": null, "parameters": {"a": 1}}', [F]),
+    ("hermes", '<tool_call>{"function": {"name": "f"}, "arguments": {"a": 1}}', [F]),
 ]
 
 
-@pytest.mark.parametrize(("reader", "text", "calls"), READ)
-def test_a_known_format_is_read_by_the_reader_of_its_name(
-    reader: str, text: str, calls: list[Call]
-) -> None:
-    assert known_calls(text) == (reader, calls)
-
-
-def test_every_reader_is_tried_here() -> None:
+def test_a_known_format_is_read_by_the_reader_of_its_name() -> None:
+    for reader, text, calls in READ:
+        assert known_calls(text) == (reader, calls), text
     assert {reader for reader, _, _ in READ} == set(READERS)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "No function fits.",
-        f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
-        f"{F_TEXT} with a as in {{a}}",
-        "<function=f><parameter=a",
-        '```json\n{"name": "Ada", "age": 36}\n```',
-        '```json\n{"name": "f", "arguments": [1]}\n```',
-        '```json\n{"name": "f", "arguments": {"a": NaN}}\n```',
-        '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
-        "```python\nprint('hello')\n```",
-        "[f(a=b)]",
-        "[f(a=__import__('os').system('true'))]",
-        "Either f(a=1) or g(b=2)",
-    ],
-)
-def test_what_holds_no_call_is_not_read(text: str) -> None:
-    assert known_calls(text) is None
+NO_CALLS = [
+    "",
+    "No function fits.",
+    f"<tool_call>{F_TEXT}</tool_call><tool_call>{{'name'</tool_call>",
+    f"{F_TEXT} with a as in {{a}}",
+    "<function=f><parameter=a",
+    '```json\n{"name": "f", "arguments": [1]}\n```',
+    '```json\n{"name": "f", "arguments": {"a": NaN}}\n```',
+    '{"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}',
+    "```python\nprint('hello')\n```",
+    "[f(a=__import__('os').system('true'))]",
+    "Either f(a=1) or g(b=2)",
+    # Calls whose arguments would be lost.
+    '<function=f>{"a": 1</function>',
+    '<function=f>{"a": 1} or so</function>',
+    "<function=f>[1]</function>",
+    '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
+    '<function=f>{"b": 2}<parameter=a>1</parameter></function>',
+    "<function=f\n<parameter=a>\n1\n</parameter>\n</function>",
+    '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
+]
 
 
-G_BODY = json.dumps(G.args, indent=1)
-
-
-@pytest.mark.parametrize(
-    ("text", "calls"),
-    [
-        (f"<function=f>\n {F.args}\n</function>".replace("'", '"'), [F]),
-        (f'First <function=f>{{"a": 1}}</function>, then <function=g>{G_BODY}</function>.', [F, G]),
-        ('<function=f>{"a": 1}', [F]),
-        ("<function=f>{}</function>", [Call("f", {})]),
-        ('<function=f>{"a": "</function>"}</function>', [Call("f", {"a": "</function>"})]),
-        ('<tool_call><function=f>{"a": 1}</function></tool_call>', [F]),
-    ],
-)
-def test_functions_with_a_json_body_keep_their_arguments(text: str, calls: list[Call]) -> None:
-    assert known_calls(text) == ("functionary", calls)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<function=f>{"a": 1</function>',
-        "<function=f>{'a': 1}</function>",
-        '<function=f>{"a": 1} or so</function>',
-        "<function=f>[1]</function>",
-        '<function=f>{"a": 1}</function><function=g h>{"b": 2}</function>',
-        '<function=f>{"b": 2}<parameter=a>1</parameter></function>',
-        "<function=f\n<parameter=a>\n1\n</parameter>\n</function>",
-        '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
-    ],
-)
-def test_a_call_whose_arguments_would_be_lost_is_no_call(text: str) -> None:
-    assert known_calls(text) is None
+def test_a_text_without_a_complete_call_is_not_read() -> None:
+    for text in NO_CALLS:
+        assert known_calls(text) is None, text
 
 
 TOOLS = [
@@ -131,47 +100,14 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize("call", ['{"name": "%s"}', '{"name": "%s", "arguments": null}',
-                                  '{"function": {"name": "%s", "arguments": ""}}'])  # fmt: skip
-@pytest.mark.parametrize("name", ["f", "bare"])
-def test_a_call_may_lack_its_arguments(call: str, name: str) -> None:
-    text = call % name
-    for marked in (f"<tool_call>\n{text}\n</tool_call>", f"[TOOL_CALLS][{text}]"):
-        assert (known_calls(marked) or ("", []))[1] == [Call(name, {})]
-    for bare in (text, f"```json\n{text}\n```"):
-        assert known_calls(bare) is None  # a person's name, perhaps
-        assert (known_calls(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
-
-
-def test_parameters_stand_in_for_arguments_that_are_null() -> None:
-    text = '<tool_call>{"name": "f", "arguments": null, "parameters": {"a": 1}}</tool_call>'
-    assert known_calls(text) == ("hermes", [F])
-    beside = '<tool_call>{"function": {"name": "f"}, "arguments": {"a": 1}}</tool_call>'
-    assert known_calls(beside) == ("hermes", [F])
-    described = '<tool_call>{"name": "f", "parameters": {"type": "object", "properties": {}}}'
-    assert known_calls(described, TOOLS) is None
-
-
-def test_words_of_json_are_values_in_python_calls() -> None:
-    read = known_calls("[f(a=true, b=[null, {'c': false}])]")
-    assert read == ("pythonic", [Call("f", {"a": True, "b": [None, {"c": False}]})])
-
-
-def test_values_of_xml_have_the_types_that_the_tools_say() -> None:
-    def read(kind: str | None) -> Any:
-        schema = {"properties": {"a": {"type": kind}} if kind else {}}
-        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-        found = known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool])
-        assert found is not None
-        return found.calls[0].args["a"]
-
-    kinds: list[Any] = [None, [], {"properties": None}, {"properties": {"a": None}}]
-    for odd in kinds:
-        tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
-        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
-    assert read("string") == "12"
-    assert read("integer") == 12
-    assert read(None) == 12
+def test_a_call_may_lack_its_arguments() -> None:
+    forms = ('{"name": "%s", "arguments": null}', '{"function": {"name": "%s", "arguments": ""}}')
+    for text, name in ((form % name, name) for form in forms for name in ("f", "bare")):
+        for marked in (f"<tool_call>\n{text}\n</tool_call>", f"[TOOL_CALLS][{text}]"):
+            assert (known_calls(marked) or ("", []))[1] == [Call(name, {})]
+        for bare in (text, f"```json\n{text}\n```"):
+            assert known_calls(bare) is None  # a person's name, perhaps
+            assert (known_calls(bare, TOOLS) or ("", []))[1] == [Call(name, {})]
 
 
 def test_numbers_of_calls_names_and_characters_are_bounded() -> None:
@@ -196,3 +132,78 @@ def test_depth_and_digits_are_bounded() -> None:
     assert known_calls(f'{F_TEXT} of 5" {nested(MAX_DEPTH - 1)}') is None
     assert known_calls(f'{{"name": "f", "arguments": {{"a": {"9" * 5_000}}}}}') is None
     assert known_calls(f"f(a={'9' * 5_000})") is None
+
+
+TEXT = {"type": "string"}
+DEFS = {
+    "Text": TEXT,
+    "Count": {"type": "integer"},
+    "Loop": {"anyOf": [{"$ref": "#/$defs/Loop"}, {"$ref": "#/$defs/Count"}]},
+    "Nothing": {"$ref": "#/$defs/Nothing"},
+}
+
+
+def read(text: str, schema: Any) -> Any:
+    """Return the value that is read for a parameter of the schema."""
+    parameters = {"properties": {"a": schema}, "$defs": DEFS, "definitions": DEFS}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    found = known_calls(f"<function=f>\n<parameter=a>\n{text}\n</parameter>\n</function>", [tool])
+    assert found is not None
+    ((_, args),) = found.calls
+    return args["a"]
+
+
+TEXTS: list[dict[str, Any]] = [
+    {"anyOf": [TEXT, {"type": "null"}]},
+    {"oneOf": [{"type": "null"}, {"$ref": "#/definitions/Text"}]},
+    {"type": ["string", "null"]},
+    {"allOf": [{"$ref": "#/$defs/Text"}]},
+    {"enum": ["12139", "02139"]},
+    {"const": "12139"},
+    {"$ref": "#/$defs/Nothing"},
+]
+VALUES: list[tuple[str, Any, Any]] = [
+    ("5", {"$ref": "#/$defs/Loop"}, 5),
+    ("5", {"enum": [1, 5]}, 5),
+    ("3.0", {"type": "integer"}, 3),
+    ("5", {"$ref": "other.json#/a"}, "5"),
+    ("5", True, "5"),
+    ("null", {"type": "string", "nullable": True}, None),
+    ("1e999", {"type": "number"}, "1e999"),
+    ("[1e999]", {"type": "array"}, "[1e999]"),
+]
+
+
+def test_values_get_the_types_of_the_schema() -> None:
+    for schema in TEXTS:  # a text, but no number
+        assert read("12139", schema) == "12139"
+        assert read("[1]", schema) == "[1]"
+    odd: Any
+    for odd in (None, [], {"properties": None}, {"properties": {"a": None}}):
+        tool = {"type": "function", "function": {"name": "f", "parameters": odd}}
+        assert known_calls("<function=f>\n<parameter=a>\n12\n</parameter>", [tool, {}]) is not None
+    for text, schema, value in VALUES:
+        found = read(text, schema)
+        assert (found, type(found)) == (value, type(value)), schema
+
+
+@pytest.mark.usefixtures("vllm")
+def test_unions_are_read_as_vllm_reads_them() -> None:
+    utils = pytest.importorskip("vllm.tool_parsers.utils")
+    kinds = ["string", "integer", "number", "boolean", "object", "array", "null", "str", "any"]
+    texts = ["12", "3.5", "abc", "null", "TRUE", "1", "[1]", '{"a": 1}', '"q"', "1_0", "NaN", ""]
+    for first in kinds:
+        for second in kinds:
+            schema = {"anyOf": [{"type": first}, {"type": second}]}
+            types = utils.extract_types_from_schema(schema)
+            for text in texts:
+                theirs = utils.coerce_to_schema_type(text, types)
+                assert repr(read(text, schema)) == repr(theirs), (schema, text)
+
+
+def test_a_schema_of_any_depth_is_read() -> None:
+    deep: Any = TEXT
+    for _ in range(5_000):
+        deep = {"anyOf": [deep, {"$ref": "#/$defs/Loop"}]}
+    assert read("x", deep) == "x"
+    assert read("12", {"$ref": "#/" + "a/" * 100_000}) == "12"

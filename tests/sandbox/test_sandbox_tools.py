@@ -25,7 +25,12 @@ def keep(state: list[Any], item: Any, times: int = 1) -> int:
 
 
 KEEP = Tool("Box.keep", keep, (Parameter("item"), Parameter("times", required=False)))
-TYPED = Tool("Box.keep", keep, (Parameter("item", types=(str,)), Parameter("times", types=(int,))))
+TYPED = Tool(
+    "Box.keep",
+    keep,
+    (Parameter("item", types=(str,)), Parameter("times", required=False, types=(int,))),
+)
+THREE = Tool("f", keep, tuple(Parameter(name) for name in "abc"))
 
 
 def nested(depth: int) -> list[Any]:
@@ -35,106 +40,58 @@ def nested(depth: int) -> list[Any]:
     return value
 
 
-def test_a_call_runs_the_function_on_the_state() -> None:
-    state: list[Any] = []
-    assert call_tool(KEEP, state, {"item": "a", "times": 2}) == Observation(2)
-    assert call_tool(KEEP, state, {"item": "b"}) == Observation(3)
-    assert state == ["a", "a", "b"]
+BAD_ARGUMENTS: list[tuple[Tool, dict[str, Any], str]] = [
+    (KEEP, {"times": 1}, "missing 1 required positional argument: 'item'"),
+    (KEEP, {"item": 1, "__class__": 1}, "got an unexpected keyword argument '__class__'"),
+    (KEEP, {"state": 1}, "got an unexpected keyword argument 'state'"),
+    (TYPED, {"item": None}, "argument 'item' must be str, not NoneType"),
+    (TYPED, {"item": "a", "times": True}, "argument 'times' must be int, not bool"),
+    (TYPED, {"item": "a", "times": 1.0}, "argument 'times' must be int, not float"),
+    (THREE, {}, "missing 3 required positional arguments: 'a', 'b', and 'c'"),
+    (THREE, {"a": 1}, "missing 2 required positional arguments: 'b' and 'c'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "Box.keep() missing 1 required positional argument: 'item'"),
-        ({"times": 1}, "Box.keep() missing 1 required positional argument: 'item'"),
-        ({"item": 1, "__class__": 1}, "Box.keep() got an unexpected keyword argument '__class__'"),
-        ({"Item": 1}, "Box.keep() got an unexpected keyword argument 'Item'"),
-        ({"state": 1}, "Box.keep() got an unexpected keyword argument 'state'"),
-    ],
-)
-def test_names_are_checked_in_pythons_words(arguments: dict[str, Any], message: str) -> None:
-    state: list[Any] = []
-    assert call_tool(KEEP, state, arguments) == Observation(message, "bad_arguments")
-    assert state == []
+def test_bad_arguments_are_named_in_pythons_words() -> None:
+    for tool, arguments, message in BAD_ARGUMENTS:
+        state: list[Any] = []
+        expected = Observation(f"{tool.name}() {message}", "bad_arguments")
+        assert call_tool(tool, state, arguments) == expected
+        assert state == []
 
 
-def test_missing_names_are_listed_as_python_does() -> None:
-    three = Tool("f", keep, tuple(Parameter(name) for name in "abc"))
-    lacks = [call_tool(three, None, dict.fromkeys(given)).value for given in ("", "a", "ab")]
-    assert lacks == [
-        "f() missing 3 required positional arguments: 'a', 'b', and 'c'",
-        "f() missing 2 required positional arguments: 'b' and 'c'",
-        "f() missing 1 required positional argument: 'c'",
-    ]
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        None,
-        True,
-        {"a": {1: [2.5]}},
-        (1, (2,)),
-        10**MAX_DIGITS - 1,
-        "x" * (MAX_CHARS - len("item")),
-        nested(MAX_DEPTH),
-        [0] * (MAX_VALUES - len(["item", "the list"])),
-    ],
-    ids=lambda item: type(item).__name__,
-)
-def test_plain_values_arrive_as_they_are(item: Any) -> None:
-    state: list[Any] = []
-    assert call_tool(KEEP, state, {"item": item}) == Observation(1)
-    assert state == [item]
-    assert type(state[0]) is type(item)
-
-
-@pytest.mark.parametrize(
-    "item",
-    [
-        keep,
-        {True: 1},
-        -(10**MAX_DIGITS),
+PLAIN = [
+    *(None, True, {"a": {1: [2.5]}}, (1, (2,)), 10**MAX_DIGITS - 1, nested(MAX_DEPTH)),
+    "x" * (MAX_CHARS - len("item")),
+    [0] * (MAX_VALUES - len(["item", "the list"])),
+]
+REFUSED = [
+    *(keep, {True: 1}, -(10**MAX_DIGITS), nested(5000), [0] * (MAX_VALUES + 1)),
+    *(
         ["x" * (MAX_CHARS // 2)] * 3,
         {"k" * (MAX_CHARS + 1): 1},
-        nested(5000),
-        [0] * (MAX_VALUES + 1),
         type("Text", (str,), {})("subclass"),
-    ],
-    ids=lambda item: type(item).__name__,
-)
-def test_anything_else_is_refused_and_nothing_runs(item: Any) -> None:
-    state: list[Any] = []
-    observation = call_tool(KEEP, state, {"item": item})
-    assert observation.error == "bad_arguments"
-    assert str(observation.value).startswith("Box.keep() got ")
-    assert len(observation.value) < 200
-    assert state == []
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("item", "times", "message"),
-    [
-        (1, 1, "Box.keep() argument 'item' must be str, not int"),
-        (None, 1, "Box.keep() argument 'item' must be str, not NoneType"),
-        ("a", "1", "Box.keep() argument 'times' must be int, not str"),
-        ("a", True, "Box.keep() argument 'times' must be int, not bool"),
-        ("a", 1.0, "Box.keep() argument 'times' must be int, not float"),
-    ],
-)
-def test_declared_types_are_exact(item: Any, times: Any, message: str) -> None:
-    state: list[Any] = []
-    arguments = {"item": item, "times": times}
-    assert call_tool(TYPED, state, arguments) == Observation(message, "bad_arguments")
-    assert state == []
-
-
-def test_a_tool_gets_copies() -> None:
-    state: list[Any] = []
-    item = {"a": [1]}
-    call_tool(KEEP, state, {"item": item})
+def test_plain_values_arrive_as_copies_and_other_values_are_refused() -> None:
+    for item in PLAIN:
+        state: list[Any] = []
+        assert call_tool(KEEP, state, {"item": item}) == Observation(1)
+        assert state == [item]
+        assert type(state[0]) is type(item)
+    for item in REFUSED:
+        state = []
+        observation = call_tool(KEEP, state, {"item": item})
+        assert observation.error == "bad_arguments"
+        assert str(observation.value).startswith("Box.keep() got ")
+        assert len(observation.value) < 200
+        assert state == []
+    state, value = [], {"a": [1]}
+    assert call_tool(KEEP, state, {"item": value, "times": 2}) == Observation(2)
     state[0]["a"].append(2)
-    assert item == {"a": [1]}
+    assert value == {"a": [1]}
 
 
 def test_only_declared_exceptions_become_observations() -> None:
