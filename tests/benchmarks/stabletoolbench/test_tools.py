@@ -1,4 +1,4 @@
-"""Functions as models see them, with upstream's losses."""
+"""Functions as models see them, with upstream's names and losses."""
 
 from __future__ import annotations
 
@@ -8,13 +8,58 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
+from ace_ray.benchmarks.stabletoolbench.names import (
+    api_name,
+    function_name,
+    standardize,
+    standardize_category,
+)
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
 from ace_ray.benchmarks.stabletoolbench.queries import load
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
-from tests.benchmarks.stabletoolbench.scripted_agent import doc, entry_of, parameter
-from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import SOURCES, write, write_checkout
+from tests.benchmarks.stabletoolbench.builders import (
+    SOURCES,
+    doc,
+    entry_of,
+    parameter,
+    write,
+    write_checkout,
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "names"),
+    [
+        (
+            standardize,
+            {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "Vidéo": "vid_o"}
+            | {
+                "Pack & Send": "pack_send",
+                "a^b": "a^b",
+                "__": "",
+                "天气 2": "天气_2",
+                "_7_": "get_7",
+            },
+        ),
+        (api_name, {"id": "is_id", "from": "is_from", "ID": "is_id", "ids": "ids"}),
+        (
+            standardize_category,
+            {"News, Media": "News_Media", "AI/Machine Learning": "AI_Machine_Learning"}
+            | {"a , b": "a__b", "Food": "Food"},
+        ),
+    ],
+)
+def test_names_follow_upstream(rule: Any, names: dict[str, str]) -> None:
+    assert {name: rule(name) for name in names} == names
+
+
+def test_functions_keep_their_last_64_characters() -> None:
+    assert function_name("id", "Crumb Finder") == "is_id_for_crumb_finder"
+    name = function_name("a" * 60, "tool")
+    assert len(name) == 64
+    assert name.endswith("a_for_tool")
 
 
 def parameters(**fields: Any) -> dict[str, Any]:
@@ -22,55 +67,43 @@ def parameters(**fields: Any) -> dict[str, Any]:
     return api.parameters
 
 
-def test_upstream_loses_optional_parameters_without_a_required_one() -> None:
-    optional = [parameter("a"), parameter("b")]
-    assert parameters(required=[], optional=optional) == {
-        "type": "object",
-        "properties": {},
-        "required": [""],
-        "optional": [""],
-    }
-
-
-def test_types_and_examples() -> None:
+def test_types_and_examples_of_parameters() -> None:
     given = [
         parameter("id", "NUMBER", "3"),
         parameter("on", "BOOLEAN", True),
         parameter("what", "string", ""),
-        parameter("list", "ARRAY", "[1]"),
         parameter("zero", "NUMBER", 0),
     ]
-    shown = parameters(required=given)
-    assert shown["required"] == ["", "is_id", "on", "what", "list", "zero"]
+    shown = parameters(required=given, optional=[parameter("list", "ARRAY", "[1]")])
+    assert shown["required"] == ["", "is_id", "on", "what", "zero"]
+    assert shown["optional"] == ["", "list"]
     kinds = {name: one["type"] for name, one in shown["properties"].items()}
     assert kinds == {
-        "is_id": "integer",
-        "on": "boolean",
-        "what": "string",
-        "list": "string",
-        "zero": "integer",
+        **{"is_id": "integer", "on": "boolean", "what": "string"},
+        **{"list": "string", "zero": "integer"},
     }
     assert shown["properties"]["is_id"]["example_value"] == "3"
     assert shown["properties"]["zero"]["example_value"] == 0
     assert "example_value" not in shown["properties"]["what"]
+    # Upstream loses optional parameters without a required one.
+    lost = parameters(required=[], optional=given)
+    assert lost == {"type": "object", "properties": {}, "required": [""], "optional": [""]}
 
 
 def test_descriptions_are_cut() -> None:
-    entry = entry_of(
-        doc(
-            "Bakery",
-            "Find",
-            description="Find x " * 100,
-            required=[parameter("a") | {"description": "y" * 300}],
-        )
+    required = [parameter("a") | {"description": "y" * 300}]
+    (api,) = apis_of(
+        entry_of(doc("Bakery", "Find", description="Find x " * 100, required=required))
     )
-    (api,) = apis_of(entry)
     assert "find_for_bakery x" in api.description, "upstream puts the function's name in there"
     assert len(api.description) < 320
     assert len(api.parameters["properties"]["a"]["description"]) == 256
     assert api.api_description == "Find x " * 100
     (silent,) = apis_of(entry_of(doc("Bakery", "Find", description=" ")))
     assert silent.description == 'A function of the tool "bakery".'
+    long = doc("Bakery", "a", tool_description="x\ny" + "z" * 600)
+    lines = tool_lines(apis_of(entry_of(long, long, doc("Mill", "b"))))
+    assert lines == "1.bakery: xy" + "z" * 509 + "\n2.mill: None\n"
 
 
 def test_finish_comes_last() -> None:
@@ -81,39 +114,23 @@ def test_finish_comes_last() -> None:
     assert finish["required"] == ["return_type"]
 
 
-def test_suffixes() -> None:
+def test_a_call_reaches_the_first_function_that_ends_in_its_name() -> None:
     apis = apis_of(entry_of(doc("A", "get song"), doc("A", "song"), doc("A", "Song")))
-    assert find(apis, "song_for_a") is apis[0], "the first that ends in it"
-    assert find(apis, "") is apis[0]
-    assert find([], "") is None
-    assert find(apis, "x" * 10**6) is None
-
-
-def test_other_docs_can_be_offered() -> None:
-    entry = entry_of(doc("A", "b"))
-    assert [api.name for api in apis_of(entry, docs=[doc("C", "d")])] == ["d_for_c"]
-
-
-def test_tools_are_described_once() -> None:
-    long = doc("Bakery", "a", tool_description="x\ny" + "z" * 600)
-    lines = tool_lines(apis_of(entry_of(long, long, doc("Mill", "b"))))
-    assert lines == "1.bakery: xy" + "z" * 509 + "\n2.mill: None\n"
+    assert find(apis, "song_for_a") is find(apis, "") is apis[0]
+    assert find([], "") is find(apis, "x" * 10**6) is None
 
 
 def test_the_published_functions(shared_queries: Path) -> None:
-    lost = twice = suffixes = 0
+    lost = twice = cut = 0
     for entry in load(shared_queries).entries:
         apis = apis_of(entry)
         names = [api.name for api in apis]
         twice += len(set(names)) < len(names)
-        suffixes += sum(
-            any(other != name and other.endswith(name) for other in names) for name in names
-        )
         for api in apis:
             published = {one["name"] for one in (*api.required, *api.optional)}
             lost += bool(published) and not api.parameters["properties"]
-    assert (lost, twice) == (402, 4)
-    assert suffixes > 0
+            cut += len(f"{api.std_api}_for_{api.std_tool}") > 64
+    assert (lost, twice, cut) == (402, 4, 117)
 
 
 def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
@@ -138,7 +155,7 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith("toolbench")])
-@pytest.mark.parametrize("text", ["", "x = (", "x = '\0'"])
+@pytest.mark.parametrize("text", ["", "x = ("])
 def test_a_source_that_is_not_upstreams_is_named(tmp_path: Path, name: str, text: str) -> None:
     write(write_checkout(tmp_path) / name, text)
     with pytest.raises(UserError) as caught:
