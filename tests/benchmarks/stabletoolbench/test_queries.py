@@ -1,4 +1,4 @@
-"""Queries become entries as published, and whatever is wrong with them is one line."""
+"""Queries become entries as published, and a mistake in them is one line."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ import pytest
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.benchmarks.stabletoolbench import queries as importer
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.queries import (
-    MINI,
-    load,
-    locate,
-)
+from ace_ray.benchmarks.stabletoolbench.prompts import read_texts
+from ace_ray.benchmarks.stabletoolbench.queries import MINI, load, locate
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
 from ace_ray.errors import UserError
-from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
+from tests.benchmarks.stabletoolbench.builders import (
     api,
     ids_file,
+    parameter,
     queries_file,
     query,
     write,
@@ -29,16 +27,7 @@ from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
 )
 
 GROUP = GROUPS[0]
-
-OFFICIAL_COUNTS = {
-    "G1_instruction": 163,
-    "G1_category": 153,
-    "G1_tool": 158,
-    "G2_instruction": 106,
-    "G2_category": 124,
-    "G3_instruction": 61,
-}
-"""Solvable queries at the commit that the importer knows."""
+OFFICIAL_COUNTS = dict(zip(GROUPS, (163, 153, 158, 106, 124, 61), strict=True))
 
 
 @pytest.fixture
@@ -50,29 +39,19 @@ def ids_of(loaded: Any) -> list[str]:
     return [entry.id for entry in loaded.entries]
 
 
-def test_the_published_counts(shared_queries: Path) -> None:
-    loaded = load(shared_queries)
-    entries = loaded.entries
+def test_the_published_queries(shared_queries: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = importer.import_queries(shared_queries, cache=tmp_path, say=said.append)
+    assert said[0].startswith("imported: 765 queries")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert (manifest["commit"], manifest["rows"]) == (importer.OFFICIAL_COMMIT, OFFICIAL_COUNTS)
+    loaded = load(folder)
     assert loaded.warnings == []
-    assert Counter(entry.category for entry in entries) == OFFICIAL_COUNTS
-    assert len({entry.id for entry in entries}) == len(entries) == 765
-    docs = [doc for entry in entries for doc in entry.data["apis"]]
+    assert Counter(entry.category for entry in loaded.entries) == OFFICIAL_COUNTS
+    docs = [doc for entry in loaded.entries for doc in entry.data["apis"]]
     assert len(docs) == 4070
     assert len({(doc["category"], doc["tool"], doc["api"]) for doc in docs}) == 2490
     assert sum(doc["template"] is not None for doc in docs) == 2748
-    relevant = [entry.gold["relevant"] for entry in entries]
-    assert all(len({*map(tuple, pairs)}) == len(pairs) for pairs in relevant)
-
-
-@pytest.mark.nightly
-def test_an_import_of_the_published_queries_is_known(shared_queries: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    folder = importer.import_queries(shared_queries, cache=tmp_path, say=said.append)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert manifest["commit"] == importer.OFFICIAL_COMMIT
-    assert manifest["rows"] == OFFICIAL_COUNTS
-    assert data_hash(load(folder).entries) == data_hash(load(shared_queries).entries)
-    assert said[0].startswith("imported: 765 queries")
 
 
 def test_the_mini_set_is_whole() -> None:
@@ -82,15 +61,16 @@ def test_the_mini_set_is_whole() -> None:
     assert set(counts) == set(GROUPS)
     assert set(counts.values()) <= {2, 3}
     for entry in loaded.entries:
-        assert 2 <= len(entry.data["apis"]) <= 6
         assert entry.gold["relevant"]
         assert all(doc["template"] for doc in entry.data["apis"])
 
 
-def test_an_entry_holds_what_was_published(root: Path) -> None:
-    (entry,) = load(root, groups=[GROUP]).entries
-    assert entry.key == ("en", GROUP, "0")
-    assert entry.group == "0"
+@pytest.mark.parametrize("inner", ["", "solvable_queries"])
+def test_an_entry_holds_what_was_published(root: Path, inner: str) -> None:
+    assert len(load(root / inner).entries) == 6
+    assert locate(str(root / inner)) == root / inner
+    (entry,) = load(root / inner, groups=[GROUP]).entries
+    assert (entry.key, entry.group) == (("en", GROUP, "0"), "0")
     assert entry.gold == {"relevant": [["Bakery", "Find bread"]]}
     (doc,) = entry.data["apis"]
     assert doc["required"] == [
@@ -100,35 +80,18 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
     assert doc["template"] == {"bread": "str"}
 
 
-@pytest.mark.parametrize("inner", ["", "solvable_queries"])
-def test_a_checkout_or_its_queries_are_found(root: Path, inner: str) -> None:
-    assert len(load(root / inner).entries) == 6
-    assert locate(str(root / inner)) == root / inner
-
-
-@pytest.mark.parametrize(
-    ("ids", "left"),
-    [
-        ({"1": 0, "3": 0}, ["1", "3"]),
-        (["3", "1"], ["1", "3"]),
-        ([3], ["3"]),
-        ({}, []),
-    ],
-)
-def test_ids_filter_as_list_or_object(root: Path, ids: Any, left: list[str]) -> None:
+def test_ids_filter_as_list_or_object(root: Path) -> None:
     write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
-    write(ids_file(root, GROUP), ids)
-    assert ids_of(load(root, groups=[GROUP])) == left
-
-
-def test_without_ids_every_query_counts(root: Path) -> None:
+    for ids, left in (({"1": 0, "3": 0}, ["1", "3"]), (["3", "1"], ["1", "3"]), ([3], ["3"])):
+        write(ids_file(root, GROUP), ids)
+        assert ids_of(load(root, groups=[GROUP])) == left
     ids_file(root, GROUP).unlink()
-    assert ids_of(load(root, groups=[GROUP])) == ["0"]
+    assert ids_of(load(root, groups=[GROUP])) == ["1", "2", "3"]
 
 
-def refused(root: Path, match: str, **options: Any) -> None:
+def refused(root: Path, match: str) -> None:
     with pytest.raises(UserError, match=match) as caught:
-        load(root, groups=[GROUP], **options)
+        load(root, groups=[GROUP])
     assert "\n" not in str(caught.value)
     assert GROUP in str(caught.value)
 
@@ -137,22 +100,13 @@ def refused(root: Path, match: str, **options: Any) -> None:
     ("value", "match"),
     [
         ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
-        ('[{"query_id": 1, "query_id": 2}]', "appears twice"),
+        ({}, "holds a dict"),
         ([query(None)], "query_id"),
         ([query(0), query("0")], "query_id 0 appears twice"),
         ([query(0, query=None)], "query 0: query: input should"),
-        (
-            [query(0, **{"relevant APIs": [["Bakery"]]})],
-            "relevant APIs.0: list should",
-        ),
-        (
-            [query(0, api_list=[api(tool_name=None)])],
-            "api_list.0.tool_name: input",
-        ),
-        (
-            [query(0, api_list=[api(required_parameters={})])],
-            "required_parameters: input",
-        ),
+        ([query(0, **{"relevant APIs": [["Bakery"]]})], "relevant APIs.0: list should"),
+        ([query(0, api_list=[api(tool_name=None)])], "api_list.0.tool_name: input"),
+        ([query(0, api_list=[])], "query 0: the query has no APIs"),
     ],
 )
 def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
@@ -160,32 +114,17 @@ def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
     refused(root, match)
 
 
-@pytest.mark.parametrize("value", [5, [1.5], [True], [{}], '{"0"'])
-def test_bad_ids_are_named(root: Path, value: Any) -> None:
-    write(ids_file(root, GROUP), value)
-    refused(root, "test_query_ids")
-
-
-def test_ids_of_no_query_are_named(root: Path) -> None:
+def test_bad_ids_are_named(root: Path) -> None:
+    for value in (5, [1.5], [True], '{"0"'):
+        write(ids_file(root, GROUP), value)
+        refused(root, "test_query_ids")
     write(ids_file(root, GROUP), ["0", "77", 78])
     refused(root, r"names queries that do not exist: 77, 78;")
     write(ids_file(root, GROUP), list(range(100)))
     refused(root, "1, 2, 3, 4, 5 and 94 more")
-
-
-def test_a_missing_group_is_named(root: Path) -> None:
     queries_file(root, GROUP).unlink()
     refused(root, f"the group {GROUP} is missing")
     assert len(load(root, groups=GROUPS[1:]).entries) == 5
-
-
-def test_a_query_without_apis_is_refused(root: Path) -> None:
-    write(ids_file(root, GROUP), ["4", "5"])
-    for nothing in (query(4, api_list=[]), {k: v for k, v in query(4).items() if k != "api_list"}):
-        write(queries_file(root, GROUP), [nothing, query(5)])
-        refused(root, "query 4: the query has no APIs")
-    write(ids_file(root, GROUP), ["5"])
-    assert ids_of(load(root, groups=[GROUP])) == ["5"]
 
 
 def test_a_relevant_api_that_is_not_offered_is_a_warning(root: Path) -> None:
@@ -194,13 +133,10 @@ def test_a_relevant_api_that_is_not_offered_is_a_warning(root: Path) -> None:
     assert "query 0: the relevant API Bakery / Bake is not in its api_list" in line
 
 
-@pytest.mark.parametrize("name", ["", "imported", "nowhere", "imported:x"])
-def test_data_that_is_not_there(name: str) -> None:
-    with pytest.raises(UserError, match="data import stabletoolbench"):
-        locate(name)
-
-
-def test_folders_and_files_without_queries(tmp_path: Path) -> None:
+def test_missing_data_is_named_with_a_fix(tmp_path: Path) -> None:
+    for name in ("", "imported", "nowhere", "imported:x"):
+        with pytest.raises(UserError, match="data import stabletoolbench"):
+            locate(name)
     with pytest.raises(UserError, match="no such folder"):
         load(tmp_path / "x")
     with pytest.raises(UserError, match="has no solvable_queries"):
@@ -210,8 +146,6 @@ def test_folders_and_files_without_queries(tmp_path: Path) -> None:
 
 
 def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
-    from ace_ray.benchmarks.stabletoolbench.prompts import read_texts
-
     said: list[str] = []
     folder = importer.import_queries(root, say=said.append)
     assert folder.parent == imports_folder("stabletoolbench")
@@ -230,58 +164,39 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
         locate("imported")
 
 
-def test_a_failed_import_leaves_nothing(root: Path, cache: Path) -> None:
+def test_a_failed_import_leaves_nothing_and_follows_no_links(root: Path, cache: Path) -> None:
+    secret = write(root.parent / "secret", "[]")
+    (root / "LICENSE").unlink()
+    (root / "LICENSE").symlink_to(secret)
+    with pytest.raises(UserError, match="is a symbolic link"):
+        importer.import_queries(root)
     write(queries_file(root, GROUP), "[{")
     with pytest.raises(UserError, match="is not valid JSON"):
         importer.import_queries(root)
     assert not [*cache.rglob("*")]
 
 
-def test_an_import_follows_no_links(root: Path, tmp_path: Path) -> None:
-    secret = write(tmp_path / "secret", "[]")
-    (root / "LICENSE").unlink()
-    (root / "LICENSE").symlink_to(secret)
-    with pytest.raises(UserError, match="is a symbolic link"):
-        importer.import_queries(root)
-
-
 def tool(**fields: Any) -> dict[str, Any]:
-    return {
-        "tool_name": "Bakery",
-        "tool_description": "All about bread",
-        "api_list": [
-            {
-                "name": "Find bread",
-                "description": "Finds it",
-                "required_parameters": [],
-                "optional_parameters": [{"name": "q", "type": "STRING", "default": ""}],
-            }
-        ],
-    } | fields
+    find = {"name": "Find bread", "description": "Finds it", "required_parameters": []}
+    find["optional_parameters"] = [parameter("q")]
+    return {"tool_description": "All about bread", "api_list": [find]} | fields
 
 
 @pytest.mark.parametrize("inner", [".", "tools", "toolenv/tools"])
-def test_a_tool_directory_adds_what_it_says(root: Path, tmp_path: Path, inner: str) -> None:
-    write(tmp_path / "env" / inner / "Food" / "bakery.json", tool())
+def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path, inner: str) -> None:
+    path = write(tmp_path / "env" / inner / "Food" / "bakery.json", tool())
+    (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
     loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
     (doc,) = loaded.entries[0].data["apis"]
     assert (doc["tool_description"], doc["description"]) == ("All about bread", "Finds it")
-    assert [one["name"] for one in doc["optional"]] == ["q"]
+    assert (doc["required"], doc["optional"]) == ([], [parameter("q")])
     assert doc["template"] == {"bread": "str"}
     assert loaded.warnings == loaded.lacking == []
-
-
-@pytest.mark.parametrize("nothing", [{}, {"description": None, "required_parameters": None}])
-def test_what_a_tool_file_does_not_say_stays_as_it_is(
-    root: Path, tmp_path: Path, nothing: dict[str, Any]
-) -> None:
-    (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
-    said = {"name": "Find bread", **nothing}
-    write(tmp_path / "Food" / "bakery.json", {"api_list": [said]})
-    (doc,) = load(root, groups=[GROUP], tools=ToolFolder(tmp_path)).entries[0].data["apis"]
+    # Fields that the file lacks stay as they are.
+    null = {"name": "Find bread", "description": None, "required_parameters": None}
+    write(path, {"api_list": [null]})
+    (doc,) = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env")).entries[0].data["apis"]
     assert doc == before
-    assert before["description"]
-    assert before["required"]
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:
@@ -296,7 +211,7 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
     assert line.endswith("the tool has no API 'Find bread'")
 
 
-def test_a_category_leads_nowhere_else(root: Path, tmp_path: Path) -> None:
+def test_a_category_does_not_leave_the_tool_directory(root: Path, tmp_path: Path) -> None:
     write(tmp_path / "elsewhere" / "bakery.json", tool())
     write(tmp_path / "tools" / "Food" / "x.json", {})
     write(queries_file(root, GROUP), [query(0, api_list=[api(category_name="../elsewhere")])])
@@ -305,15 +220,12 @@ def test_a_category_leads_nowhere_else(root: Path, tmp_path: Path) -> None:
     assert len(loaded.lacking) == 1
 
 
-@pytest.mark.parametrize("value", ["{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}])
-def test_a_bad_tool_file_is_named(root: Path, tmp_path: Path, value: Any) -> None:
-    write(tmp_path / "Food" / "bakery.json", value)
-    with pytest.raises(UserError, match=r"bakery\.json"):
-        load(root, tools=ToolFolder(tmp_path))
-
-
-def test_a_tool_directory_that_is_none(tmp_path: Path) -> None:
+def test_a_bad_tool_directory_is_named(root: Path, tmp_path: Path) -> None:
+    for value in ("{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}):
+        write(tmp_path / "tools" / "Food" / "bakery.json", value)
+        with pytest.raises(UserError, match=r"bakery\.json"):
+            load(root, tools=ToolFolder(tmp_path / "tools"))
     with pytest.raises(UserError, match="no such folder"):
         ToolFolder(tmp_path / "x")
     with pytest.raises(UserError, match="no folders of categories"):
-        ToolFolder(tmp_path)
+        ToolFolder(tmp_path / "tools" / "Food")
