@@ -1,43 +1,40 @@
-"""CoT@n: what becomes of every kind of reply, and when a chain ends."""
+"""CoT@n: the result of every kind of reply, and the end of a chain."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.stabletoolbench.apis.answers import Answered
+from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.rollout import template_probe
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
+from ace_ray.benchmarks.stabletoolbench.names import function_name
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN
+from ace_ray.benchmarks.stabletoolbench.queries import MINI, load
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of
 from ace_ray.errors import EpisodeStalled, PromptTooLong, RequestFailed
-from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, GIVE_UP, Table, answer
+from tests.benchmarks.stabletoolbench.builders import BREAD, GIVE_UP, Table, answer, play
 from tests.scripted_model import ScriptedModel, hang, say
 
-Played = Callable[..., AgentRun]
 FIND = "find_bread_for_bakery"
 
 
-def kinds(run: AgentRun, attempt: int = 0) -> list[str]:
-    return [node["type"] for node in run.tries[attempt]["nodes"][1:]]
+def kinds(run: AgentRun) -> list[str]:
+    return [node["type"] for node in run.tries[0]["nodes"][1:]]
 
 
-def test_a_call_and_an_answer(play: Played) -> None:
+def test_a_call_and_an_answer() -> None:
     model = ScriptedModel(say("I look.", (FIND, {"q": "rye"})), say("", answer("Rye.")))
     table = Table()
     run = play(model, caller=table)
     assert (run.valid, run.ended) == (True, "answered")
-    assert run.final == {
-        "return_type": "give_answer",
-        "answer": "Rye.",
-        "raw": json.dumps(answer("Rye.")[1]),
-    }
+    raw = json.dumps(answer("Rye.")[1])
+    assert run.final == {"return_type": "give_answer", "answer": "Rye.", "raw": raw}
     assert table.calls == [(FIND, '{"q": "rye"}')]
     assert kinds(run) == ["Thought", "Action", "Action Input", "Action", "Action Input"]
     assert [node["depth"] for node in run.tries[0]["nodes"]] == [0, 1, 2, 3, 4, 5]
@@ -48,11 +45,7 @@ def test_a_call_and_an_answer(play: Played) -> None:
     assert [message["role"] for message in run.messages] == [
         *("system", "user", "assistant", "tool", "assistant", "tool")
     ]
-
-
-def test_the_model_sees_the_chat_its_template_takes(play: Played) -> None:
-    model = ScriptedModel(say("I look.", (FIND, {"q": "rye"})), say("", answer("Rye.")))
-    play(model)
+    # The chat that the model was sent.
     system, user, said, seen = model.chats[1]
     assert system["role"] == "system"
     assert "1.bakery: None" in system["content"]
@@ -65,13 +58,12 @@ def test_the_model_sees_the_chat_its_template_takes(play: Played) -> None:
     assert names == [FIND, "list_shops_for_bakery", "Finish"]
 
 
-def test_a_hallucinated_name_is_an_observation_and_leaves_the_history(play: Played) -> None:
+def test_a_hallucinated_name_is_an_observation_and_leaves_the_history() -> None:
     model = ScriptedModel(say("", ('bake "it"', {})), say("", answer("x")))
     table = Table()
     run = play(model, caller=table)
     assert table.calls == []
-    assert run.calls[0]["code"] == 1
-    assert run.calls[0]["tool"] is None
+    assert (run.calls[0]["code"], run.calls[0]["tool"]) == (1, None)
     assert run.tries[0]["nodes"][1]["description"] == 'bake "it"'
     said, seen = model.chats[1][2:]
     assert said["tool_calls"][0]["function"]["name"] == "invalid_hallucination_function_name"
@@ -83,45 +75,38 @@ def test_a_hallucinated_name_is_an_observation_and_leaves_the_history(play: Play
     ("called", "reached"),
     [("bread_for_bakery", FIND), ("", FIND), ("Finish ", None), ("inish", None)],
 )
-def test_suffixes_reach_functions(play: Played, called: str, reached: str | None) -> None:
+def test_suffixes_reach_functions(called: str, reached: str | None) -> None:
     table = Table()
     run = play(ScriptedModel(say("", (called, "{}")), say("", answer("x"))), caller=table)
     assert [name for name, _ in table.calls] == ([reached] if reached else [])
     assert run.calls[0]["code"] == (0 if reached else 1)
 
 
-def test_giving_up_ends_a_chain_without_an_answer(play: Played) -> None:
+def test_giving_up_ends_a_chain_without_an_answer() -> None:
     run = play(ScriptedModel(say("", GIVE_UP)))
     assert (run.valid, run.ended) == (False, "gave_up")
     assert run.final == {"return_type": "give_up_and_restart", "answer": "", "raw": ""}
-    assert run.tries[0]["nodes"][-1]["code"] == 4
-    assert run.tries[0]["nodes"][-1]["pruned"]
+    last = run.tries[0]["nodes"][-1]
+    assert (last["code"], last["pruned"]) == (4, True)
     assert run.messages[-1]["content"] == OWN.gave_up
 
 
-def test_tries_go_on_until_one_answers(play: Played) -> None:
+def test_tries_go_on_until_one_answers() -> None:
     model = ScriptedModel(say("", GIVE_UP), say("", answer("second")), say("", answer("third")))
     run = play(model, method="CoT@3")
     assert len(run.tries) == 2
     assert run.final
     assert run.final["answer"] == "second"
-    assert len({request.sampling.seed for request in model.asked}) == 2, (
-        "a repeated try must not draw the same tokens"
-    )
+    seeds = {request.sampling.seed for request in model.asked}
+    assert len(seeds) == 2, "a repeated try must not draw the same tokens"
     assert model.chats[0] == model.chats[1]
 
 
-def test_a_chain_ends_at_its_depth_after_all_calls_of_the_reply(play: Played) -> None:
-    twice = say("", (FIND, {}), (FIND, {}))
-    run = play(ScriptedModel(twice), max_steps=5)
-    assert run.ended == "max_steps"
-    assert run.query_count == 2
-    assert run.tries[0]["nodes"][-1]["depth"] == 8
-    assert run.tries[0]["nodes"][-1]["pruned"]
-    assert run.final is None
-
-
-def test_words_without_calls_are_thoughts_and_end_at_the_depth(play: Played) -> None:
+def test_a_chain_ends_at_its_depth_after_all_calls_of_the_reply() -> None:
+    run = play(ScriptedModel(say("", (FIND, {}), (FIND, {}))), max_steps=5)
+    assert (run.ended, run.query_count, run.final) == ("max_steps", 2, None)
+    last = run.tries[0]["nodes"][-1]
+    assert (last["depth"], last["pruned"]) == (8, True)
     for words in ("hm", ""):
         model = ScriptedModel(say(words))
         run = play(model, max_steps=4)
@@ -131,7 +116,7 @@ def test_words_without_calls_are_thoughts_and_end_at_the_depth(play: Played) -> 
         assert roles == ["system", "user", *["assistant"] * 3]
 
 
-def test_calls_after_finish_run_on(play: Played) -> None:
+def test_calls_after_finish_run_on() -> None:
     reply = say("", (FIND, {"q": 1}), answer("done"), (FIND, {"q": 2}))
     table = Table()
     run = play(ScriptedModel(reply), caller=table)
@@ -139,29 +124,25 @@ def test_calls_after_finish_run_on(play: Played) -> None:
     assert run.final == {"return_type": "give_answer", "answer": "done", "raw": '{"q": 2}'}
 
 
-def test_observations_are_cut(play: Played) -> None:
-    caller = Table(find_bread=Answered("", "é" * 3000, "simulator"))
-    run = play(ScriptedModel(say("", (FIND, {})), say("", answer("x"))), caller=caller)
-    seen = run.tries[0]["nodes"][2]["observation"]
+def test_observations_are_cut_and_errors_have_codes() -> None:
+    def observed(answered: Answered) -> tuple[str, dict[str, Any]]:
+        model = ScriptedModel(say("", (FIND, {})), say("", answer("x")))
+        run = play(model, caller=Table(find_bread=answered))
+        assert run.ended == "answered"
+        return run.tries[0]["nodes"][2]["observation"], run.calls[0]
+
+    seen, _ = observed(Answered("", "é" * 3000, "simulator"))
     assert len(seen) == 1027
     assert seen.endswith("...")
     assert "\\u00e9" in seen
-    short = Table(
-        find_bread=Answered("", "x" * (1024 - len('{"error": "", "response": ""}')), "simulator")
-    )
-    run = play(ScriptedModel(say("", (FIND, {})), say("", answer("x"))), caller=short)
-    assert len(run.tries[0]["nodes"][2]["observation"]) == 1024
+    whole = "x" * (1024 - len('{"error": "", "response": ""}'))
+    assert len(observed(Answered("", whole, "simulator"))[0]) == 1024
+    for error, code in (("Timeout error...", 5), ("no such bread", 0)):
+        _, call = observed(Answered(error, "", "simulator"))
+        assert (call["code"], call["error"]) == (code, error)
 
 
-@pytest.mark.parametrize(("error", "code"), [("Timeout error...", 5), ("no such bread", 0)])
-def test_errors_of_apis_are_observations(play: Played, error: str, code: int) -> None:
-    script = (say("", (FIND, {})), say("", answer("x")))
-    run = play(ScriptedModel(*script), caller=Table(find_bread=Answered(error, "", "simulator")))
-    assert (run.calls[0]["code"], run.calls[0]["error"]) == (code, error)
-    assert run.ended == "answered"
-
-
-def test_malformed_arguments_reach_the_caller_and_not_the_template(play: Played) -> None:
+def test_malformed_arguments_reach_the_caller_and_not_the_template() -> None:
     model = ScriptedModel(say("", (FIND, '{"q": ')), say("", answer("x")))
     table = Table()
     run = play(model, caller=table)
@@ -170,31 +151,27 @@ def test_malformed_arguments_reach_the_caller_and_not_the_template(play: Played)
     assert model.chats[1][2]["tool_calls"][0]["function"]["arguments"] == {}
 
 
-def test_a_flood_of_calls_is_bounded(play: Played) -> None:
+def test_a_flood_of_calls_is_bounded() -> None:
     table = Table()
     model = ScriptedModel(say("", *[(FIND, {})] * 500), say("", answer("x")))
     run = play(model, caller=table, max_steps=200)
-    assert len(table.calls) == 64
-    assert run.dropped_calls == 436
-    ids = [call["id"] for call in run.messages[2]["tool_calls"]]
-    assert len(set(ids)) == 64
+    assert (len(table.calls), run.dropped_calls) == (64, 436)
+    assert len({call["id"] for call in run.messages[2]["tool_calls"]}) == 64
 
 
 class Slow:
-    """An API that takes for ever."""
-
     async def call(self, *_: Any) -> Any:
         await asyncio.sleep(3600)
 
 
-def test_nothing_before_the_deadline_is_nobodys_wrong_answer(play: Played) -> None:
+def test_a_deadline_without_progress_is_no_verdict() -> None:
     with pytest.raises(EpisodeStalled, match="candidate"):
         play(ScriptedModel(hang), deadline_s=0.01)
     with pytest.raises(EpisodeStalled, match="an API"):
         play(ScriptedModel(say("", (FIND, {}))), caller=Slow(), deadline_s=0.05)
 
 
-def test_the_deadline_cuts_an_episode_that_got_somewhere(play: Played) -> None:
+def test_the_deadline_cuts_an_episode_that_got_somewhere() -> None:
     async def yes() -> bool:
         return True
 
@@ -207,7 +184,7 @@ def test_the_deadline_cuts_an_episode_that_got_somewhere(play: Played) -> None:
         play(ScriptedModel(say("a", (FIND, {})), hang), deadline_s=0.05, works=no)
 
 
-def test_a_full_context_ends_a_chain_but_not_the_tries(play: Played) -> None:
+def test_a_full_context_ends_a_chain_but_not_the_tries() -> None:
     full = PromptTooLong("too long")
     run = play(ScriptedModel(say("", (FIND, {})), full))
     assert (run.ended, run.valid, len(run.calls)) == ("context", False, 1)
@@ -215,34 +192,35 @@ def test_a_full_context_ends_a_chain_but_not_the_tries(play: Played) -> None:
     assert run.ended == "answered"
     with pytest.raises(PromptTooLong):
         play(ScriptedModel(full))
-
-
-def test_the_engines_failures_are_the_rows(play: Played) -> None:
-    with pytest.raises(RequestFailed):
+    with pytest.raises(RequestFailed):  # a failure of the engine is not the candidate's
         play(ScriptedModel(say("", (FIND, {})), RequestFailed("gone")))
-
-
-def test_the_same_script_gives_the_same_run(play: Played) -> None:
-    def once() -> AgentRun:
-        return play(ScriptedModel(say("t", (FIND, {})), say("", ("no", {})), say("", answer("x"))))
-
-    assert once() == once()
 
 
 @pytest.mark.parametrize("form", ["native", "react"])
 @pytest.mark.parametrize("method", ["CoT@1", "DFS_woFilter_w2"])
-def test_a_template_probe_shows_every_kind_of_message(play: Played, form: Any, method: str) -> None:
-    settings = Settings(method=method, form=form, max_steps=6, max_queries=20)
-    shown = template_probe(apis_of(BREAD), settings)
-    pairs = {kind_of(*pair) for pair in pairwise(shown)}
+def test_a_template_probe_shows_every_kind_of_message(form: Any, method: str) -> None:
+    given: dict[str, Any] = {"method": method, "form": form, "max_steps": 6, "max_queries": 20}
     reply = f"Action: {FIND}\nAction Input: {{}}"
     script = [reply, "hm"] * 10 if form == "react" else [say("", (FIND, {})), say("hm")] * 10
     model = ScriptedModel(*script)
-    play(model, method=method, form=form, max_steps=6, max_queries=20)
-    sent = {kind_of(*pair) for chat in model.chats for pair in pairwise(chat)}
-    kinds = {kind for pair in sent for kind in pair}
-    assert {kind for pair in pairs for kind in pair} >= kinds
+    play(model, **given)
+    shown = template_probe(apis_of(BREAD), Settings(**given))
+    kinds = [{(m["role"], *sorted(m)) for m in chat} for chat in (shown, *model.chats)]
+    assert kinds[0] >= set().union(*kinds[1:])
 
 
-def kind_of(one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
-    return (one["role"], *sorted(one)), (other["role"], *sorted(other))
+@pytest.mark.parametrize("method", ["CoT@1", "DFS_woFilter_w2"])
+def test_every_mini_query_can_be_worked_on(method: str) -> None:
+    for entry in load(MINI).entries:
+        relevant = entry.gold["relevant"]
+        calls = [say("", (function_name(api, tool), {})) for tool, api in relevant]
+        first, again = (
+            play(ScriptedModel(*calls, say("", answer("Done."))), entry=entry, method=method)
+            for _ in range(2)
+        )
+        assert first.ended == "answered"
+        assert [[call["tool"], call["api"]] for call in first.calls] == relevant
+        assert {call["code"] for call in first.calls} == {0}
+        assert first.as_json() == again.as_json()
+        tree = converted(entry.data["query"], [], first.as_json())["answer"]
+        assert tree["total_steps"] == 2 + len(relevant) + 1

@@ -1,18 +1,16 @@
-"""DFSDT: where the search goes on after a give-up, at a limit, and with what it is told."""
+"""DFSDT: the next node after a give-up or a limit, and the text that the candidate is shown."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun
 from ace_ray.errors import PromptTooLong
 from ace_ray.types import ToolAnswer
-from tests.benchmarks.stabletoolbench.scripted_agent import BREAD, GIVE_UP, Table, answer
+from tests.benchmarks.stabletoolbench.builders import BREAD, GIVE_UP, Table, answer, play
 from tests.scripted_model import ScriptedModel, say
 
-Played = Callable[..., AgentRun]
-FIND, SHOPS = "find_bread_for_bakery", "list_shops_for_bakery"
+FIND = "find_bread_for_bakery"
 DFS = "DFS_woFilter_w2"
 
 
@@ -31,15 +29,9 @@ def tree(run: AgentRun) -> list[tuple[int | None, str]]:
     ]
 
 
-def test_an_answer_ends_the_search(play: Played) -> None:
-    run = play(ScriptedModel(call(1), say("", answer("x")), call(9)), method=DFS)
-    assert (run.ended, run.valid, run.query_count) == ("answered", True, 2)
-    assert run.final
-    assert run.final["answer"] == "x"
-
-
-def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
-    model = ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
+def test_a_give_up_goes_two_rounds_back() -> None:
+    script = [call(1), call(2), say("", GIVE_UP), say("", answer("x")), call(9)]
+    model = ScriptedModel(*script)
     run = play(model, method=DFS)
     # 1 -> 2 -> give up; back over 2, on at 1
     assert tree(run) == [
@@ -48,15 +40,13 @@ def test_a_give_up_goes_two_rounds_back(play: Played) -> None:
         (4, json.dumps(GIVE_UP[1])),
         (2, json.dumps(answer("x")[1])),
     ]
-    assert run.query_count == 4
+    assert (run.ended, run.valid, run.query_count) == ("answered", True, 4)
+    assert run.final
+    assert run.final["answer"] == "x"
     assert [message["role"] for message in run.messages] == [
         *("system", "user", "assistant", "tool", "assistant", "tool")
     ], "the abandoned branch and the diversity message are no part of it"
-
-
-def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
-    model = ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x")))
-    play(model, method=DFS)
+    # The candidate is shown what it did here.
     assert [message["role"] for message in model.chats[3]] == [
         *("system", "user", "assistant", "tool", "user")
     ]
@@ -66,10 +56,14 @@ def test_the_candidate_is_shown_what_it_did_here(play: Played) -> None:
     assert '"function_output": ' in said
     assert "The observation that had led you here: " in said
     assert '{\\"q\\": 1}' in said, "that of the first call"
-    assert "mento-carlo" not in said
+    # The run is stored whole.
+    stored = json.loads(json.dumps(run.as_json()))
+    assert len(stored["tries"][0]["nodes"]) == 9
+    assert [one["node"] for one in stored["calls"]] == [2, 4]
+    assert BREAD.data["apis"][0]["api"] == stored["calls"][0]["api"]
 
 
-def test_the_depth_goes_one_round_back(play: Played) -> None:
+def test_the_depth_goes_one_round_back() -> None:
     model = ScriptedModel(*[call(number) for number in range(20)])
     run = play(model, method=DFS, max_steps=4)
     assert run.ended == "exhausted"
@@ -87,21 +81,21 @@ def test_the_depth_goes_one_round_back(play: Played) -> None:
     )
 
 
-def test_three_children_a_node(play: Played) -> None:
+def test_three_children_a_node() -> None:
     model = ScriptedModel(*[call(number) for number in range(20)])
     run = play(model, method="DFS_woFilter_w3", max_steps=2)
     assert [parent for parent, _ in tree(run)] == [0, 0, 0]
     assert model.chats[2][-1]["content"].count('"arguments"') == 2
 
 
-def test_queries_are_limited(play: Played) -> None:
+def test_queries_are_limited() -> None:
     table = Table()
     run = play(ScriptedModel(call(1)), method=DFS, max_queries=3, caller=table)
     assert (run.ended, run.query_count) == ("max_queries", 3)
     assert len(table.calls) == 2, "upstream throws the last reply away"
 
 
-def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played) -> None:
+def test_without_an_answer_a_give_up_counts_the_same_one_each_time() -> None:
     script = [call(1), call(2), say("", GIVE_UP), call(3), say("no", GIVE_UP)]
 
     def once() -> AgentRun:
@@ -118,13 +112,13 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time(play: Played)
     assert once() == run
 
 
-def test_thoughts_count_as_depth_and_are_searched_too(play: Played) -> None:
+def test_thoughts_count_as_depth_and_are_searched_too() -> None:
     run = play(ScriptedModel(say("hm"), say("ha"), say("", answer("x"))), method=DFS, max_steps=2)
     assert [node["type"] for node in run.tries[0]["nodes"][1:4]] == ["Thought", "Thought", "Action"]
     assert run.ended == "answered"
 
 
-def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
+def test_a_full_context_is_given_up_and_others_go_on() -> None:
     full = PromptTooLong("too long")
     model = ScriptedModel(call(1), call(2), call(3), full, call(4), say("", answer("x")))
     run = play(model, method=DFS)
@@ -135,16 +129,8 @@ def test_a_full_context_is_given_up_and_others_go_on(play: Played) -> None:
     assert tree(run)[3] == (4, '{"q": 4}')
 
 
-def test_a_search_that_never_answers_ends(play: Played) -> None:
+def test_a_search_that_never_answers_ends() -> None:
     for reply in (say(""), call(1), say("", ("no", {})), say("x", ("Finish", {}))):
         run = play(ScriptedModel(reply), method=DFS, max_queries=40)
         assert run.query_count == 40
         assert run.ended == "max_queries"
-
-
-def test_the_run_is_stored_whole(play: Played) -> None:
-    run = play(ScriptedModel(call(1), call(2), say("", GIVE_UP), say("", answer("x"))), method=DFS)
-    stored = json.loads(json.dumps(run.as_json()))
-    assert len(stored["tries"][0]["nodes"]) == 9
-    assert [one["node"] for one in stored["calls"]] == [2, 4]
-    assert BREAD.data["apis"][0]["api"] == stored["calls"][0]["api"]
