@@ -1,4 +1,4 @@
-"""Real APIs: what their service is sent, and services that do not behave."""
+"""Real APIs: the requests to their service, and services that do not behave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ace_ray.benchmarks.stabletoolbench.apis.real import (
 )
 from ace_ray.errors import UserError
 from ace_ray.models.http import Http, HttpRequest, Reply
-from tests.benchmarks.stabletoolbench.an_api import API
+from tests.benchmarks.stabletoolbench.builders import API
 
 web = pytest.importorskip("aiohttp.web")
 
@@ -42,7 +42,7 @@ class Recorded:
         return self.reply
 
 
-def call(transport: Any, url: str = URL, key: str = KEY, **changes: Any) -> Answered:
+def call(transport: Any, url: str = URL, key: str = KEY) -> Answered:
     real = RealApis(RealConfig(service_url=url), transport, key)
     return asyncio.run(real.answer(API, {"player_id": "7"}))
 
@@ -73,20 +73,20 @@ def test_the_service_is_asked_in_toolbenchs_form() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "error"),
+    ("reply", "error"),
     [
-        (200, b"<html>", "request invalid, data error"),
-        (200, b"[]", "request invalid, data error"),
-        (200, b'{"error": 1}', "request invalid, data error"),
-        (200, b"[" * 5000, "request invalid, data error"),
-        (200, b'{"error": "", "response": ""}', ""),
-        (302, b"", "Message error..."),
-        (404, b"{}", "API not working error..."),
-        (504, b"{}", "Timeout error..."),
+        (replied(200, b"<html>"), "request invalid, data error"),
+        (replied(200, b'{"error": 1}'), "request invalid, data error"),
+        (replied(200, b'{"error": "", "response": ""}'), ""),
+        (replied(302, b""), "Message error..."),
+        (replied(404, b"{}"), "API not working error..."),
+        (replied(504, b"{}"), "Timeout error..."),
+        (Recorded(TimeoutError("slow")), "Timeout error..."),
+        (Recorded(OSError("http://secret")), "request invalid, data error"),
     ],
 )
-def test_what_is_no_answer(status: int, body: bytes, error: str) -> None:
-    answered = call(replied(status, body))
+def test_a_failure_has_upstreams_error(reply: Recorded, error: str) -> None:
+    answered = call(reply)
     assert (answered.failure, answered.error, answered.response) == ("real", error, "")
 
 
@@ -108,38 +108,23 @@ def test_an_answer_is_used_by_what_its_text_contains(response: Any, used: bool) 
     assert not usable("e", response)
 
 
-def test_the_key_is_struck_out() -> None:
+def test_secrets_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"headers": {"key": KEY}, "url": "https://x/?k=very%22secret%2Fkey", KEY: [KEY]}
     answered = call(replied(200, json.dumps({"error": "", "response": said}).encode()))
     assert "secret" not in json.dumps(answered.response)
     assert answered.response["***"] == ["***"]
-
-
-def test_failures_of_the_transport() -> None:
-    slow = call(Recorded(TimeoutError("slow")))
-    assert (slow.error, slow.failure) == ("Timeout error...", "real")
-    assert call(Recorded(OSError("http://secret"))).error == "request invalid, data error"
-
-
-def test_a_key_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = RealConfig(service_url=URL, key_env="SPORTS_KEY")
-    for value in ["", "  ", "a\nb", "ü"]:
+    for url in ("tools.test/x?key=hidden", "tools.test/x#hidden", "me:hidden@tools.test/x"):
+        with pytest.raises(UserError, match=r"^real\.service_url: ") as caught:
+            check_real(RealConfig(service_url=f"https://{url}"), "real")
+        assert "hidden" not in str(caught.value)
+    for value in ("", "  ", "a\nb", "ü"):
         monkeypatch.setenv("SPORTS_KEY", value)
         with pytest.raises(UserError, match=r"real\.key_env: .*SPORTS_KEY"):
-            read_key(config, "real")
-
-
-@pytest.mark.parametrize("more", ["?key=hidden", "#hidden", "?#hidden"])
-@pytest.mark.parametrize("user", ["", "me:hidden@", "hidden@"])
-def test_a_services_url_has_no_room_for_secrets(more: str, user: str) -> None:
-    config = RealConfig(service_url=f"https://{user}tools.api.test/x{more}")
-    with pytest.raises(UserError, match=r"^real\.service_url: ") as caught:
-        check_real(config, "real")
-    assert "hidden" not in str(caught.value)
+            read_key(RealConfig(service_url=URL, key_env="SPORTS_KEY"), "real")
 
 
 def served(handler: Callable[[Any], Awaitable[Any]]) -> tuple[Answered, int]:
-    """One call to a local server: the answer, and the requests it got."""
+    """Make one call to a local server; return the answer and the number of requests."""
     hits = 0
 
     async def play() -> Answered:
@@ -153,10 +138,9 @@ def served(handler: Callable[[Any], Awaitable[Any]]) -> tuple[Answered, int]:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/rapidapi"
         transport = Http()
+        config = RealConfig(service_url=f"http://127.0.0.1:{runner.addresses[0][1]}/rapidapi")
         try:
-            config = RealConfig(service_url=url)
             return await RealApis(config, transport, KEY).answer(API, {"player_id": "7"})
         finally:
             await transport.close()
@@ -168,36 +152,16 @@ def served(handler: Callable[[Any], Awaitable[Any]]) -> tuple[Answered, int]:
 def test_a_service_answers() -> None:
     async def handler(request: Any) -> Any:
         assert request.headers["toolbench_key"] == KEY
-        given = (await request.json())["tool_input"]
-        return web.json_response({"error": "", "response": given})
+        return web.json_response({"error": "", "response": (await request.json())["tool_input"]})
 
     answered, hits = served(handler)
     assert (answered.response, hits) == ({"player_id": "7"}, 1)
 
 
-def test_a_redirect_is_not_followed() -> None:
-    async def handler(request: Any) -> Any:
+def test_redirects_and_endless_or_compressed_answers_are_failures() -> None:
+    async def redirect(request: Any) -> Any:
         raise web.HTTPFound("/elsewhere")
 
-    answered, hits = served(handler)
-    assert (answered.failure, hits) == ("real", 1)
-
-
-def test_a_slow_drip_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def handler(request: Any) -> Any:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        for _ in range(10_000):
-            await response.write(b" ")
-            await asyncio.sleep(0.01)
-        return response
-
-    monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.apis.real.TIMEOUT_S", 0.2)
-    answered, _ = served(handler)
-    assert (answered.error, answered.failure) == ("Timeout error...", "real")
-
-
-def test_an_endless_or_compressed_answer_is_no_answer() -> None:
     async def endless(request: Any) -> Any:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -209,12 +173,25 @@ def test_an_endless_or_compressed_answer_is_no_answer() -> None:
         body = gzip.compress(b"x" * 10_000_000)
         return web.Response(body=body, headers={"Content-Encoding": "gzip"})
 
-    for handler in (endless, compressed):
-        answered, _ = served(handler)
-        assert (answered.failure, answered.response) == ("real", "")
+    for handler in (redirect, endless, compressed):
+        answered, hits = served(handler)
+        assert (answered.failure, answered.response, hits) == ("real", "", 1)
 
 
-def test_a_run_is_scored_without_the_keys_of_its_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_answer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def handler(request: Any) -> Any:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" ")
+            await asyncio.sleep(0.01)
+
+    monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.apis.real.TIMEOUT_S", 0.2)
+    answered, _ = served(handler)
+    assert (answered.error, answered.failure) == ("Timeout error...", "real")
+
+
+def test_a_run_is_scored_without_the_key_of_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPORTS_KEY", raising=False)
     real = {"key_env": "SPORTS_KEY", "service_url": "https://a.test/x"}
     options = {"data": "mini", "judge": "none", "apis": ["real"], "real": real}
@@ -224,9 +201,3 @@ def test_a_run_is_scored_without_the_keys_of_its_episodes(monkeypatch: pytest.Mo
     # What episodes start with.
     with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' does not contain a key"):
         made.service()
-
-
-def test_an_unknown_key_is_named_where_it_is() -> None:
-    options = {"data": "mini", "real": {"service_url": "https://a.test", "kye_env": "K"}}
-    with pytest.raises(UserError, match=r"'real\.kye_env'; did you mean 'key_env'"):
-        make_benchmark("stabletoolbench", options)

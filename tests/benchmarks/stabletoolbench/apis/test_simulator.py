@@ -1,10 +1,11 @@
-"""An API played by a model: what it is asked, and what its answers are taken for."""
+"""An API played by a model: its prompts, and the reading of its answers."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,13 @@ from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
     read_answer,
     system_text,
 )
-from ace_ray.errors import EngineDead, PromptRefused, PromptTooLong, RequestFailed, UserError
+from ace_ray.errors import PromptRefused, PromptTooLong, UserError
 from ace_ray.types import Sampling
-from tests.benchmarks.stabletoolbench.an_api import API, an_api, role_of
+from tests.benchmarks.stabletoolbench.builders import API, role_of
 from tests.scripted_model import ScriptedModel
 
 GOOD = '{"error": "", "response": {"name": "Messi"}}'
 SYSTEM = SystemText("you are a server", "own")
-
-
-def drawn(model: ScriptedModel) -> list[tuple[int, float]]:
-    """Seed and temperature of each request."""
-    return [(one.sampling.seed, one.sampling.temperature) for one in model.asked]
 
 
 def simulated(
@@ -52,13 +48,13 @@ def ask(simulator: Simulator, *examples: tuple[str, str]) -> Any:
     ("text", "expected"),
     [
         (GOOD, ("", {"name": "Messi"})),
-        (f"```json\n{GOOD}\n```", ("", {"name": "Messi"})),
         (f"Sure!\n```\n{GOOD}```\nAnything else?", ("", {"name": "Messi"})),
         (f"Here it is: {GOOD} I hope it helps", ("", {"name": "Messi"})),
         ('{"error": "bad id", "response": ""}', ("bad id", "")),
         ('{"response": 0}', ("", 0)),
         ('{"error": {"code": 4}}', ('{"code": 4}', "")),
         ('{"error": "", "response": NaN}', ("", "NaN")),
+        ('{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}", None),
     ],
 )
 def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
@@ -68,35 +64,29 @@ def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "I cannot do that",
         "{}",
         '{"error": "", "response": ""}',
         '{"name": "Messi"}',
         "{" * 60_000,
         '{"response": ' * 4000,
-        '{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}",
         '{"error": "", "response": "' + "x" * MAX_CHARS + '"}',
         '{"error": "", "response": "cut',
     ],
 )
-@pytest.mark.parametrize("loose", [False, True])
-def test_what_is_no_answer_is_none(text: str, loose: bool) -> None:
-    found = read_answer(text, loose=loose)
-    assert found == (("", "cut") if loose and text.endswith('"cut') else None)
+def test_other_texts_are_not_answers(text: str) -> None:
+    assert read_answer(text) is None
+    assert read_answer(text, loose=True) == (("", "cut") if text.endswith('"cut') else None)
 
 
-@pytest.mark.parametrize(
-    ("model", "form"),
-    [
-        ("stabletoolbench/MirrorAPI", "mirror"),
-        ("stabletoolbench/MirrorAPI-Cache", "mirror_cache"),
-        ("/models/mirrorapi_cache/", "mirror_cache"),
-        ("Qwen/Qwen2.5-7B-Instruct", "own"),
-    ],
-)
-def test_the_form_follows_the_models_name(model: str, form: str) -> None:
-    assert form_of(model) == form
+def test_the_form_follows_the_models_name() -> None:
+    forms = {
+        "stabletoolbench/MirrorAPI": "mirror",
+        "stabletoolbench/MirrorAPI-Cache": "mirror_cache",
+        "/models/mirrorapi_cache/": "mirror_cache",
+        "Qwen/Qwen2.5-7B-Instruct": "own",
+    }
+    assert {name: form_of(name) for name in forms} == forms
 
 
 @pytest.mark.parametrize(
@@ -121,45 +111,28 @@ def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> Non
 
 def test_the_own_form_is_bounded_and_shows_examples() -> None:
     parameter = {"name": "p" * 9000, "type": "STRING", "description": "d" * 9000, "default": "x"}
-    wordy = an_api(
-        api_description="d" * 50_000,
-        tool_description="t" * 50_000,
-        optional=[parameter] * 500,
-        template="s" * 50_000,
-    )
+    long = {"api_description": "d" * 50_000, "tool_description": "t" * 50_000}
+    wordy = replace(API, **long, optional=[parameter] * 500, template="s" * 50_000)
     chat = messages("own", SYSTEM, wordy, {"a": 1}, [("{'a': 2}", "e" * 9000)])
     assert len(chat[1]["content"]) < 100_000
     assert "{'a': 2}" in chat[1]["content"]
     assert "Earlier" not in messages("own", SYSTEM, API, {})[1]["content"]
 
 
-class TestSystemText:
-    """Whose words the simulator is told."""
-
-    def checkout(self, root: Path, source: str) -> str:
-        (root / "server").mkdir()
-        (root / "server" / "system_prompts.py").write_text(source)
-        return str(root)
-
-    def test_a_checkouts_text_is_read_and_not_run(self, tmp_path: Path) -> None:
-        ran = tmp_path / "ran"
-        source = f'import pathlib\npathlib.Path({str(ran)!r}).touch()\nCOT = "x"\nSFT_SYSTEM = "t"'
-        found = system_text("mirror", self.checkout(tmp_path, source))
-        assert found == SystemText("t", "upstream")
-        assert not ran.exists()
-
-    def test_own_words_otherwise(self, tmp_path: Path) -> None:
-        assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
-        assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
-
-    @pytest.mark.parametrize("source", ["SFT_SYSTEM = f'{1}'", "x = 1", "def (", "(" * 5000])
-    def test_a_checkout_without_it_is_named(self, tmp_path: Path, source: str) -> None:
+def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> None:
+    assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
+    assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
+    with pytest.raises(UserError, match="system_prompts"):
+        system_text("mirror", str(tmp_path))
+    ran, path = tmp_path / "ran", tmp_path / "server" / "system_prompts.py"
+    path.parent.mkdir()
+    path.write_text(f'import pathlib\npathlib.Path({str(ran)!r}).touch()\nSFT_SYSTEM = "t"')
+    assert system_text("mirror", str(tmp_path)) == SystemText("t", "upstream")
+    assert not ran.exists()
+    for source in ("SFT_SYSTEM = f'{1}'", "x = 1", "def (", "(" * 5000):
+        path.write_text(source)
         with pytest.raises(UserError, match="system_prompts"):
-            system_text("mirror_cache", self.checkout(tmp_path, source))
-
-    def test_a_folder_that_is_none(self, tmp_path: Path) -> None:
-        with pytest.raises(UserError, match="system_prompts"):
-            system_text("mirror", str(tmp_path))
+            system_text("mirror_cache", str(tmp_path))
 
 
 def test_a_good_answer_takes_one_call() -> None:
@@ -170,18 +143,19 @@ def test_a_good_answer_takes_one_call() -> None:
     assert [request.sampling.seed for request in model.asked] == [42]
 
 
-def test_retries_draw_with_other_seeds() -> None:
+@pytest.mark.parametrize(
+    ("sampling", "drawn"),
+    [
+        (None, [(42, 0.1), (43, 0.1), (44, 0.1)]),
+        (Sampling(), [(0, 0.0), (1, 0.5), (2, 0.5)]),  # a greedy retry would repeat the answer
+    ],
+)
+def test_retries_draw_with_other_seeds(sampling: Sampling | None, drawn: Any) -> None:
     model = ScriptedModel("no", "{", GOOD)
-    assert ask(simulated(model)).response == {"name": "Messi"}
-    assert drawn(model) == [(42, 0.1), (43, 0.1), (44, 0.1)]
-
-
-def test_a_greedy_retry_is_drawn_warmer() -> None:
-    model = ScriptedModel("no")
-    simulator = simulated(model, sampling=Sampling())
-    ask(simulator)
-    assert drawn(model) == [(0, 0.0), (1, 0.5), (2, 0.5)]
-    assert simulator.identity()["retry_temperature"] == 0.5
+    simulator = simulated(model, sampling=sampling)
+    assert ask(simulator).response == {"name": "Messi"}
+    assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn
+    assert simulator.identity()["retry_temperature"] == drawn[1][1]
 
 
 def test_no_answer_in_all_attempts_is_a_declared_failure() -> None:
@@ -191,37 +165,17 @@ def test_no_answer_in_all_attempts_is_a_declared_failure() -> None:
     assert len(model.asked) == ATTEMPTS == simulated(model).identity()["attempts"]
 
 
-def test_a_prompt_too_long_is_tried_without_examples() -> None:
-    model = ScriptedModel(PromptTooLong("x"), GOOD)
-    assert ask(simulated(model), ("{'a': 1}", "b")).failure == ""
+@pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
+def test_a_refused_prompt_is_tried_without_examples(error: Exception) -> None:
+    example = ("{'a': 1}", "b")
+    model = ScriptedModel(error, GOOD)
+    assert ask(simulated(model), example).failure == ""
     assert ["Earlier" in chat[1]["content"] for chat in model.chats] == [True, False]
-    alone = ScriptedModel(PromptTooLong("x"))
+    alone = ScriptedModel(error)
     assert ask(simulated(alone)).failure == "prompt"
     assert len(alone.asked) == 1
-
-
-@pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
-def test_a_prompt_that_is_not_taken_is_no_failure_to_answer(error: Exception) -> None:
-    example = ("{'a': 1}", "b")
-    for replies, failure in [
-        ((error,), "prompt"),
-        (("no", "no", error), "prompt"),
-        ((error, "no"), "simulator"),
-    ]:
+    for replies, failure in [(("no", "no", error), "prompt"), ((error, "no"), "simulator")]:
         assert ask(simulated(ScriptedModel(*replies)), example).failure == failure
-
-
-@pytest.mark.parametrize("error", [RequestFailed("x"), EngineDead("x")])
-def test_a_model_that_fails_is_not_the_agents_fault(error: Exception) -> None:
-    with pytest.raises(type(error)):
-        ask(simulated(ScriptedModel(error)))
-
-
-def test_what_is_answered_is_what_would_be_stored() -> None:
-    answered = ask(
-        simulated(ScriptedModel('{"error": "", "response": {"a": -0.0, "b": "\\ud800"}}'))
-    )
-    assert json.loads(json.dumps(answered.response)) == answered.response
 
 
 def test_the_identity_names_what_moves_an_answer() -> None:
@@ -249,12 +203,10 @@ def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
 @pytest.mark.parametrize(
     ("text", "follows"),
     [
-        ('{"error": "", "response": {"name": ["Messi", null, 1.5]}}', True),
-        ('{"error": "", "response": {"text": "a \\"b\\"\\n"}}', True),
+        ('{"error": "", "response": {"text": ["a \\"b\\"\\n", null, 1.5]}}', True),
         ('{"error": "no id", "response": ""}', True),
         ('{"error": "", "response": ""}', False),
         ('{"error": "no id", "response": {}}', False),
-        ('{"response": "x", "error": ""}', False),
     ],
 )
 def test_what_follows_the_schema_is_an_answer(text: str, follows: bool) -> None:
