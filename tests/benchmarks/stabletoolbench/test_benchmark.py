@@ -142,8 +142,8 @@ def test_settings_that_move_a_score_are_in_the_identity(tmp_path: Path) -> None:
     changed: dict[str, Any] = {"method": "CoT@2", "mode": "react", "tool_scope": "all", "votes": 1}
     changed |= {"fac": True, "max_steps": 12, "cache": "read", "apis": ["simulator"]}
     identities = [made(tmp_path, **{key: value}).identity() for key, value in changed.items()]
-    for url in ("https://api.example.org/x", "https://api.example.org/y"):
-        identities.append(made(tmp_path, apis=["real"], real={"service_url": url}).identity())
+    urls = [{"service_url": f"https://api.example.org/{path}"} for path in "xy"]
+    identities += [made(tmp_path, apis=["real"], real=real).identity() for real in urls]
     identities.append(made(tmp_path).identity())
     # Imported answers of the run's APIs count.
     api = apis_of(made(tmp_path).dataset()[0])[0]

@@ -1,4 +1,4 @@
-"""A judge measured against labels."""
+"""A judge measured against people's labels."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ import json
 import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench.converted import final_text
 from ace_ray.benchmarks.stabletoolbench.judge import asking
+from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
 from ace_ray.errors import UserError
 from ace_ray.storage.rows import metrics_of
-from ace_ray.types import Sampling, canonical_json
+from ace_ray.types import Entry, Episode, Sampling, canonical_json
 from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel
 
@@ -28,42 +31,48 @@ LABELS = [
 
 
 def judged(request: Request) -> str:
-    """Solved for all that has a number in it, else Unsolved."""
     said = "Solved" if "light years" in request.prompt else "Unsolved"
     return json.dumps({"reason": "x", "status": said})
 
 
+def checked(path: Path, *rows: Any) -> Any:
+    path.write_text("\n".join(map(json.dumps, rows or LABELS)))
+    return make_benchmark("stabletoolbench_judge", {"labels": str(path)})
+
+
 @pytest.fixture
 def labels(tmp_path: Path) -> Path:
-    path = tmp_path / "labels.jsonl"
-    path.write_text("\n".join(map(json.dumps, LABELS)))
-    return path
+    return tmp_path / "labels.jsonl"
 
 
-def test_how_far_a_judge_agrees(labels: Path) -> None:
-    benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
+def episode_of(benchmark: Any, entry: Entry, judge: Any = None, **more: Any) -> Episode:
+    role = RoleModel(judge or ScriptedModel(judged), more.pop("sampling", Sampling()))
+    found: Episode = asyncio.run(benchmark.run(entry, EpisodeContext(role, **more)))
+    return found
+
+
+def test_a_judge_is_compared_with_people(labels: Path) -> None:
+    benchmark = checked(labels)
     rows = []
     for entry in benchmark.entries():
-        context = EpisodeContext(RoleModel(ScriptedModel(judged), Sampling()))
-        episode = asyncio.run(benchmark.run(entry, context))
         verdicts = {
             rules: replace(verdict, metrics=metrics_of(canonical_json(verdict.metrics)))
-            for rules, verdict in benchmark.verdicts(entry, episode).items()
+            for rules, verdict in benchmark.verdicts(entry, episode_of(benchmark, entry)).items()
         }  # as a run stores and reads them
         rows.append(scored_row(entry.category, entry.id, verdicts))
     assert [row.verdicts["strict"].valid for row in rows] == [True, False, True]
     summary = benchmark.summarize([*rows, scored_row("Solved", "9", {}, "infra_error")], 0.0)
-    assert summary["agreement"]["accuracy"] == pytest.approx(2 / 3)
     assert summary["agreement"]["judge_errors"] == 1
     assert summary["table"]["lines"][1] == ["Unsure", "0", "0", "1"]
     assert "66.7 %" in summary["comparable"]
     (score,) = scores_of(type(benchmark), summary, headline=True)["official"]
     assert score.estimate is not None
     assert score.estimate.value == pytest.approx(2 / 3)
-    assert "further_tables" not in summary
     again = [replace(row, sample=1) for row in rows]
     (layout,) = benchmark.summarize([*rows, *again], 0.0)["further_tables"]
     assert layout["lines"][-1] == ["Unsolved", "strict", "1", "2", *["100.0 % [20.7, 100.0]"] * 2]
+    same = make_benchmark("stabletoolbench_judge", benchmark.resolved())
+    assert same.identity() == benchmark.identity()
 
 
 @pytest.mark.parametrize(
@@ -71,76 +80,95 @@ def test_how_far_a_judge_agrees(labels: Path) -> None:
     [
         (Sampling(), asking.SAMPLING),
         (Sampling(max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)),
-        (Sampling(max_tokens=4096), Sampling(0.2, max_tokens=4096)),
-        (
-            Sampling(0.9, top_p=0.5, top_k=20, stop=("</s>",)),
-            Sampling(0.2, top_p=0.5, top_k=20, max_tokens=1000, stop=("</s>",)),
-        ),
+        (Sampling(0.9, top_p=0.5), Sampling(0.2, top_p=0.5, max_tokens=1000)),
     ],
 )
 def test_the_judge_draws_as_the_config_says(labels: Path, given: Sampling, drawn: Sampling) -> None:
-    (asked,) = questions(labels, given)
-    assert replace(asked, seed=drawn.seed, schema="") == drawn
-    assert json.loads(asked.schema)["required"] == ["reason", "answer_status"]
+    benchmark, model = checked(labels), ScriptedModel(judged)
+    for attempt in (1, 1, 2):  # a row that is tried again has another seed
+        entry = benchmark.dataset()[0]
+        episode_of(benchmark, entry, model, sampling=given, attempt=attempt)
+    first, same, other = (request.sampling for request in model.asked)
+    assert replace(first, seed=drawn.seed, schema="") == drawn
+    assert first.seed == same.seed != other.seed
+    assert json.loads(first.schema)["required"] == ["reason", "answer_status"]
 
 
-def test_a_row_is_tried_again_with_other_seeds(labels: Path) -> None:
-    seeds = [questions(labels, Sampling(), attempt)[0].seed for attempt in (1, 1, 2, 3)]
-    assert seeds[0] == seeds[1]
-    assert len(set(seeds)) == 3
+def chained(nodes: int) -> dict[str, Any]:
+    details: list[Any] = []
+    for _ in range(nodes):
+        details = [{"role": "assistant", "message": "x", "next": details}]
+    answer = {"final_answer": "x", "answer_details": details}
+    return {"query_id": 3, "query": "q", "label": "Unsolved", "answer": answer}
 
 
-def questions(labels: Path, given: Sampling, attempt: int = 1) -> list[Sampling]:
-    """How the judge of the first label was asked."""
-    model = ScriptedModel(judged)
-    benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
-    context = EpisodeContext(RoleModel(model, given), attempt=attempt)
-    asyncio.run(benchmark.run(benchmark.dataset()[0], context))
-    return [request.sampling for request in model.asked]
-
-
-def chained(path: Path, nodes: int) -> Path:
-    """A file of labels whose second answer is a chain of so many nodes."""
-    opened, closed = '[{"role": "assistant", "message": "x", "next": ' * nodes, "}]" * nodes
-    answer = f'{{"final_answer": "x", "answer_details": {opened}[]{closed}}}'
-    row = f'{{"query_id": 3, "query": "q", "label": "Unsolved", "answer": {answer}}}'
-    path.write_text(f"{json.dumps(LABELS[0])}\n{row}\n")
-    return path
-
-
-def test_a_label_with_a_long_chain_travels(tmp_path: Path) -> None:
-    path = chained(tmp_path / "labels.jsonl", 400)
-    benchmark = make_benchmark("stabletoolbench_judge", {"labels": str(path)})
+def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
+    long = chained(300)
+    benchmark = checked(labels, LABELS[0], long, {**long, "answer": {"answer": long["answer"]}})
+    entries = read_labels(labels)
+    assert [(one.group, one.category) for one in entries] == [
+        ("1", "Solved"),
+        ("3", "Unsolved"),
+        ("3", "Unsolved"),
+    ]
+    text, nested, whole = (json.loads(one.data["answer"]) for one in entries)
+    assert final_text(text["final_answer"]) == "25 light years."
+    assert nested == whole == long["answer"]
+    # A long chain travels to a worker.
     entry = pickle.loads(pickle.dumps(benchmark.dataset()[1]))
     benchmark = pickle.loads(pickle.dumps(benchmark))
-    assert benchmark.identity()
     assert benchmark.prompt(entry)
-    episode = asyncio.run(
-        benchmark.run(entry, EpisodeContext(RoleModel(ScriptedModel(judged), Sampling())))
-    )
-    assert episode.output == "Unsolved", "it does not end in Finish"
-
-
-@pytest.mark.parametrize("nodes", [450, 5_000])
-def test_a_label_that_is_nested_too_deeply_is_named_by_its_line(tmp_path: Path, nodes: int) -> None:
-    path = chained(tmp_path / "labels.jsonl", nodes)
-    with pytest.raises(UserError, match="too deeply") as found:
-        make_benchmark("stabletoolbench_judge", {"labels": str(path)})
-    assert f"{path}:2: " in str(found.value)
-
-
-def test_what_is_resolved_makes_the_same_benchmark(labels: Path) -> None:
-    one = make_benchmark("stabletoolbench_judge", {"labels": str(labels), "votes": 2})
-    again = make_benchmark("stabletoolbench_judge", one.resolved())
-    assert again.identity() == one.identity()
-    assert all(one.prompt(entry)[0]["content"] for entry in one.entries())
+    assert episode_of(benchmark, entry).output == "Unsolved", "it does not end in Finish"
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
-    [("", "is empty"), ('{"query_id": 1}', "has no query"), ("[", "labels.jsonl")],
+    ("change", "said"),
+    [
+        ({"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
+        ({"label": None}, "label is None"),
+        ({"query": ""}, "query is ''"),
+        ({"query_id": True}, "query_id is True"),
+        ({"answer": {"final_answer": "x"}}, "answer is neither a text nor a converted answer"),
+        (chained(450), "too deeply"),
+        ({"query_id": 1, "query": "q"}, "has no answer"),
+        ([1], "holds a list"),
+    ],
 )
-def test_bad_labels_are_one_line(labels: Path, text: str, part: str) -> None:
-    labels.write_text(text)
-    with pytest.raises(UserError, match=part):
-        make_benchmark("stabletoolbench_judge", {"labels": str(labels)})
+def test_a_bad_label_is_named_by_file_and_line(labels: Path, change: Any, said: str) -> None:
+    row = {**LABELS[0], **change} if isinstance(change, dict) else change
+    if said == "has no answer":
+        row = change
+    with pytest.raises(UserError) as found:
+        checked(labels, LABELS[0], row)
+    assert f"{labels}:2: " in str(found.value)
+    assert said in str(found.value)
+
+
+def test_agreement_is_accuracy_and_cohens_kappa() -> None:
+    people = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Solved"] * 15 + ["Unsolved"] * 15
+    judge = ["Solved"] * 45 + ["Unsolved"] * 25 + ["Unsolved"] * 15 + ["Solved"] * 15
+    found = agreement([*people, "Unsure"], [*judge, None])
+    assert (found["n"], found["judge_errors"]) == (100, 1)
+    assert found["accuracy"] == 0.7
+    # Observed 0.7, by chance 0.6 * 0.6 + 0.4 * 0.4 = 0.52.
+    assert found["kappa"] == pytest.approx(0.18 / 0.48)
+    assert found["confusion"]["Solved"] == {"Solved": 45, "Unsure": 0, "Unsolved": 15}
+    low, high = found["accuracy_interval"]
+    assert low < 0.7 < high
+    assert agreement(["Solved"] * 3, ["Solved"] * 3)["kappa"] is None, "chance agrees always"
+    nothing = agreement(["Solved"], [None])
+    assert (nothing["n"], nothing["accuracy"], nothing["kappa"]) == (0, None, None)
+    assert agreement(["Solved", "Unsolved"], ["Solved", "Unsolved"])["kappa"] == 1.0
+
+
+def test_kappa_is_that_of_statsmodels() -> None:
+    rater = pytest.importorskip("statsmodels.stats.inter_rater")
+    counts = {"Solved": [20, 5, 2], "Unsure": [9, 7, 6], "Unsolved": [1, 3, 30]}
+    pairs = [
+        (label, verdict)
+        for label, row in counts.items()
+        for verdict, n in zip(counts, row, strict=True)
+        for _ in range(n)
+    ]
+    found = agreement(*zip(*pairs, strict=True))
+    assert found["kappa"] == pytest.approx(rater.cohens_kappa(list(counts.values())).kappa)
