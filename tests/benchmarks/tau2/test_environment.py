@@ -1,0 +1,263 @@
+"""Databases that episodes share, and tools of the user's own copy, in a limited process."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import warnings
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from ace_ray.benchmarks.tau2.environment.limited import TauEnvironment, schemas
+from ace_ray.benchmarks.tau2.environment.overlay import Overlay
+from ace_ray.benchmarks.tau2.environment.sources import (
+    KNOWN_SHA256,
+    MAX_CHARS,
+    ToolSources,
+    tool_sources,
+    updated,
+    value_of,
+)
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
+from ace_ray.errors import UserError
+from tests.sandbox.limited_processes import limited_processes
+
+BOOKED = {"reservation_id": "EHGLP3"}
+Call = tuple[str, str, Mapping[str, Any]]
+"""Side, tool, arguments."""
+
+
+@pytest.fixture(scope="module")
+def airline(package: UpstreamPackage) -> ToolSources:
+    return tool_sources(package, "airline")
+
+
+@pytest.fixture(scope="module")
+def telecom(package: UpstreamPackage) -> ToolSources:
+    return tool_sources(package, "telecom")
+
+
+def opened(sources: ToolSources, solo: bool = False, initial: Any = None) -> TauEnvironment:
+    return TauEnvironment(sources, solo=solo, initial_state=initial)
+
+
+def told(environment: TauEnvironment, *calls: Call) -> list[tuple[str, str]]:
+    found = []
+    for side, name, arguments in calls:
+        given = {"requestor": side, "arguments": arguments, "last": True}
+        observation = environment.call(name, given)
+        found.append((observation.value, observation.error))
+    return found
+
+
+def test_tools_and_their_schemas(
+    package: UpstreamPackage, airline: ToolSources, telecom: ToolSources
+) -> None:
+    assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
+    (tools,) = schemas(airline).values()
+    assert len(tools) == 14
+    by_name = {tool["function"]["name"]: tool["function"] for tool in tools}
+    details = by_name["get_user_details"]
+    assert details["description"].startswith("Get the details of a user")
+    assert details["parameters"]["properties"]["user_id"] == {
+        "description": "The user ID, such as 'sara_doe_496'.",
+        "title": "User Id",
+        "type": "string",
+    }
+    sides = {side: len(one) for side, one in schemas(telecom).items()}
+    assert sides == {"assistant": 13, "user": 30}
+
+
+def test_errors_have_upstreams_words(airline: ToolSources) -> None:
+    method = "Environment.make_tool_call() got multiple values for"
+    details = "AirlineTools.get_user_details()"
+    expected = [
+        ("nothing", {}, "Tool 'nothing' not found."),
+        ("get_user_details", {"user_id": "nobody"}, "User nobody not found"),
+        ("get_user_details", {}, f"{details} missing 1 required positional argument: 'user_id'"),
+        (
+            *("get_user_details", {"user_id": "x", "more": 1}),
+            f"{details} got an unexpected keyword argument 'more'",
+        ),
+        ("calculate", {"expression": "__import__('os')"}, "Invalid characters in expression"),
+        ("calculate", {"expression": "9**9**9"}, "an integer of more than 100,000 bits"),
+        ("_get_user", {"user_id": "mia_li_3668"}, "Tool '_get_user' not found."),
+        (
+            *("get_user_details", {"self": 1, "requestor": "user"}),
+            f"tau2.environment.environment.{method} keyword argument 'requestor'",
+        ),
+        ("nothing", {"tool_name": "x", "self": 1}, f"{method} argument 'tool_name'"),
+        (
+            *("calculate", {"expression": ["1", "+"]}),
+            "eval() arg 1 must be a string, bytes or code object",
+        ),
+    ]
+    environment = opened(airline)
+    answers = told(environment, *(("assistant", name, given) for name, given, _ in expected))
+    assert answers == [(f"Error: {said}", "failed") for *_, said in expected]
+    assert told(environment, ("assistant", "calculate", {"expression": "2 * 3.456"})) == [
+        ("6.91", "")
+    ]
+    (refused,) = told(environment, ("user", "get_user_details", {"user_id": "x"}))
+    assert refused == ("Error: User tools not available", "failed")
+    # Arguments are bounded.
+    deep: Any = "x"
+    for _ in range(60):
+        deep = [deep]
+    for value in (deep, 10**101, ["x"] * 20_000):
+        ((text, error),) = told(environment, ("assistant", "get_user_details", {"user_id": value}))
+        assert error == "failed"
+        assert text.startswith("Error: got ")
+
+
+def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
+    one, other = opened(airline), opened(airline)
+    look: Call = ("assistant", "get_reservation_details", BOOKED)
+    before = told(other, look)
+    _, mine = told(one, ("assistant", "cancel_reservation", BOOKED), look)
+    assert '"status": "cancelled"' in mine[0]
+    assert told(other, look) == before
+    assert '"status": null' in before[0][0]
+    assert other.state() == [{"assistant": {}}, {"assistant": {}}]
+
+
+def test_a_phone_that_was_broken_breaks_no_other(telecom: ToolSources) -> None:
+    """Upstream's function changes a default of its class, and with it every later environment."""
+    broken = [
+        {"env_type": "user", "func_name": name, "arguments": {}}
+        for name in ("break_vpn", "disconnect_vpn")
+    ]
+    calls: list[Call] = [("user", "connect_vpn", {}), ("user", "check_vpn_status", {})]
+    *_, after = told(opened(telecom, initial={"initialization_actions": broken}), *calls)
+    assert "poor" in after[0]
+    *_, fresh = told(opened(telecom), *calls)
+    assert "excellent" in fresh[0]
+
+
+def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
+    looked: Call = ("assistant", "check_status_bar", {})
+    alone, refused = told(opened(telecom, solo=True), looked, ("user", *looked[1:]))
+    assert alone[0].startswith("Status Bar")
+    assert not alone[1]
+    assert refused == ("Error: User tool calls are not allowed in solo mode", "failed")
+    (missing,) = told(opened(telecom), looked)
+    assert missing == ("Error: Tool 'check_status_bar' not found.", "failed")
+
+
+@pytest.mark.nightly
+def test_a_process_that_is_killed_is_replayed(airline: ToolSources) -> None:
+    environment = opened(airline)
+    told(environment, ("assistant", "cancel_reservation", BOOKED))
+    state = environment.state()
+    for child in limited_processes():
+        child.send_signal(signal.SIGKILL)
+    assert environment.state() == state
+    ((again, _),) = told(environment, ("assistant", "get_reservation_details", BOOKED))
+    assert '"status": "cancelled"' in again
+
+
+@pytest.mark.nightly
+def test_ids_that_upstream_draws_are_the_same_again(telecom: ToolSources) -> None:
+    """A customer without a draft bill gets a new one, whose id is random upstream."""
+    customer = {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 1.0}
+    refuel: Call = ("assistant", "refuel_data", customer)
+    look: Call = ("assistant", "get_bills_for_customer", {"customer_id": "C1002"})
+    assert told(opened(telecom), refuel, look) == told(opened(telecom), refuel, look)
+
+
+@pytest.mark.nightly
+def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> None:
+    strange = replace(airline, sha256="0" * 64)
+    with pytest.raises(UserError, match="only the stored run names them"):
+        schemas(strange)
+    assert schemas(replace(strange, named=True))
+
+
+def test_a_database_that_does_not_fit_is_refused(airline: ToolSources) -> None:
+    data = zlib.compress(json.dumps({"assistant": '{"flights": 3}'}).encode())
+    with pytest.raises(UserError, match="does not fit its classes"):
+        opened(replace(airline, data=data, data_sha256="1"))
+
+
+class Record(BaseModel):
+    value: int = 1
+    parts: list[int] = []
+
+
+class Outer(BaseModel):
+    inner: Record = Record()
+    more: dict[str, Record] = {}
+
+
+def test_data_of_a_task_are_merged_into_a_database() -> None:
+    merged = updated(Outer(), {"inner": {"parts": [1]}, "more": {"x": {"value": 2}}})
+    assert merged.model_dump() == {
+        "inner": {"value": 1, "parts": [1]},
+        "more": {"x": {"value": 2, "parts": []}},
+    }
+
+
+def test_a_shared_database_behaves_like_a_deep_copy() -> None:
+    draw = random.Random(5)
+    for _ in range(300):
+        base = {str(key): Record(value=key) for key in range(draw.randint(0, 4))}
+        kept = {key: record.model_dump() for key, record in base.items()}
+        copy = {key: record.model_copy(deep=True) for key, record in base.items()}
+        ours = Overlay(base)
+        for _ in range(draw.randint(1, 12)):
+            key, action = str(draw.randint(0, 6)), draw.randint(0, 4)
+            if action == 0:
+                ours[key], copy[key] = Record(value=9), Record(value=9)
+            elif action == 1 and key in copy:
+                del ours[key], copy[key]
+            elif action == 2 and key in copy:
+                ours[key].parts.append(1)
+                copy[key].parts.append(1)
+            elif action == 3:
+                for one in (*ours.values(), *copy.values()):
+                    one.value += 1
+            assert (key in ours, len(ours), ours.get(key)) == (
+                *(key in copy, len(copy), copy.get(key)),
+            )
+        assert dict(ours) == copy
+        assert list(ours) == list(copy)
+        assert {key: record.model_dump() for key, record in base.items()} == kept
+        now = {key: record.model_dump() for key, record in copy.items()}
+        differing = {key for key in kept.keys() | now.keys() if kept.get(key) != now.get(key)}
+        assert set(ours.changed()) == differing
+    ours = Overlay({"a": Record()})
+    ours.copies = False
+    shared = ours["a"]
+    assert next(iter(ours.values())) is shared
+    ours.copies = True
+    assert ours["a"] is not shared
+    assert not ours.changed()
+
+
+def outcome(function: Any, text: str) -> tuple[str, str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return "value", repr(function(text))
+    except Exception as error:  # noqa: BLE001 - the error is what is compared
+        return type(error).__name__, str(error).partition("; perhaps")[0]
+
+
+def test_arithmetic_is_pythons() -> None:
+    texts = ["1+2*3", " 7.//2", "-2**2", "2**-1", "(1-.5)/0", "+3.5", "1(2)", "()", "1(1/0)"]
+    for text in (*texts, "(1", "1 2", "3.5.2", "2(", "*", "()+1", "-" * 900 + "1"):
+        # As upstream evaluates it. Short texts of digits and signs.
+        evaluated = outcome(lambda text: eval(text.lstrip(), {"__builtins__": None}), text)  # noqa: S307
+        assert outcome(value_of, text) == evaluated, text
+    assert outcome(value_of, "(" * 400 + "1" + ")" * 400)[0] in ("SyntaxError", "ValueError")
+    # Upstream makes a float of this power and fails.
+    assert value_of("2**32**3//2**32**3") == 1
+    for text in ("9**9**9**9", "(99**99)**(99**99)", "2**100001", "1+" * MAX_CHARS + "1"):
+        with pytest.raises(ValueError, match=r"bits|characters"):
+            value_of(text)
