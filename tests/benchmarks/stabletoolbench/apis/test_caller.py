@@ -13,7 +13,6 @@ from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     BAD_ARGUMENTS,
     Answered,
     observation,
-    status_code,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import AnswerCache, CacheClient
 from ace_ray.benchmarks.stabletoolbench.apis.json_files import import_answers
@@ -77,17 +76,6 @@ def test_a_second_run_makes_no_model_call_and_gives_equal_answers(
     assert call(mirror, said).failure == ("" if is_object else "arguments")
 
 
-def test_two_workers_go_on_with_the_same_answer(tmp_path: Path) -> None:
-    workers = [caller(tmp_path, simulator(ScriptedModel(f'{{"response": {n}}}'))) for n in range(2)]
-
-    async def both() -> list[Answered]:
-        return list(await asyncio.gather(*(worker.call(API, {}) for worker in workers)))
-
-    one, two = asyncio.run(both())
-    assert one.response == two.response
-    assert {one.source, two.source} == {"simulator", "cache"}
-
-
 def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     model, real, dead = ScriptedModel(GOOD), FakeReal(), FakeReal("real")
     first = caller(tmp_path, simulator(model), real)
@@ -117,12 +105,6 @@ def test_imported_examples_reach_the_simulator(tmp_path: Path) -> None:
     assert "shown" in model.chats[0][1]["content"]
     call(caller(tmp_path, simulator(model, "mirror")), {"a": 2})
     assert "shown" not in model.chats[1][1]["content"]
-
-
-def test_errors_have_upstreams_status_codes() -> None:
-    codes = {"": 0, "Timeout error...": 5, "Message error...": 11, "timeout error...": 0}
-    codes["request invalid, data error. status_code=500"] = 12
-    assert {error: status_code(Answered(error, "", "cache")) for error in codes} == codes
 
 
 def test_a_model_that_is_down_or_refuses_a_prompt_is_not_recorded(tmp_path: Path) -> None:

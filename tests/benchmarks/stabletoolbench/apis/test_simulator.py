@@ -61,32 +61,13 @@ def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
     assert read_answer(text) == expected
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I cannot do that",
-        "{}",
-        '{"error": "", "response": ""}',
-        '{"name": "Messi"}',
-        "{" * 60_000,
-        '{"response": ' * 4000,
-        '{"error": "", "response": "' + "x" * MAX_CHARS + '"}',
-        '{"error": "", "response": "cut',
-    ],
-)
-def test_other_texts_are_not_answers(text: str) -> None:
-    assert read_answer(text) is None
-    assert read_answer(text, loose=True) == (("", "cut") if text.endswith('"cut') else None)
-
-
-def test_the_form_follows_the_models_name() -> None:
-    forms = {
-        "stabletoolbench/MirrorAPI": "mirror",
-        "stabletoolbench/MirrorAPI-Cache": "mirror_cache",
-        "/models/mirrorapi_cache/": "mirror_cache",
-        "Qwen/Qwen2.5-7B-Instruct": "own",
-    }
-    assert {name: form_of(name) for name in forms} == forms
+def test_other_texts_are_not_answers() -> None:
+    long = '{"error": "", "response": "' + "x" * MAX_CHARS + '"}'
+    empty = '{"error": "", "response": ""}'
+    for text in ("I cannot do that", "{}", empty, '{"name": "Messi"}', "{" * 60_000, long):
+        assert read_answer(text) is read_answer(text, loose=True) is None
+    cut = '{"error": "", "response": "cut'
+    assert (read_answer(cut), read_answer(cut, loose=True)) == (None, ("", "cut"))
 
 
 @pytest.mark.parametrize(
@@ -98,15 +79,11 @@ def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> Non
     label, document, blank, request, arguments = chat[1]["content"].split("\n")
     assert (label, blank, request) == ("API doc:", "", "Request:")
     assert arguments == """{'is_from': "it's", 'n': None}"""
-    assert list(ast.literal_eval(document).items()) == [
-        ("api_name", name),
-        ("api_description", "Details of a player."),
-        ("required_parameters", API.required),
-        ("optional_parameters", API.optional),
-        ("tool_description", "All about sports."),
-        ("tool_name", "clique"),
-        ("tool_category", "News_Media"),
-    ]
+    texts = {"api_name": name, "api_description": "Details of a player."}
+    parameters = {"required_parameters": API.required, "optional_parameters": API.optional}
+    tool = {"tool_description": "All about sports.", "tool_name": "clique"}
+    expected = {**texts, **parameters, **tool, "tool_category": "News_Media"}
+    assert list(ast.literal_eval(document).items()) == list(expected.items())
 
 
 def test_the_own_form_is_bounded_and_shows_examples() -> None:
@@ -135,12 +112,28 @@ def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> 
             system_text("mirror_cache", str(tmp_path))
 
 
-def test_a_good_answer_takes_one_call() -> None:
+@pytest.mark.parametrize(
+    ("name", "form", "schema"),
+    [
+        ("stabletoolbench/MirrorAPI", "mirror", ""),
+        ("stabletoolbench/MirrorAPI-Cache", "mirror_cache", ""),
+        ("/models/mirrorapi_cache/", "mirror_cache", ""),
+        ("Qwen/Qwen2.5-7B-Instruct", "own", json.dumps(SCHEMA)),
+    ],
+)
+def test_the_form_and_the_schema_follow_the_models_name(name: str, form: Form, schema: str) -> None:
+    assert form_of(name) == form
     model = ScriptedModel(GOOD)
-    answered = ask(simulated(model))
-    assert (answered.error, answered.response) == ("", {"name": "Messi"})
-    assert (answered.source, answered.origin, answered.failure) == ("simulator", "simulator", "")
-    assert [request.sampling.seed for request in model.asked] == [42]
+    bound = role_of(model, Sampling(temperature=0.3, seed=7), model=name, revision="r")
+    simulator = Simulator(bound, form, SYSTEM)
+    assert ask(simulator).response == {"name": "Messi"}
+    assert [request.sampling.schema for request in model.asked] == [schema]
+    found = simulator.identity()
+    assert (found["model"], found["revision"], found["form"]) == (name, "r", form)
+    assert (found["temperature"], found["seed"]) == (0.3, 7)
+    assert ("schema_sha256" in found) is bool(schema)
+    other = Simulator(bound, form, SystemText("other", "own"))
+    assert other.simulator_id != simulator.simulator_id
 
 
 @pytest.mark.parametrize(
@@ -156,13 +149,9 @@ def test_retries_draw_with_other_seeds(sampling: Sampling | None, drawn: Any) ->
     assert ask(simulator).response == {"name": "Messi"}
     assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn
     assert simulator.identity()["retry_temperature"] == drawn[1][1]
-
-
-def test_no_answer_in_all_attempts_is_a_declared_failure() -> None:
-    model = ScriptedModel("I am a language model")
-    answered = ask(simulated(model))
-    assert (answered.error, answered.source, answered.failure) == (FAILED, "simulator", "simulator")
-    assert len(model.asked) == ATTEMPTS == simulated(model).identity()["attempts"]
+    failed = ask(simulated(silent := ScriptedModel("I am a language model"), sampling=sampling))
+    assert (failed.error, failed.source, failed.failure) == (FAILED, "simulator", "simulator")
+    assert len(silent.asked) == ATTEMPTS == simulator.identity()["attempts"]
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])
@@ -176,44 +165,3 @@ def test_a_refused_prompt_is_tried_without_examples(error: Exception) -> None:
     assert len(alone.asked) == 1
     for replies, failure in [(("no", "no", error), "prompt"), ((error, "no"), "simulator")]:
         assert ask(simulated(ScriptedModel(*replies)), example).failure == failure
-
-
-def test_the_identity_names_what_moves_an_answer() -> None:
-    model = ScriptedModel(GOOD)
-    bound = role_of(model, Sampling(temperature=0.3, seed=7), model="m", revision="r")
-    found = Simulator(bound, "own", SYSTEM).identity()
-    assert (found["model"], found["revision"], found["form"]) == ("m", "r", "own")
-    assert (found["temperature"], found["seed"]) == (0.3, 7)
-    other = Simulator(bound, "own", SystemText("other", "own")).identity()
-    assert found["system"] != other["system"]
-    json.dumps(found)
-
-
-def test_our_own_form_is_asked_with_a_schema_and_mirrorapi_is_not() -> None:
-    forms: dict[Form, str] = {"own": json.dumps(SCHEMA), "mirror": "", "mirror_cache": ""}
-    for form, wanted in forms.items():
-        model = ScriptedModel(GOOD)
-        simulator = simulated(model, form)
-        assert ask(simulator).response == {"name": "Messi"}
-        assert [request.sampling.schema for request in model.asked] == [wanted]
-        assert ("schema_sha256" in simulator.identity()) is bool(wanted)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("text", "follows"),
-    [
-        ('{"error": "", "response": {"text": ["a \\"b\\"\\n", null, 1.5]}}', True),
-        ('{"error": "no id", "response": ""}', True),
-        ('{"error": "", "response": ""}', False),
-        ('{"error": "no id", "response": {}}', False),
-    ],
-)
-def test_what_follows_the_schema_is_an_answer(text: str, follows: bool) -> None:
-    xgrammar = pytest.importorskip("xgrammar")
-    from xgrammar.testing import _is_grammar_accept_string
-
-    grammar = xgrammar.Grammar.from_json_schema(json.dumps(SCHEMA), any_whitespace=True)
-    assert _is_grammar_accept_string(grammar, text) is follows
-    if follows:
-        assert read_answer(text) is not None
