@@ -47,22 +47,6 @@ def test_an_episode_in_the_react_form() -> None:
     assert run.messages[2]["tool_calls"][0]["function"]["name"] == FIND
 
 
-def test_words_are_a_call_of_an_unknown_function() -> None:
-    run = play(ScriptedModel("just some words here", END), form="react")
-    assert (run.calls[0]["code"], run.ended) == (1, "answered")
-
-
-def test_hostile_text_ends_an_episode_in_bounds() -> None:
-    draw = random.Random(1)
-    pieces = ["Thought: ", "Action: Finish", "\nAction Input: ", '{"return_type": "', "[" * 300]
-    pieces += ["give_answer", '"final_answer": "', "\ud800", "\0", "{}", "}", "\n", "9" * 5000]
-    texts = ["".join(draw.choices(pieces, k=12)) for _ in range(60)]
-    texts += ["Action: " * 20_000, "\nAction Input: " * 20_000, " " * 300_000]
-    for text in texts:
-        run = play(ScriptedModel(text), form="react", max_steps=6)
-        assert run.query_count <= 6
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "answer"),
     [
@@ -84,7 +68,14 @@ def test_arguments_of_finish(arguments: str, code: int, answer: str) -> None:
     assert any(word in found.observation for word in said.split("|"))
 
 
-def test_a_bad_finish_is_an_observation_and_the_work_goes_on() -> None:
-    run = play(ScriptedModel("Action: Finish\nAction Input: {}", END), form="react")
+def test_words_and_a_bad_finish_are_observations_and_the_work_goes_on() -> None:
+    run = play(
+        ScriptedModel("just some words", "Action: Finish\nAction Input: {}", END), form="react"
+    )
+    (unknown,) = run.calls
+    assert (unknown["code"], run.ended) == (1, "answered")
     assert "Finish needs return_type" in json.dumps(run.messages)
-    assert (run.ended, run.calls) == ("answered", [])
+    # A search that never answers ends.
+    for reply in ("", ROUND, "Action: Finish\nAction Input: {"):
+        run = play(ScriptedModel(reply), form="react", method="DFS_woFilter_w3", max_queries=40)
+        assert (run.ended, run.query_count) == ("max_queries", 40)
