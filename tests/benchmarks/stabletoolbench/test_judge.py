@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.context import RoleModel
-from ace_ray.benchmarks.stabletoolbench.converted import final_text
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import SCHEMA, read_answer
+from ace_ray.benchmarks.stabletoolbench.converted import called, final_text, linked, node
 from ace_ray.benchmarks.stabletoolbench.judge.asking import (
     ATTEMPTS,
     CUTS,
@@ -33,7 +34,6 @@ from ace_ray.benchmarks.stabletoolbench.judge.measures import (
 from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
     FAC_SOURCE,
     TEMPLATE,
-    Prompts,
     broken_up,
     cut,
     official,
@@ -41,65 +41,45 @@ from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
     trace,
 )
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, RowError, UserError
-from ace_ray.types import Sampling
-from tests.benchmarks.stabletoolbench.builders import write
+from ace_ray.types import Sampling, canonical_json
+from tests.benchmarks.stabletoolbench.builders import answer, role_of, write
 from tests.scripted_model import Request, ScriptedModel
 
 
 def raw(text: str) -> str:
-    return json.dumps({"return_type": "give_answer", "final_answer": text})
+    return str(canonical_json(answer(text)[1]))
 
 
-def tree(*messages: Mapping[str, Any] | str) -> list[dict[str, Any]]:
-    """Make ``answer_details`` of tool messages and thoughts, the last one innermost."""
-    nodes: list[dict[str, Any]] = []
-    for message in reversed(messages):
-        role = "assistant" if isinstance(message, str) else "tool"
-        nodes = [{"role": role, "message": message, "next": nodes}]
-    user = {"role": "user", "message": "", "next": nodes}
-    return [{"role": "system", "message": "", "next": [user]}]
-
-
-def called(name: str, arguments: str = "{}", response: str = "") -> dict[str, str]:
-    return {"name": name, "arguments": arguments, "response": response}
-
-
-def answered(text: str, *before: Mapping[str, Any] | str) -> dict[str, Any]:
-    details = tree(*before, called("Finish", raw(text)))
+def answered(text: str, *before: Mapping[str, Any]) -> dict[str, Any]:
+    details = linked([*map(dict, before), called("Finish", raw(text))])
     return {"total_steps": 3 + len(before), "final_answer": raw(text), "answer_details": details}
 
 
 ANSWER = answered("Sunny.", called("weather_for_sky", '{"city": "Rome"}', '{"error": "", "r": 1}'))
-OTHER = answered("Rain.", called("weather_for_sky"))
+OTHER = answered("Rain.", called("weather_for_sky", "{}"))
 
 
-def role_model(judge: ScriptedModel, seed: int = 0) -> RoleModel:
-    return RoleModel(judge, Sampling(temperature=0.2, max_tokens=1000, seed=seed))
+def judging(judge: ScriptedModel, seed: int = 0) -> RoleModel:
+    return role_of(judge, Sampling(temperature=0.2, max_tokens=1000, seed=seed))
 
 
 def sopr(
-    judge: ScriptedModel,
-    votes: int = 1,
-    answer: Mapping[str, Any] = ANSWER,
-    prompts: Prompts | None = None,
-    seed: int = 0,
+    judge: ScriptedModel, votes: int = 1, answer: Any = ANSWER, prompts: Any = None, seed: int = 0
 ) -> Any:
     final, asked = answer["final_answer"], prompts or own()
-    wait = judge_sopr(role_model(judge, seed), "The weather?", answer, final, votes, asked)
-    return asyncio.run(wait)
+    return asyncio.run(judge_sopr(judging(judge, seed), "q", answer, final, votes, asked))
 
 
-def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Prompts | None = None) -> Any:
-    final = answer["final_answer"]
-    return asyncio.run(judge_fac(role_model(judge), "q", answer, final, prompts or own()))
+def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Any = None) -> Any:
+    final, asked = answer["final_answer"], prompts or own()
+    return asyncio.run(judge_fac(judging(judge), "q", answer, final, asked))
 
 
 def sowr(
-    judge: ScriptedModel, theirs: Any, statuses: tuple[str, str], rounds: int = 3, query: str = "q"
+    judge: ScriptedModel, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q"
 ) -> Any:
-    return asyncio.run(
-        judge_sowr(role_model(judge), query, ANSWER, theirs, statuses, rounds, own())
-    )
+    wait = judge_sowr(judging(judge), query, ANSWER, theirs, statuses, rounds, own())
+    return asyncio.run(wait)
 
 
 def test_a_sure_judge_is_asked_once_a_vote_with_a_schema() -> None:
@@ -146,116 +126,65 @@ def test_votes_have_seeds_of_their_own_and_the_same_ones_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "why"),
+    ("final", "details", "why"),
     [
-        ({"final_answer": "", "answer_details": tree(called("weather_for_sky"))}, "no_finish"),
-        ({"final_answer": raw("x"), "answer_details": tree("Finish")}, "no_finish"),
-        ({"final_answer": raw("x"), "answer_details": "Finish"}, "no_finish"),
-        (answered(" \n"), "empty_answer"),
-        ({"final_answer": "{}", "answer_details": tree(called("Finish"))}, "empty_answer"),
-        ({"final_answer": "give_up_and_restart", "answer_details": []}, "gave_up"),
-        (
-            {
-                "final_answer": raw("x"),
-                "answer_details": tree(called("f", "{}", "{'name': 'Finish'}")),
-            },
-            "no_finish",
-        ),
+        (raw("x"), "Finish", "no_finish"),
+        (raw("x"), linked([node("assistant", "Finish")]), "no_finish"),
+        (raw("x"), linked([called("f", "{}", "{'name': 'Finish'}")]), "no_finish"),
+        (raw(" \n"), linked([called("Finish", "")]), "empty_answer"),
+        ("give_up_and_restart", [], "gave_up"),
+        ("", linked([called("Finish", "give_up_and_restart")]), "gave_up"),
     ],
 )
-def test_what_is_no_answer_is_unsolved_without_a_question(answer: Any, why: str) -> None:
+def test_what_is_no_answer_is_unsolved_without_a_question(
+    final: str, details: Any, why: str
+) -> None:
+    answer = {"final_answer": final, "answer_details": details}
     judge = ScriptedModel("Answer Status: Solved")
-    assert unanswered(answer, answer["final_answer"]) == why
+    assert unanswered(answer, final) == why
     votes = sopr(judge, 2, answer)
     assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
     assert fac(judge, answer)["status"] == "Unsolved"
     assert not judge.asked
 
 
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        (raw("Sunny."), "Sunny."),
-        ("Sunny.", "Sunny."),
-        ('{"return_type": "give_answer", "final_answer": "Sun', "Sun"),
-        ('{"final_answer": {"a": 1}}', '{"a": 1}'),
-        ('{"final_answer": null}', ""),
-        ("{" * 100_000, ""),
-        ("9" * 10_000, "9" * 10_000),
-        (None, ""),
-    ],
-)
-def test_the_answer_inside_of_finish(given: Any, text: str) -> None:
-    assert final_text(given) == text
+def test_the_answer_inside_of_finish() -> None:
+    texts = {raw("Sunny."): "Sunny.", "Sunny.": "Sunny.", '{"final_answer": null}': ""}
+    texts |= {'{"final_answer": {"a": 1}}': '{"a": 1}', '{"x": "final_answer": "Sun': "Sun"}
+    texts |= {"{" * 100_000: "", "9" * 10_000: "9" * 10_000}
+    assert {given: final_text(given) for given in texts} == texts
+    assert final_text(None) == ""
 
 
-CALL = {"name": "check_answer_status", "arguments": json.dumps({"answer_status": "Solved"})}
-
-
-@pytest.mark.parametrize(
-    ("reply", "status"),
-    [
-        ("**Unsolved**.", "Unsolved"),
-        ("Answer Status\nUnsure\nReason\nIt cannot be told whether it is solved.", "Unsure"),
-        ('```json\n{"reason": "{", "answer_status": "unsolved"}\n```', "Unsolved"),
-        ('The API said {"status": "ok"}.\nAnswer Status: Unsolved', "Unsolved"),
-        (json.dumps({"tool_calls": [{"function": CALL}]}), "Solved"),
-        ('```json\n{\n  "content": "ok",\n  "answer_status": "Solved",\n  "reason": "cu', "Solved"),
-        ("{'answer_status': 'Solved', 'reason': 'fine'}", "Solved"),
-        (json.dumps({"reason": json.dumps(CALL), "answer_status": "Unsolved"}), "Unsolved"),
-    ],
-)
-def test_a_reply_that_states_one_verdict_is_a_vote(reply: str, status: str) -> None:
-    assert read_status(reply) == status
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "Answer Status: Solved, Unsure or Unsolved",
-        "Answer Status: Unsolved\nOn second thought\nSolved",
-        '{"answer_status": "maybe"}\nSolved',
-        "Partially solved",
-        "Solved?",
-        '{"answer_status": "Solved|Unsolved", "reason": "cut',
-        '{"answer_status": "Solved", "answer_status": "Unsolved"}',
-        "{\"reason\": \"It says {'answer_status': 'Solved'} but",
-    ],
-)
-def test_a_reply_that_states_none_or_several_is_no_vote(reply: str) -> None:
-    assert read_status(reply) is None
-
-
-def test_completeness_is_read_by_its_label_and_upstreams_by_its_words() -> None:
-    labels = {
-        "Answer Status: Solved\nReason: nothing is left unsolved.": "Solved",
-        "Answer Status: Unsolved\nReason: a part is left out.": "Unsolved",
-        "This is not solved.": None,
-        "Answer Status: Unsure": None,
+def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
+    call = json.dumps({"answer_status": "Solved"})
+    votes = {
+        "**Unsolved**.": "Unsolved",
+        "Answer Status\nUnsure\nReason\nIt cannot be told whether it is solved.": "Unsure",
+        'The API said {"status": "ok"}.\nAnswer Status: Unsolved': "Unsolved",
+        json.dumps({"function": {"arguments": call}}): "Solved",
+        '{\n "answer_status": "Solved",\n "reason": "cu': "Solved",
+        json.dumps({"reason": call, "answer_status": "Unsolved"}): "Unsolved",
+        "Answer Status: Solved, Unsure or Unsolved": None,
+        "Answer Status: Unsolved\nOn second thought\nSolved": None,
+        '{"answer_status": "maybe"}\nSolved': None,
+        "Partially solved": None,
     }
-    assert {reply: read_complete(reply) for reply in labels} == labels
+    assert {reply: read_status(reply) for reply in votes} == votes
+    # Upstream's question on completeness is read by words, our own by its label.
     words = {"Solved": "Solved", "Not UNSOLVED but solved": "Unsolved", "Nothing.": None}
     assert {reply: read_fac(reply) for reply in words} == words
-    assert fac(ScriptedModel("Unsolved? No.\nAnswer Status: Solved"))["status"] == "Solved"
-    with pytest.raises(JudgeError, match="fac: "):
-        fac(ScriptedModel("Answer Status: Unsure"))
-
-
-@pytest.mark.parametrize(
-    ("reply", "index"),
-    [
-        ("Index: 1", 1),
-        ("**Answer_0**", 0),
-        ('{"index": "1", "reason": "0"}', 1),
-        ('{"name": "x", "arguments": "{\\"index\\": 0}"}', 0),
-        ('{"index": 0, "arguments": {"index": 1}}', None),
-        ("Index: 0 or 1", None),
-        ("Index: 0\nIndex: 1", None),
-        ('{"index": true}', None),
-    ],
-)
-def test_the_better_answer_is_read(reply: str, index: int | None) -> None:
-    assert read_index(reply) == index
+    assert read_complete("Answer Status: Unsure") is read_complete("not solved") is None
+    assert fac(ScriptedModel("Answer Status: Solved\nNothing is unsolved."))["status"] == "Solved"
+    choices = {
+        "Index: 1": 1,
+        "**Answer_0**": 0,
+        '{"index": "1", "reason": "0"}': 1,
+        '{"index": 0, "arguments": {"index": 1}}': None,
+        "Index: 0 or 1": None,
+        '{"index": true}': None,
+    }
+    assert {reply: read_index(reply) for reply in choices} == choices
 
 
 def test_a_reply_without_a_verdict_is_asked_for_again_with_another_seed() -> None:
@@ -282,6 +211,8 @@ def test_a_judge_that_never_names_a_verdict_is_an_error_of_the_row() -> None:
         sopr(ScriptedModel(EngineDead("gone")), 3)
     with pytest.raises(JudgeError):
         sowr(ScriptedModel("both"), OTHER, ("Solved", "Solved"))
+    with pytest.raises(JudgeError, match="fac: "):
+        fac(ScriptedModel("Answer Status: Unsure"))
 
 
 def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
@@ -296,7 +227,7 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
     with pytest.raises(JudgeError, match="does not fit"):
         sopr(ScriptedModel(PromptTooLong("tiny")), answer=long)
     # Any execution fits in the limits.
-    nodes: list[Any] = [called("f", "a" * 9_000, "x" * 9_000), "t" * 9_000] * 300
+    nodes = [called("f", "a" * 9_000, "x" * 9_000), node("assistant", "t" * 9_000)] * 300
     huge = answered("y" * 1_000_000, *nodes)
     final = huge["final_answer"]
     for limit in CUTS:
@@ -306,7 +237,7 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
     assert any("left_out" in step for step in trace(huge, CUTS[-1]))
     assert cut("abc", 3) == "abc"
     assert cut("a" * 90 + "end", 30).endswith("end")
-    endless: dict[str, Any] = {"role": "tool", "message": called("f"), "next": []}
+    endless = called("f", "{}")
     endless["next"].append(endless)
     assert trace({"answer_details": [endless]}, 1_000)
 
@@ -326,15 +257,13 @@ def test_an_answer_can_neither_end_the_data_nor_begin_a_turn(text: str) -> None:
         return [line for line in prompt.splitlines() if not line.startswith("DATA: ")]
 
     def asked(text: str) -> list[str]:
-        answer = answered(text, called("f", text, text), text)
-        prompts, limit = own(), 10_000
-        two = prompts.of_two(text, [answer, answer], limit)
-        of_trace = prompts.of_trace(text, answer, text, limit)
+        answer = answered(text, called("f", text, text), node("assistant", text))
+        prompts, most = own(), 10_000
+        two = prompts.of_two(text, [answer, answer], most), prompts.of_fac(text, text, most)
         return [
-            prompts.of_answer(text, text, limit),
-            prompts.of_fac(text, text, limit),
-            of_trace,
-            two,
+            prompts.of_answer(text, text, most),
+            prompts.of_trace(text, answer, text, most),
+            *two,
         ]
 
     for prompt, plain in zip(asked(text), asked("x"), strict=True):
@@ -346,20 +275,19 @@ def test_an_answer_can_neither_end_the_data_nor_begin_a_turn(text: str) -> None:
     assert broken_up("a < b, <|im_end|> x[1] [INST]") == "a < b, < |im_end|> x[1] [ INST]"
 
 
-@pytest.mark.parametrize(
-    ("statuses", "outcome"),
-    [
-        (("Solved", "Unsolved"), "win"),
-        (("Unsolved", "Solved"), "lose"),
-        (("Solved", "Unsure"), "win"),
-        (("Unsolved", "Unsure"), "lose"),
-    ],
-)
-def test_the_better_status_wins_without_a_question(statuses: tuple[str, str], outcome: str) -> None:
+def test_the_better_status_wins_without_a_question() -> None:
     judge = ScriptedModel("Index: 0")
-    found = sowr(judge, OTHER, statuses)
-    assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
+    for ours, theirs in (("Solved", "Unsolved"), ("Solved", "Unsure"), ("Unsure", "Unsolved")):
+        for statuses, outcome in (((ours, theirs), "win"), ((theirs, ours), "lose")):
+            found = sowr(judge, OTHER, statuses)
+            assert (found["outcome"], found["by"], len(found["rounds"])) == (outcome, "status", 3)
     assert not judge.asked
+    votes = {
+        ("Solved",) * 2 + ("Unsolved",): "Solved",
+        ("Solved", "Unsolved"): "Unsure",
+        (): "Unsure",
+    }
+    assert {one: majority([{"status": vote} for vote in one]) for one in votes} == votes
 
 
 def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
@@ -374,33 +302,13 @@ def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
     # A judge that looks at the place alone decides nothing.
     by_place = sowr(ScriptedModel("Index: 0"), OTHER, ("Unsure", "Unsure"), 4)
     assert by_place["outcome"] == "tie"
-
-
-def test_of_equal_answers_a_coin_decides_always_the_same_way() -> None:
-    judge = ScriptedModel("Index: 0")
-    outcomes = set()
-    for query in map(str, range(30)):
-        first, again = (
-            sowr(judge, dict(ANSWER), ("Solved", "Solved"), query=query) for _ in range(2)
-        )
-        assert first == again
-        assert first["by"] == "coin"
-        outcomes.add(first["outcome"])
-    assert outcomes == {"win", "lose"}
+    # Of equal answers a coin decides, always the same way.
+    judge, both = ScriptedModel("Index: 0"), ("Solved", "Solved")
+    tossed = [[sowr(judge, dict(ANSWER), both, query=str(n)) for n in range(30)] for _ in range(2)]
+    assert tossed[0] == tossed[1]
+    assert {one["by"] for one in tossed[0]} == {"coin"}
+    assert {one["outcome"] for one in tossed[0]} == {"win", "lose"}
     assert not judge.asked
-
-
-@pytest.mark.parametrize(
-    ("votes", "status"),
-    [
-        (("Solved", "Solved", "Unsolved"), "Solved"),
-        (("Solved", "Unsolved"), "Unsure"),
-        (("Unsolved",), "Unsolved"),
-        ((), "Unsure"),
-    ],
-)
-def test_the_majority_of_votes(votes: tuple[str, ...], status: str) -> None:
-    assert majority([{"status": vote} for vote in votes]) == status
 
 
 TEXTS = "".join(
@@ -444,27 +352,26 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
         assert str(found.value).startswith(str(tmp_path))
 
 
+ASKED = (own().schema("answer"), read_status)
+SIMULATED = (SCHEMA, read_answer)
+
+
 # xgrammar imports what vLLM does.
 @pytest.mark.usefixtures("vllm")
 @pytest.mark.parametrize(
-    ("question", "verdict", "read"),
+    ("held", "reply", "other"),
     [
-        ("answer", "Unsure", read_status),
-        ("fac", "Unsolved", read_complete),
-        ("better", 1, read_index),
+        (ASKED, '{"reason": "So.", "answer_status": "Unsure"}', '{"answer_status": "Unsure"}'),
+        (SIMULATED, '{"error": "", "response": ["a \\"b\\"", null]}', '{"response": "x"}'),
+        (SIMULATED, '{"error": "no", "response": ""}', '{"error": "", "response": ""}'),
     ],
 )
-def test_a_reply_that_follows_the_schema_is_a_verdict(
-    question: str, verdict: Any, read: Any
-) -> None:
+def test_a_reply_that_follows_the_schema_is_read(held: Any, reply: str, other: str) -> None:
     xgrammar = pytest.importorskip("xgrammar")
     from xgrammar.testing import _is_grammar_accept_string
 
-    schema = own().schema(question)
-    assert schema is not None
+    schema, read = held
     grammar = xgrammar.Grammar.from_json_schema(json.dumps(schema), any_whitespace=True)
-    *_, name = schema["properties"]
-    reply = json.dumps({"reason": "It is so.", name: verdict})
     assert _is_grammar_accept_string(grammar, reply)
-    assert not _is_grammar_accept_string(grammar, json.dumps({name: verdict}))
-    assert read(reply) == verdict
+    assert not _is_grammar_accept_string(grammar, other)
+    assert read(reply) is not None
