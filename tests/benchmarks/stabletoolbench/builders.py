@@ -14,26 +14,10 @@ from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.episode.run import AgentRun, run_agent
 from ace_ray.benchmarks.stabletoolbench.names import GROUPS
 from ace_ray.benchmarks.stabletoolbench.options import Settings
-from ace_ray.benchmarks.stabletoolbench.tools import Api, apis_of, schemas
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of, schemas
 from ace_ray.types import Entry, Sampling
 from tests.scripted_model import Call, ScriptedModel, say
 
-API = Api(
-    category="News, Media",
-    tool="Clique",
-    api="Player Details",
-    std_category="News_Media",
-    std_tool="clique",
-    std_api="player_details",
-    name="player_details_for_clique",
-    description="shown to the agent",
-    parameters={},
-    api_description="Details of a player.",
-    tool_description="All about sports.",
-    required=[{"name": "Player ID", "type": "STRING", "description": "its id", "default": "1"}],
-    optional=[{"name": "from", "type": "DATE", "description": "", "default": ""}],
-    template={"name": "str", "goals": "int"},
-)
 QUERY = "Which bread, and where?"
 GIVE_UP: Call = ("Finish", {"return_type": "give_up_and_restart"})
 
@@ -75,6 +59,17 @@ def entry(row_id: str = "7", relevant: Sequence[Sequence[str]] | None = None) ->
     return entry_of(*docs, query=QUERY, row_id=row_id, relevant=gold)
 
 
+CLIQUE = doc(
+    "Clique",
+    "Player Details",
+    category="News, Media",
+    description="Details of a player.",
+    tool_description="All about sports.",
+    required=[parameter("Player ID", default="1")],
+    optional=[parameter("from", "DATE")],
+    template={"name": "str", "goals": "int"},
+)
+(API,) = apis_of(entry_of(CLIQUE))
 BREAD = entry_of(doc("Bakery", "Find bread"), doc("Bakery", "List shops", required=[]))
 ENTRY = entry()
 TOOLS = schemas(apis_of(ENTRY))
@@ -132,14 +127,8 @@ def state(script: Sequence[Said], votes: Sequence[str] | None = ("Solved",)) -> 
     """Return an episode's state, with the votes that a judge might have given."""
     made = run(script)
     judged = None if votes is None else [{"status": s, "reason": "", "steps": []} for s in votes]
-    return {
-        "run": made,
-        "answer": converted(QUERY, TOOLS, made),
-        "calls": made["calls"],
-        "votes": judged,
-        "fac": None,
-        "sowr": None,
-    }
+    kept = {"run": made, "answer": converted(QUERY, TOOLS, made), "calls": made["calls"]}
+    return kept | {"votes": judged, "fac": None, "sowr": None}
 
 
 SCRIPTS: dict[str, list[Said]] = {
@@ -210,28 +199,16 @@ def process_system_message(system_message, functions):
 }
 
 
-def api(tool: str = "Bakery", name: str = "Find bread", **fields: Any) -> dict[str, Any]:
-    return {
-        "category_name": "Food",
-        "tool_name": tool,
-        "api_name": name,
-        "api_description": "Finds bread",
-        "required_parameters": [
-            {"name": "id", "type": "NUMBER", "description": "which", "default": "3"}
-        ],
-        "optional_parameters": [],
-        "method": "GET",
-        "template_response": {"bread": "str"},
-    } | fields
+def api(**fields: Any) -> dict[str, Any]:
+    given = {"category_name": "Food", "tool_name": "Bakery", "api_name": "Find bread"}
+    required = [{"name": "id", "type": "NUMBER", "description": "which", "default": "3"}]
+    given |= {"api_description": "Finds bread", "template_response": {"bread": "str"}}
+    return given | {"required_parameters": required, "optional_parameters": []} | fields
 
 
 def query(row_id: Any = 1, **fields: Any) -> dict[str, Any]:
-    return {
-        "query_id": row_id,
-        "query": "Which bread?",
-        "relevant APIs": [["Bakery", "Find bread"], ["Bakery", "Find bread"]],
-        "api_list": [api()],
-    } | fields
+    given = {"query_id": row_id, "query": "Which bread?", "api_list": [api()]}
+    return given | {"relevant APIs": [["Bakery", "Find bread"]] * 2} | fields
 
 
 def write(path: Path, value: Any) -> Path:
@@ -248,13 +225,12 @@ def ids_file(root: Path, group: str) -> Path:
     return root / "solvable_queries" / "test_query_ids" / f"{group}.json"
 
 
-def write_checkout(root: Path, *, sources: bool = True, licence: bool = True) -> Path:
+def write_checkout(root: Path, *, sources: bool = True) -> Path:
     """Write six groups of one query each, ids 0 to 5."""
     for number, group in enumerate(GROUPS):
         write(queries_file(root, group), [query(number)])
         write(ids_file(root, group), {str(number): 0})
     for name, text in SOURCES.items() if sources else ():
         write(root / name, text)
-    if licence:
-        write(root / "LICENSE", "of our own\n")
+    write(root / "LICENSE", "of our own\n")
     return root

@@ -16,7 +16,6 @@ from ace_ray.benchmarks.stabletoolbench.names import (
 )
 from ace_ray.benchmarks.stabletoolbench.options import Settings
 from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
-from ace_ray.benchmarks.stabletoolbench.queries import load
 from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
 from tests.benchmarks.stabletoolbench.builders import (
@@ -29,37 +28,22 @@ from tests.benchmarks.stabletoolbench.builders import (
 )
 
 
-@pytest.mark.parametrize(
-    ("rule", "names"),
-    [
-        (
-            standardize,
-            {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "Vidéo": "vid_o"}
-            | {
-                "Pack & Send": "pack_send",
-                "a^b": "a^b",
-                "__": "",
-                "天气 2": "天气_2",
-                "_7_": "get_7",
-            },
-        ),
-        (api_name, {"id": "is_id", "from": "is_from", "ID": "is_id", "ids": "ids"}),
-        (
-            standardize_category,
-            {"News, Media": "News_Media", "AI/Machine Learning": "AI_Machine_Learning"}
-            | {"a , b": "a__b", "Food": "Food"},
-        ),
-    ],
-)
-def test_names_follow_upstream(rule: Any, names: dict[str, str]) -> None:
-    assert {name: rule(name) for name in names} == names
-
-
-def test_functions_keep_their_last_64_characters() -> None:
+def test_names_follow_upstream() -> None:
+    names = {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "Vidéo": "vid_o"}
+    names |= {
+        "Pack & Send": "pack_send",
+        "a^b": "a^b",
+        "__": "",
+        "天气 2": "天气_2",
+        "_7_": "get_7",
+    }
+    assert {name: standardize(name) for name in names} == names
+    reserved = {"id": "is_id", "from": "is_from", "ID": "is_id", "ids": "ids"}
+    assert {name: api_name(name) for name in reserved} == reserved
+    categories = {"News, Media": "News_Media", "a , b": "a__b", "Food": "Food"}
+    assert {name: standardize_category(name) for name in categories} == categories
     assert function_name("id", "Crumb Finder") == "is_id_for_crumb_finder"
-    name = function_name("a" * 60, "tool")
-    assert len(name) == 64
-    assert name.endswith("a_for_tool")
+    assert function_name("a" * 60, "tool") == "a" * 55 + "_for_tool", "the last 64 characters"
 
 
 def parameters(**fields: Any) -> dict[str, Any]:
@@ -78,10 +62,8 @@ def test_types_and_examples_of_parameters() -> None:
     assert shown["required"] == ["", "is_id", "on", "what", "zero"]
     assert shown["optional"] == ["", "list"]
     kinds = {name: one["type"] for name, one in shown["properties"].items()}
-    assert kinds == {
-        **{"is_id": "integer", "on": "boolean", "what": "string"},
-        **{"list": "string", "zero": "integer"},
-    }
+    numbers, texts = {"is_id": "integer", "zero": "integer"}, {"what": "string", "list": "string"}
+    assert kinds == numbers | texts | {"on": "boolean"}
     assert shown["properties"]["is_id"]["example_value"] == "3"
     assert shown["properties"]["zero"]["example_value"] == 0
     assert "example_value" not in shown["properties"]["what"]
@@ -106,31 +88,15 @@ def test_descriptions_are_cut() -> None:
     assert lines == "1.bakery: xy" + "z" * 509 + "\n2.mill: None\n"
 
 
-def test_finish_comes_last() -> None:
-    offered = schemas(apis_of(entry_of(doc("A", "b"), doc("A", "c"))))
-    assert [one["function"]["name"] for one in offered] == ["b_for_a", "c_for_a", "Finish"]
-    finish = offered[-1]["function"]["parameters"]
-    assert finish["properties"]["return_type"]["enum"] == ["give_answer", "give_up_and_restart"]
-    assert finish["required"] == ["return_type"]
-
-
-def test_a_call_reaches_the_first_function_that_ends_in_its_name() -> None:
+def test_finish_is_offered_and_suffixes_reach_functions() -> None:
     apis = apis_of(entry_of(doc("A", "get song"), doc("A", "song"), doc("A", "Song")))
+    *_, finish = schemas(apis)
+    assert finish["function"]["name"] == "Finish"
+    shown = finish["function"]["parameters"]
+    assert shown["properties"]["return_type"]["enum"] == ["give_answer", "give_up_and_restart"]
+    assert shown["required"] == ["return_type"]
     assert find(apis, "song_for_a") is find(apis, "") is apis[0]
     assert find([], "") is find(apis, "x" * 10**6) is None
-
-
-def test_the_published_functions(shared_queries: Path) -> None:
-    lost = twice = cut = 0
-    for entry in load(shared_queries).entries:
-        apis = apis_of(entry)
-        names = [api.name for api in apis]
-        twice += len(set(names)) < len(names)
-        for api in apis:
-            published = {one["name"] for one in (*api.required, *api.optional)}
-            lost += bool(published) and not api.parameters["properties"]
-            cut += len(f"{api.std_api}_for_{api.std_tool}") > 64
-    assert (lost, twice, cut) == (402, 4, 117)
 
 
 def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
@@ -139,9 +105,8 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert texts.system.startswith("Do it with calls.")
     assert texts.task == 'Use "Finish" at last.\nTools:\n'
     assert (texts.finish, texts.finish_answer) == ("The end.", "What they read.")
-    assert (texts.no_return_type, texts.no_final_answer, texts.bad_return_type) == (
-        *("no type", "no answer", "odd type"),
-    )
+    bad = (texts.no_return_type, texts.no_final_answer, texts.bad_return_type)
+    assert bad == ("no type", "no answer", "odd type")
     assert (texts.gave_up, texts.answered) == ("given up", "thanks")
     assert texts.no_function == '{"error": "Nothing called {name}", "response": ""}'
     assert texts.last_observation == "again, your former look: {observation}\n"
@@ -152,13 +117,11 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     assert "Do it with calls. So:\nThought:\nAction:\nHere: Use" in system["content"]
     assert "\nThe functions: [{'name': 'find_for_bakery'" in system["content"]
     assert texts.sha256() != OWN.sha256()
-
-
-@pytest.mark.parametrize("name", [name for name in SOURCES if name.startswith("toolbench")])
-@pytest.mark.parametrize("text", ["", "x = ("])
-def test_a_source_that_is_not_upstreams_is_named(tmp_path: Path, name: str, text: str) -> None:
-    write(write_checkout(tmp_path) / name, text)
-    with pytest.raises(UserError) as caught:
-        read_texts(tmp_path)
-    assert "\n" not in str(caught.value)
-    assert str(tmp_path) in str(caught.value)
+    # A file that is not upstream's is named.
+    for name in SOURCES:
+        for text in ("", "x = (") if name.startswith("toolbench") else ():
+            write(write_checkout(tmp_path) / name, text)
+            with pytest.raises(UserError) as caught:
+                read_texts(tmp_path)
+            assert "\n" not in str(caught.value)
+            assert str(tmp_path) in str(caught.value)
