@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -21,12 +19,10 @@ from ace_ray.benchmarks.tau2.environment.sources import (
     MAX_CHARS,
     ToolSources,
     tool_sources,
-    updated,
     value_of,
 )
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
 from ace_ray.errors import UserError
-from tests.sandbox.limited_processes import limited_processes
 
 BOOKED = {"reservation_id": "EHGLP3"}
 Call = tuple[str, str, Mapping[str, Any]]
@@ -77,35 +73,29 @@ def test_tools_and_their_schemas(
 def test_errors_have_upstreams_words(airline: ToolSources) -> None:
     method = "Environment.make_tool_call() got multiple values for"
     details = "AirlineTools.get_user_details()"
-    expected = [
-        ("nothing", {}, "Tool 'nothing' not found."),
-        ("get_user_details", {"user_id": "nobody"}, "User nobody not found"),
-        ("get_user_details", {}, f"{details} missing 1 required positional argument: 'user_id'"),
-        (
-            *("get_user_details", {"user_id": "x", "more": 1}),
-            f"{details} got an unexpected keyword argument 'more'",
+    expected: dict[tuple[str, str], str] = {
+        ("nothing", "{}"): "Tool 'nothing' not found.",
+        ("_get_user", '{"user_id": "mia_li_3668"}'): "Tool '_get_user' not found.",
+        ("get_user_details", '{"user_id": "x"}'): "User x not found",
+        ("get_user_details", "{}"): f"{details} missing 1 required positional argument: 'user_id'",
+        ("get_user_details", '{"a": 1}'): f"{details} got an unexpected keyword argument 'a'",
+        ("get_user_details", '{"self": 1, "requestor": "user"}'): (
+            f"tau2.environment.environment.{method} keyword argument 'requestor'"
         ),
-        ("calculate", {"expression": "__import__('os')"}, "Invalid characters in expression"),
-        ("calculate", {"expression": "9**9**9"}, "an integer of more than 100,000 bits"),
-        ("_get_user", {"user_id": "mia_li_3668"}, "Tool '_get_user' not found."),
-        (
-            *("get_user_details", {"self": 1, "requestor": "user"}),
-            f"tau2.environment.environment.{method} keyword argument 'requestor'",
-        ),
-        ("nothing", {"tool_name": "x", "self": 1}, f"{method} argument 'tool_name'"),
-        (
-            *("calculate", {"expression": ["1", "+"]}),
-            "eval() arg 1 must be a string, bytes or code object",
-        ),
-    ]
+        ("nothing", '{"tool_name": "x", "self": 1}'): f"{method} argument 'tool_name'",
+        ("calculate", '{"expression": "x()"}'): "Invalid characters in expression",
+        ("calculate", '{"expression": "9**9**9"}'): "an integer of more than 100,000 bits",
+    }
     environment = opened(airline)
-    answers = told(environment, *(("assistant", name, given) for name, given, _ in expected))
-    assert answers == [(f"Error: {said}", "failed") for *_, said in expected]
-    assert told(environment, ("assistant", "calculate", {"expression": "2 * 3.456"})) == [
-        ("6.91", "")
-    ]
-    (refused,) = told(environment, ("user", "get_user_details", {"user_id": "x"}))
-    assert refused == ("Error: User tools not available", "failed")
+    calls: list[Call] = [("assistant", name, json.loads(given)) for name, given in expected]
+    answers = told(environment, *calls)
+    assert answers == [(f"Error: {said}", "failed") for said in expected.values()]
+    amount, refused = told(
+        environment,
+        ("assistant", "calculate", {"expression": "2 * 3.456"}),
+        ("user", "get_user_details", {"user_id": "x"}),
+    )
+    assert (amount, refused) == (("6.91", ""), ("Error: User tools not available", "failed"))
     # Arguments are bounded.
     deep: Any = "x"
     for _ in range(60):
@@ -151,18 +141,6 @@ def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
 
 
 @pytest.mark.nightly
-def test_a_process_that_is_killed_is_replayed(airline: ToolSources) -> None:
-    environment = opened(airline)
-    told(environment, ("assistant", "cancel_reservation", BOOKED))
-    state = environment.state()
-    for child in limited_processes():
-        child.send_signal(signal.SIGKILL)
-    assert environment.state() == state
-    ((again, _),) = told(environment, ("assistant", "get_reservation_details", BOOKED))
-    assert '"status": "cancelled"' in again
-
-
-@pytest.mark.nightly
 def test_ids_that_upstream_draws_are_the_same_again(telecom: ToolSources) -> None:
     """A customer without a draft bill gets a new one, whose id is random upstream."""
     customer = {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 1.0}
@@ -190,53 +168,30 @@ class Record(BaseModel):
     parts: list[int] = []
 
 
-class Outer(BaseModel):
-    inner: Record = Record()
-    more: dict[str, Record] = {}
-
-
-def test_data_of_a_task_are_merged_into_a_database() -> None:
-    merged = updated(Outer(), {"inner": {"parts": [1]}, "more": {"x": {"value": 2}}})
-    assert merged.model_dump() == {
-        "inner": {"value": 1, "parts": [1]},
-        "more": {"x": {"value": 2, "parts": []}},
-    }
-
-
 def test_a_shared_database_behaves_like_a_deep_copy() -> None:
-    draw = random.Random(5)
-    for _ in range(300):
-        base = {str(key): Record(value=key) for key in range(draw.randint(0, 4))}
-        kept = {key: record.model_dump() for key, record in base.items()}
-        copy = {key: record.model_copy(deep=True) for key, record in base.items()}
-        ours = Overlay(base)
-        for _ in range(draw.randint(1, 12)):
-            key, action = str(draw.randint(0, 6)), draw.randint(0, 4)
-            if action == 0:
-                ours[key], copy[key] = Record(value=9), Record(value=9)
-            elif action == 1 and key in copy:
-                del ours[key], copy[key]
-            elif action == 2 and key in copy:
-                ours[key].parts.append(1)
-                copy[key].parts.append(1)
-            elif action == 3:
-                for one in (*ours.values(), *copy.values()):
-                    one.value += 1
-            assert (key in ours, len(ours), ours.get(key)) == (
-                *(key in copy, len(copy), copy.get(key)),
-            )
-        assert dict(ours) == copy
-        assert list(ours) == list(copy)
-        assert {key: record.model_dump() for key, record in base.items()} == kept
-        now = {key: record.model_dump() for key, record in copy.items()}
-        differing = {key for key in kept.keys() | now.keys() if kept.get(key) != now.get(key)}
-        assert set(ours.changed()) == differing
-    ours = Overlay({"a": Record()})
+    base = {key: Record() for key in "abcd"}
+    ours, copy = Overlay(base), {key: Record() for key in "abcd"}
+    assert "b" in ours
+    for each in (ours, copy):
+        each["a"].parts.append(1)
+        del each["b"], each["c"]
+        each["new"] = each["c"] = Record(value=9)
+        each["d"].value = 1
+        for record in each.values():
+            record.value += record.value == 9
+    assert dict(ours) == copy
+    assert list(ours) == list(copy) == ["a", "d", "new", "c"]
+    assert ("b" in ours, "x" in ours, ours.get("b"), len(ours)) == (False, False, None, 4)
+    with pytest.raises(KeyError):
+        del ours["b"]
+    assert base == {key: Record() for key in "abcd"}
+    assert set(ours.changed()) == {"a", "b", "c", "new"}
+    assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)
+    ours = Overlay(base)
     ours.copies = False
-    shared = ours["a"]
-    assert next(iter(ours.values())) is shared
+    assert ours["a"] is next(iter(ours.values())) is base["a"]
     ours.copies = True
-    assert ours["a"] is not shared
+    assert ours["a"] is not base["a"]
     assert not ours.changed()
 
 

@@ -1,13 +1,23 @@
-"""The messages of each side, and the ends of an episode."""
+"""Episodes: the messages of each side, their ends, and verdicts by both rule sets."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.tau2.benchmark import Tau2
+from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
+from ace_ray.benchmarks.tau2.verdicts import (
+    Judged,
+    Replayed,
+    is_told,
+    official_parts,
+    strict_parts,
+)
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
 from tests.benchmarks.tau2.scripted import entry_of, made, play
@@ -40,6 +50,10 @@ def roles(messages: Any) -> list[str]:
     return [message["role"] for message in messages]
 
 
+def roles_of_turns(state: Any) -> list[str]:
+    return [role for role in roles(state["trajectory"]) if role != "tool"]
+
+
 def samplings(model: ScriptedModel) -> list[Sampling]:
     return [request.sampling for request in model.asked]
 
@@ -57,19 +71,16 @@ def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
     texts = [message["content"] for message in agent.chats[-1]]
     assert (texts[1], texts[2], texts[-1]) == (greeting, "It is broken.", "I did.")
     told = [(m["role"], m["content"]) for m in user.chats[-1][1:]]
-    assert told[0] == ("user", greeting)
+    assert told[:2] == [("user", greeting), ("assistant", "It is broken.")]
     assert ("user", "Restart it.") in told
-    assert [role for role, _ in told].count("tool") == 1
+    assert roles(user.chats[-1]).count("tool") == 1
     assert not any("C1001" in str(content) for _, content in told)
-    assert "check_status_bar" in {t["function"]["name"] for t in user.asked[0].tools or ()}
-    assert "check_status_bar" not in {t["function"]["name"] for t in agent.asked[0].tools or ()}
+    names = [{t["function"]["name"] for t in m.asked[0].tools or ()} for m in (agent, user)]
+    assert ["check_status_bar" in one for one in names] == [False, True]
     assert {sampling.stop for sampling in samplings(agent) + samplings(user)} == {()}
     # The transcript has both sides.
     steps = Tau2.transcript(episode.messages, episode.state)
-    assert [step.role for step in steps] == [
-        *("system", "assistant", "user", "assistant", "assistant", "user", "user"),
-        *("assistant", "user"),
-    ]
+    assert [step.role for step in steps] == ["system", *roles_of_turns(episode.state)]
     assert steps[3].calls[0].observation is not None
     assert steps[5].calls[0].name == "check_status_bar"
     assert str(steps[5].calls[0].observation).startswith("Status Bar")
@@ -117,13 +128,10 @@ def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
     assert {sampling.stop for sampling in samplings(user)} == {()}
 
 
-def test_a_user_may_stop_at_once(airline: Tau2) -> None:
+def test_an_episode_ends_at_its_limits(airline: Tau2) -> None:
     agent = ScriptedModel("never asked")
     assert played(airline, agent, ScriptedModel(BYE))["ended"] == "user_stop"
     assert agent.asked == []
-
-
-def test_an_episode_ends_at_its_limits() -> None:
     benchmark = made(domains=["airline"], max_steps=7)
     state = played(benchmark, ScriptedModel("Yes?"), ScriptedModel("Hm."))
     assert (state["ended"], state["steps"]) == ("max_steps", 7)
@@ -150,7 +158,7 @@ def test_a_stop_in_the_last_step_counts_strictly() -> None:
     assert found["strict"].error_type != "max_steps"
 
 
-def test_two_calls_and_a_text_in_one_message(airline: Tau2) -> None:
+def test_calls_of_a_message_are_run_and_their_changes_stored(airline: Tau2) -> None:
     look = ("get_user_details", {"user_id": "mia_li_3668"})
     agent = ScriptedModel(say("One moment, 42.", look, (AIRPORTS, {})), "Done.")
     user = ScriptedModel("Hi", BYE)
@@ -160,6 +168,12 @@ def test_two_calls_and_a_text_in_one_message(airline: Tau2) -> None:
     assert ids == [message["id"] for message in turns[3:5]]
     assert len(set(ids)) == 2
     assert not any("One moment" in str(m["content"]) for chat in user.chats for m in chat)
+    # What changed is stored.
+    agent = ScriptedModel(("cancel_reservation", {"reservation_id": "EHGLP3"}), "Cancelled.")
+    states = Tau2.sandbox_states(played(airline, agent, ScriptedModel("Cancel it", BYE)))
+    assert states is not None
+    before, end = (one["assistant"]["reservations"]["EHGLP3"]["status"] for one in states)
+    assert (before, end) == (None, "cancelled")
 
 
 def test_empty_answers_are_asked_for_again(airline: Tau2) -> None:
@@ -172,12 +186,10 @@ def test_empty_answers_are_asked_for_again(airline: Tau2) -> None:
     assert played(airline, silent, ScriptedModel("Hi"))["ended"] == "agent_error"
     assert len(silent.asked) == FIRST_ANSWERS
     assert played(airline, ScriptedModel("x"), ScriptedModel(""))["ended"] == "user_error"
-
-
-@pytest.mark.parametrize("arguments", ["{not json", "[1]", '{"a": ' + "[" * 101 + "]" * 101 + "}"])
-def test_arguments_that_are_not_an_object_are_an_error(airline: Tau2, arguments: str) -> None:
-    agent = ScriptedModel(("get_user_details", arguments))
-    assert played(airline, agent, ScriptedModel("Hi"))["ended"] == "agent_error"
+    # Arguments that are not an object end the episode.
+    for arguments in ("{not json", "[1]", '{"a": ' + "[" * 101 + "]" * 101 + "}"):
+        agent = ScriptedModel(("get_user_details", arguments))
+        assert played(airline, agent, ScriptedModel("Hi"))["ended"] == "agent_error"
 
 
 def test_solo_ends_with_done(solo: Tau2) -> None:
@@ -223,10 +235,182 @@ def test_a_history_is_told_to_both() -> None:
     assert benchmark.verdicts(entry, episode)["official"].valid
 
 
-def test_the_sandbox_before_and_after_is_what_changed(airline: Tau2) -> None:
-    agent = ScriptedModel(("cancel_reservation", {"reservation_id": "EHGLP3"}), "Cancelled.")
-    states = Tau2.sandbox_states(played(airline, agent, ScriptedModel("Cancel it", BYE)))
-    assert states is not None
-    before, end = (one["assistant"]["reservations"] for one in states)
-    assert set(before) == {"EHGLP3"}
-    assert (before["EHGLP3"]["status"], end["EHGLP3"]["status"]) == (None, "cancelled")
+def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = False) -> list[Any]:
+    made = [{"id": name, "name": name, "arguments": json.dumps(given)} for name, given in calls]
+    result = {"role": "tool", "requestor": role, "content": "x", "error": failed}
+    message = {"role": role, "content": text, **({"tool_calls": made} if made else {})}
+    return [message, *({**result, "id": one["id"]} for one in made)]
+
+
+def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
+    judged = Judged("user_stop", True, [message for one in turns for message in one])
+    replay = Replayed(same=True, same_by_value=True)
+    return (
+        official_parts(criteria, judged, replay).reward,
+        strict_parts(criteria, judged, replay, solo=solo).reward,
+    )
+
+
+def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]:
+    gold = {"action_id": "1", "name": "f", "arguments": arguments, "requestor": "assistant"}
+    if compare is not None:
+        gold["compare_args"] = compare
+    return {"actions": [gold], "reward_basis": ["ACTION"]}
+
+
+@pytest.mark.parametrize(
+    ("criteria", "given", "expected"),
+    [
+        (action(a=1, b=2), {"a": 1, "b": 2}, (1, 1)),
+        (action(a=1, b=2), {"a": 1}, (1, 0)),  # fewer arguments are compared
+        (action(a=1), {"a": 1, "b": 2}, (0, 0)),
+        (action(a=1), {"a": 1.0}, (1, 1)),
+        (action(a=1), {"a": "1"}, (0, 0)),
+        (action(["a"], a=1, b=2), {"a": 1, "b": 3}, (1, 1)),
+        (action(["a"], a=1, b=2), {"b": 2}, (0, 0)),
+        (action([], a=1), {"a": 9, "z": 1}, (1, 1)),
+    ],
+)
+def test_arguments_of_actions(criteria: Any, given: Any, expected: tuple[int, int]) -> None:
+    assert parts(criteria, turn("assistant", "", ("f", given))) == expected
+
+
+def test_side_and_success_of_a_call_count_strictly() -> None:
+    criteria = action(a=1)
+    assert parts(criteria, turn("user", "", ("f", {"a": 1}))) == (1, 0)
+    assert parts(criteria, turn("user", "", ("f", {"a": 1})), solo=True) == (1, 1)
+    assert parts(criteria, turn("assistant", "", ("f", {"a": 1}), failed=True)) == (1, 0)
+    assert parts(criteria, turn("assistant", "", ("g", {"a": 1}))) == (0, 0)
+
+
+def told(info: str) -> dict[str, Any]:
+    return {"communicate_info": [info], "reward_basis": ["COMMUNICATE"]}
+
+
+@pytest.mark.parametrize(
+    ("info", "text", "expected"),
+    [
+        ("4", "You have 4 bags.", (1, 1)),
+        ("4", "It is 14:30.", (1, 0)),  # any 4 will do
+        ("1628", "That is $1,628.00", (1, 1)),
+        ("1628", "That is $1,628.50", (1, 0)),
+        ("41.6", "It costs 41.60", (1, 1)),
+        ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
+        ("Delta", "the delta flight", (1, 1)),
+        ("on  time", "It is on time", (0, 1)),
+    ],
+)
+def test_what_is_said(info: str, text: str, expected: tuple[int, int]) -> None:
+    assert parts(told(info), turn("assistant", text)) == expected
+
+
+def test_words_and_numbers_of_their_own() -> None:
+    assert parts(told("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard by the user"
+    assert parts(told("42"), turn("user", "42")) == (0, 0)
+    held = [
+        ("", "x"),
+        ("0", "0.00"),
+        ("3", "3."),
+        ("-5", "it is -5"),
+        ("12", "12%"),
+        ("a.b", "a.b"),
+    ]
+    within = [("0", "0.5"), ("5", "3.5"), ("3", "3.5"), ("12", "a12"), ("1234", "1,2345")]
+    assert [is_told(*pair) for pair in held] == [True] * len(held)
+    assert [is_told(*pair) for pair in (*within, ("a.b", "aab"))] == [False] * (len(within) + 1)
+
+
+@pytest.fixture(scope="module")
+def every(package: object) -> Tau2:
+    return made(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
+
+
+@pytest.mark.nightly
+def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
+    for entry, kind, metrics in (
+        (entry_of(every, "retail", "0"), "db_mismatch", {"db": 0.0, "communicate": 1.0}),
+        (entry_of(every, "telecom"), "assertion_failed", {"env_assertion": 0.0}),
+    ):
+        verdict = every.verdicts(entry, silent_episode(entry))["official"]
+        assert (verdict.error_type, verdict.metrics) == (kind, metrics)
+
+
+def test_a_task_without_actions_and_assertions_has_no_db_part(every: Tau2) -> None:
+    entry = entry_of(every, "mock")
+    criteria = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
+    entry = replace(entry, gold=criteria)
+    for verdict in every.verdicts(entry, silent_episode(entry)).values():
+        assert verdict.error_type == "not_communicated"
+        assert verdict.metrics == {"communicate": 0.0}
+    entry = replace(entry, gold={**criteria, "actions": []})
+    verdict = every.verdicts(entry, silent_episode(entry))["official"]
+    assert verdict.metrics == {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+
+
+@pytest.mark.parametrize(
+    "fault", ["made up", "no result", "another's", "twice", "not at once", "a user"]
+)
+def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2, fault: str) -> None:
+    entry = entry_of(every, "telecom_solo")
+    trajectory = list(gold_episode(every.scenario(entry), entry).state["trajectory"])
+    at = next(place for place, m in enumerate(trajectory) if m["role"] == "tool")
+    if fault == "made up":
+        trajectory[at] = {**trajectory[at], "content": "made up"}
+    elif fault == "no result":
+        del trajectory[at]
+    elif fault == "another's":
+        trajectory[at] = {**trajectory[at], "id": "other"}
+    elif fault == "twice":
+        trajectory.insert(at, trajectory[at])
+    elif fault == "not at once":
+        trajectory.insert(at, {"role": "assistant", "content": "Wait."})
+    else:
+        trajectory.insert(0, {"role": "user", "content": "Hi"})
+    state = {"trajectory": trajectory, "ended": "agent_stop", "stopped": True}
+    verdict = every.verdicts(entry, Episode(state=state))["official"]
+    assert (verdict.valid, verdict.error_type) == (False, "replay_failed")
+
+
+def test_another_end_is_the_error(every: Tau2) -> None:
+    entry = entry_of(every, "mock")
+    gold = gold_episode(every.scenario(entry), entry)
+    assert all(verdict.valid for verdict in every.verdicts(entry, gold).values())
+    for how in ("max_steps", "agent_error", "context"):
+        ended = {**gold.state, "ended": how, "stopped": False}
+        for verdict in every.verdicts(entry, Episode(state=ended)).values():
+            assert (verdict.valid, verdict.error_type) == (False, how)
+    states: list[Any] = [None, {}, [], {"ended": "user_stop!"}]
+    for state in states:
+        found = every.verdicts(entry, Episode(state=state))
+        assert not any(verdict.valid for verdict in found.values())
+
+
+@pytest.mark.parametrize(
+    ("gold_bags", "bags", "expected"),
+    [
+        (1, 1.0, (False, True)),  # other texts, other hashes
+        (None, 0.0, (False, True)),  # set to what it was, as 5.0 in place of 5
+        (None, 1.0, (False, False)),
+    ],
+)
+def test_amounts_count_by_value_strictly(
+    every: Tau2, gold_bags: int | None, bags: float, expected: tuple[bool, bool]
+) -> None:
+    booked, name = {"reservation_id": "EHGLP3"}, "update_reservation_baggages"
+    entry = entry_of(every, "airline")
+    scenario = every.scenario(entry)
+    asked = {"requestor": "assistant", "arguments": booked, "last": True}
+    details = scenario.call("get_reservation_details", asked)
+    held = int(json.loads(str(details.value))["total_baggages"])
+    more = {"nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
+    actions = []
+    if gold_bags is not None:
+        gold = {**booked, "total_baggages": held + gold_bags, **more}
+        actions = [{"action_id": "1", "name": name, "arguments": gold}]
+    entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
+    given = {**booked, "total_baggages": held + bags, **more}
+    trajectory = list(call(scenario, "assistant", "1", name, given))
+    assert not trajectory[1]["error"], trajectory[1]
+    state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
+    found = every.verdicts(entry, Episode(state=state))
+    assert (found["official"].valid, found["strict"].valid) == expected
