@@ -27,20 +27,16 @@ SUMMARY = {"model": {"source": "s3://bucket/secret-place/org/name-7b"}}
 
 def row(benchmark: Tau2, entry: Entry, episode: Episode, sample: int = 0) -> dict[str, Any]:
     verdict = benchmark.verdicts(entry, episode)["official"]
-    return {
-        "row_id": f"{entry.category}/{entry.id}/{sample}",
-        "category": entry.category,
-        "id": entry.id,
+    made = {"row_id": entry.id, "category": entry.category, "id": entry.id, "status": "scored"}
+    made |= {
         "sample": sample,
         "seed": sample,
-        "status": "scored",
-        "state": json.dumps(episode.state),
-        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
         "duration_s": 1.5,
-        "official_valid": verdict.valid,
-        "official_error": verdict.error,
-        "official_metrics": json.dumps(verdict.metrics),
+        "state": json.dumps(episode.state),
     }
+    made |= {"official_valid": verdict.valid, "official_error": verdict.error}
+    made |= {"official_metrics": json.dumps(verdict.metrics)}
+    return made | {"started_at": datetime(2026, 1, 1, tzinfo=UTC)}
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +107,19 @@ def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
         assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
-@pytest.mark.parametrize("year", [9999, 1])
-def test_odd_times_texts_and_ends_have_a_place_in_the_file(benchmark: Tau2, year: int) -> None:
+def test_odd_times_texts_and_ends_have_a_place_in_the_file(benchmark: Tau2) -> None:
     entry = entry_of(benchmark, "airline")
     episode = play(benchmark, entry, ScriptedModel("x\ud800🙂"), ScriptedModel("Hi", STOP))
-    odd = {"started_at": datetime(year, 12, 31, tzinfo=UTC), "duration_s": 2.0**40}
     late = Episode(state={**episode.state, "ended": "deadline"})
-    rows = [row(benchmark, entry, episode) | odd, row(benchmark, entry, late, 1)]
+    rows = [
+        row(benchmark, entry, one, year) | {"started_at": datetime(year, 12, 31, tzinfo=UTC)}
+        for year, one in ((9999, episode), (1, late))
+    ]
     content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
     one, ended = json.loads(content)["simulations"]
-    assert "1970" <= one["start_time"] < one["end_time"] < "3011"
+    for simulation in (one, ended):
+        assert "1970" <= simulation["start_time"] < simulation["end_time"] < "3011"
     times = [message["timestamp"] for message in one["messages"]]
-    assert len(times) > 1
     assert times == sorted(set(times)), "upstream sorts by them"
     assert any(message["content"] == "x?🙂" for message in one["messages"])
     assert ended["termination_reason"] == "agent_error"
@@ -130,24 +127,23 @@ def test_odd_times_texts_and_ends_have_a_place_in_the_file(benchmark: Tau2, year
     assert "deadline" in ended["reward_info"]["info"]["note"]
 
 
-@pytest.mark.parametrize(
-    ("category", "role", "content", "stopped"),
-    [
-        ("airline", "user", "Bye ###TRANSFER###", True),
-        ("airline", "assistant", STOP, False),
-        ("airline", "tool", STOP, False),
+def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> None:
+    for category, role, content, stopped in (
+        ("mock", "user", "Bye ###TRANSFER###", True),
+        ("mock", "assistant", STOP, False),
+        ("mock", "tool", STOP, False),
         ("telecom_solo", "assistant", STOP, True),
         ("telecom_solo", "assistant", f"so {STOP}", False),
-    ],
-)
-def test_a_stop_in_the_last_step_is_found(
-    benchmark: Tau2, tmp_path: Path, category: str, role: str, content: str, stopped: bool
-) -> None:
-    last = {"role": role, "content": content}
-    more = {"termination_reason": "max_steps", "messages": [last]}
-    simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
-    (read,) = scored(benchmark, results_of(tmp_path, category, simulation))
-    assert read.episode.state["stopped"] is stopped
+    ):
+        system = {"role": "system", "content": "Be kind."}
+        more = {"messages": [system, {"role": role, "content": content}]}
+        more |= {"termination_reason": "max_steps"}
+        simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
+        # Simulations without a trial are numbered.
+        one, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
+        assert (one.sample, two.sample) == (0, 1)
+        assert one.episode.state["stopped"] is stopped
+        assert len(one.episode.messages) == 1, "without the system message"
 
 
 CALL = {"id": "1", "name": "x", "arguments": "x"}
@@ -183,20 +179,19 @@ def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
     simulations = [simulation_of(trial=n, termination_reason=end) for n, end in enumerate(ends)]
     simulations[2]["messages"] = None
     found = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
-    for one, end in zip(found[:2], ends[:2], strict=True):
-        assert isinstance(one, Unscored)
-        assert one.entry is not None
-        assert end in one.reason
-    for limit, end in zip(found[2:], ends[2:], strict=True):
-        assert isinstance(limit, Output)
-        for verdict in benchmark.verdicts(limit.entry, limit.episode).values():
-            assert (verdict.valid, verdict.error_type) == (False, end)
+    for one, end in zip(found, ends, strict=True):
+        assert isinstance(one, Unscored) == (end in ends[:2])
+        if isinstance(one, Unscored):
+            assert one.entry is not None
+            assert end in one.reason
+        else:
+            for verdict in benchmark.verdicts(one.entry, one.episode).values():
+                assert (verdict.valid, verdict.error_type) == (False, end)
 
 
 def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     path = results_of(tmp_path, "mock")
-    index = [{"id": "a"}, {"id": "gone"}, 3]
-    head = json.loads(path.read_text()) | {"simulation_index": index}
+    head = json.loads(path.read_text()) | {"simulation_index": [{"id": "a"}, {"id": "gone"}, 3]}
     del head["simulations"]
     path.write_text(json.dumps(head), encoding="utf-8-sig")
     folder = tmp_path / "simulations"
@@ -205,26 +200,11 @@ def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     (folder / "b.json").write_text("{")
     (folder / "._a.json").write_bytes(b"\0")
     for given in (path, tmp_path):
-        one, torn, gone = read_all(benchmark, given)
+        one, *others = read_all(benchmark, given)
         assert isinstance(one, Output)
-        assert isinstance(torn, Unscored)
-        assert isinstance(gone, Unscored)
-        assert "b.json" in torn.where
-        assert "not valid JSON" in torn.reason
-        assert "gone.json" in gone.where
-        assert "No such file" in gone.reason
-
-
-def test_system_messages_and_missing_trials_are_read_past(benchmark: Tau2, tmp_path: Path) -> None:
-    plain = simulation_of(trial=None)
-    policy = {"role": "system", "content": "Be kind."}
-    longer = simulation_of(trial=None, messages=[policy, *plain["messages"]])
-    one, other = scored(benchmark, results_of(tmp_path, "mock", plain, longer))
-    assert (one.sample, other.sample) == (0, 1)
-    assert one.episode.messages == other.episode.messages
-    assert benchmark.verdicts(one.entry, one.episode) == benchmark.verdicts(
-        other.entry, other.episode
-    )
+        said = [f"{other.where} {other.reason}" for other in others if isinstance(other, Unscored)]
+        assert re.search(r"b\.json.*not valid JSON", said[0])
+        assert re.search(r"gone\.json.*No such file", said[1])
 
 
 @pytest.mark.nightly
@@ -239,45 +219,38 @@ def test_a_task_of_another_split_is_scored(benchmark: Tau2, tmp_path: Path) -> N
     assert len(entries.of("en", "telecom")) == 115
 
 
-@pytest.mark.parametrize(("by", "answer"), [("user", True), ("assistant", False)])
-def test_a_call_is_made_again_by_its_own_requestor(
-    benchmark: Tau2, tmp_path: Path, by: str, answer: bool
-) -> None:
+def test_a_call_is_made_again_by_its_own_requestor(benchmark: Tau2, tmp_path: Path) -> None:
     entry = entry_of(benchmark, "telecom")
-    name = "check_sim_status"
-    call = {"id": "1", "name": name, "arguments": {}, "requestor": by}
+    call = {"id": "1", "name": "check_sim_status", "arguments": {}}
     given = {"requestor": "user", "arguments": {}, "last": True}
-    told = benchmark.scenario(entry).call(name, given)
-    messages = [
-        {"role": "user", "content": None, "tool_calls": [call]},
-        {"role": "tool", "id": "1", "requestor": by, "content": told.value},
-        {"role": "user", "content": STOP},
-    ]
-    path = results_of(tmp_path, "telecom", simulation_of(entry.id, messages=messages))
-    (found,) = scored(benchmark, path)
-    official = benchmark.verdicts(found.entry, found.episode)["official"]
-    assert (official.error_type != "replay_failed") is answer
+    result = {"role": "tool", "id": "1"}
+    result["content"] = str(benchmark.scenario(entry).call("check_sim_status", given).value)
+    for by, is_answer in (("user", True), ("assistant", False)):
+        asked = {"role": "user", "content": None, "tool_calls": [call | {"requestor": by}]}
+        messages = [asked, result | {"requestor": by}, {"role": "user", "content": STOP}]
+        path = results_of(tmp_path, "telecom", simulation_of(entry.id, messages=messages))
+        (found,) = scored(benchmark, path)
+        official = benchmark.verdicts(found.entry, found.episode)["official"]
+        assert (official.error_type != "replay_failed") is is_answer
 
 
 BANKING = {"environment_info": {"domain_name": "banking"}, "agent_info": {"implementation": "x"}}
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
+def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    contents: list[tuple[Any, str]] = [
         ([], "is not a results file"),
         ({"simulations": [{}]}, "is not a results file"),
         ({"simulations": {"0": 1}}, "is not a results file"),
         ({"info": BANKING, "simulations": [{}]}, "of the domain 'banking'"),
         ({"simulations": []}, "holds no simulations"),
-    ],
-)
-def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path, content: Any, what: str) -> None:
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps(content))
-    for given in (path, tmp_path):
-        with pytest.raises(UserError, match=what):
-            read_all(benchmark, given)
+    ]
+    for content, what in contents:
+        path.write_text(json.dumps(content))
+        for given in (path, tmp_path):
+            with pytest.raises(UserError, match=what):
+                read_all(benchmark, given)
 
 
 def score(path: Path, output: Path) -> dict[str, Any]:
