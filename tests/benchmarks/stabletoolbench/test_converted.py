@@ -56,30 +56,24 @@ def said(answer: dict[str, Any]) -> list[Any]:
     return [told["name"] if role == "tool" else told for role, told in nodes[2:]]
 
 
-@pytest.mark.parametrize(
-    ("script", "method", "shown", "finished"),
-    [
-        ("answered", DFS, [BREADS, SHOPS, BREADS, "Now I know.", "Finish"], True),
-        ("beside", "CoT@1", [BREADS, "Finish"], True),
+def test_a_run_becomes_upstreams_answer() -> None:
+    answered = [BREADS, SHOPS, BREADS, "Now I know.", "Finish"]
+    for script, method, shown, finished in (
+        ("answered", DFS, answered, True),
         ("hopeless", DFS, ["Still looking.", BREADS] * 4, False),
         ("gave_up", "CoT@1", [BREADS, "No.", "Finish"], True),
         ("gave_up", DFS, ["Finish"], True),
         ("bad_finish", "CoT@1", ["Finish"] * 6, True),
-    ],
-)
-def test_a_run_becomes_upstreams_answer(
-    script: str, method: str, shown: list[str], finished: bool
-) -> None:
-    answer = converted(QUERY, TOOLS, run(SCRIPTS[script], method))["answer"]
-    assert said(answer) == shown
-    assert answer["total_steps"] == len(shown) + 2
-    assert (answer["method"], has_finish(answer)) == (method, finished)
-    if script == "answered":
-        assert json.loads(answer["final_answer"])["final_answer"] == "Rye, at the “Mill”."
-        nodes = [one["message"] for one in chain(answer) if one["role"] == "tool"]
-        assert json.loads(nodes[0]["arguments"]) == {"q": "rye"}
-        assert json.loads(nodes[2]["response"])["response"] == {"you sent": '{"q": "wheat"}'}
-        assert nodes[-1]["response"] == ""
+    ):
+        answer = converted(QUERY, TOOLS, run(SCRIPTS[script], method))["answer"]
+        assert said(answer) == shown
+        assert answer["total_steps"] == len(shown) + 2
+        assert (answer["method"], has_finish(answer)) == (method, finished)
+    assert json.loads(ANSWER["answer"]["final_answer"])["final_answer"] == "Rye, at the “Mill”."
+    nodes = [one["message"] for one in chain(ANSWER["answer"]) if one["role"] == "tool"]
+    assert json.loads(nodes[0]["arguments"]) == {"q": "rye"}
+    assert json.loads(nodes[2]["response"])["response"] == {"you sent": '{"q": "wheat"}'}
+    assert nodes[-1]["response"] == ""
 
 
 def folder(tmp_path: Path, answers: Any, votes: Any = None) -> Path:
@@ -208,33 +202,13 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     ]
 
 
-DEEP = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ("{", "is not valid JSON"),
-        ([], "holds a list"),
-        ('{"7": {}, "7": {}}', "appears twice"),
-        ({"7": {"answer": {"final_answer": 3, "answer_details": []}}}, "query 7: has no converted"),
-        (f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {DEEP}}}}}}}', "too deeply"),
-        ({}, "holds no"),
-    ],
-)
-def test_a_bad_reference_is_named(tmp_path: Path, answers: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        read_reference(folder(tmp_path, answers), [GROUP])
-    assert str(tmp_path) in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("answers", "votes", "message"),
     [
-        ({}, None, "holds no outputs"),
+        ('{"7": {}, "7": {}}', None, "appears twice"),
+        ({"7": {"answer": {"answer_details": []}}}, None, "query 7: has no converted answer"),
         ({"77": ANSWER}, None, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
         ({"7": ANSWER | {"query": "Which cake?"}}, None, "is not the data's query"),
-        ({"7": ANSWER}, [], "holds a list"),
         ({"7": ANSWER}, {}, "query 7: has no votes, and other queries"),
         ({"7": ANSWER}, {"7": {"is_solved": {}}}, "has no votes (is_solved)"),
         ({"7": ANSWER}, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
@@ -254,6 +228,11 @@ def refused(path: Path, message: str) -> None:
 
 
 def test_other_sources_are_named(tmp_path: Path) -> None:
+    deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
+    given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
+    for text, what in (("{}", "holds no answers"), ("[]", "holds a list"), (given, "too deeply")):
+        with pytest.raises(UserError, match=what):
+            read_reference(folder(tmp_path / "reference", text), [GROUP])
     refused(tmp_path, "holds no <group>.json")
     refused(tmp_path / "nowhere", "no such file or folder")
     refused(

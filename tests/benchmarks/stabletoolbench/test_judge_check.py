@@ -23,10 +23,10 @@ from ace_ray.types import Entry, Episode, Sampling, canonical_json
 from tests.benchmarks.scored_row import scored_row
 from tests.scripted_model import Request, ScriptedModel
 
+TEXTS = {"25 light years.": "solved", "Far, I guess.": "Unsure", "No.": "Unsolved"}
 LABELS = [
-    {"query_id": 1, "query": "How far is Vega?", "answer": "25 light years.", "label": "solved"},
-    {"query_id": 2, "query": "How hot is it?", "answer": "Warm, I guess.", "label": "Unsure"},
-    {"query_id": 2, "query": "How hot is it?", "answer": "I am sorry.", "label": "Unsolved"},
+    {"query_id": number, "query": "How far is Vega?", "answer": text, "label": label}
+    for number, (text, label) in enumerate(TEXTS.items())
 ]
 
 
@@ -75,23 +75,19 @@ def test_a_judge_is_compared_with_people(labels: Path) -> None:
     assert same.identity() == benchmark.identity()
 
 
-@pytest.mark.parametrize(
-    ("given", "drawn"),
-    [
+def test_the_judge_draws_as_the_config_says(labels: Path) -> None:
+    benchmark = checked(labels)
+    for given, drawn in (
         (Sampling(), asking.SAMPLING),
-        (Sampling(max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)),
-        (Sampling(0.9, top_p=0.5), Sampling(0.2, top_p=0.5, max_tokens=1000)),
-    ],
-)
-def test_the_judge_draws_as_the_config_says(labels: Path, given: Sampling, drawn: Sampling) -> None:
-    benchmark, model = checked(labels), ScriptedModel(judged)
-    for attempt in (1, 1, 2):  # a row that is tried again has another seed
-        entry = benchmark.dataset()[0]
-        episode_of(benchmark, entry, model, sampling=given, attempt=attempt)
-    first, same, other = (request.sampling for request in model.asked)
-    assert replace(first, seed=drawn.seed, schema="") == drawn
-    assert first.seed == same.seed != other.seed
-    assert json.loads(first.schema)["required"] == ["reason", "answer_status"]
+        (Sampling(0.9, max_tokens=64, seed=5), Sampling(0.2, max_tokens=64, seed=5)),
+    ):
+        model = ScriptedModel(judged)
+        for attempt in (1, 1, 2):  # a row that is tried again has another seed
+            entry = benchmark.dataset()[0]
+            episode_of(benchmark, entry, model, sampling=given, attempt=attempt)
+        first, same, other = (request.sampling for request in model.asked)
+        assert replace(first, seed=drawn.seed, schema="") == drawn
+        assert first.seed == same.seed != other.seed
 
 
 def chained(nodes: int) -> dict[str, Any]:
@@ -106,11 +102,8 @@ def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
     long = chained(300)
     benchmark = checked(labels, LABELS[0], long, {**long, "answer": {"answer": long["answer"]}})
     entries = read_labels(labels)
-    assert [(one.group, one.category) for one in entries] == [
-        ("1", "Solved"),
-        ("3", "Unsolved"),
-        ("3", "Unsolved"),
-    ]
+    assert [one.category for one in entries] == ["Solved", "Unsolved", "Unsolved"]
+    assert [one.group for one in entries] == ["0", "3", "3"]
     text, nested, whole = (json.loads(one.data["answer"]) for one in entries)
     assert final_text(text["final_answer"]) == "25 light years."
     assert nested == whole == long["answer"]
@@ -122,22 +115,19 @@ def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("row", "said"),
     [
-        ({"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
-        ({"label": None}, "label is None"),
-        ({"query": ""}, "query is ''"),
-        ({"query_id": True}, "query_id is True"),
-        ({"answer": {"final_answer": "x"}}, "answer is neither a text nor a converted answer"),
+        (LABELS[0] | {"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
+        (LABELS[0] | {"label": None}, "label is None"),
+        (LABELS[0] | {"query": ""}, "query is ''"),
+        (LABELS[0] | {"query_id": True}, "query_id is True"),
+        (LABELS[0] | {"answer": {"final_answer": "x"}}, "answer is neither a text nor a converted"),
         (chained(450), "too deeply"),
         ({"query_id": 1, "query": "q"}, "has no answer"),
         ([1], "holds a list"),
     ],
 )
-def test_a_bad_label_is_named_by_file_and_line(labels: Path, change: Any, said: str) -> None:
-    row = {**LABELS[0], **change} if isinstance(change, dict) else change
-    if said == "has no answer":
-        row = change
+def test_a_bad_label_is_named_by_file_and_line(labels: Path, row: Any, said: str) -> None:
     with pytest.raises(UserError) as found:
         checked(labels, LABELS[0], row)
     assert f"{labels}:2: " in str(found.value)
@@ -159,16 +149,3 @@ def test_agreement_is_accuracy_and_cohens_kappa() -> None:
     nothing = agreement(["Solved"], [None])
     assert (nothing["n"], nothing["accuracy"], nothing["kappa"]) == (0, None, None)
     assert agreement(["Solved", "Unsolved"], ["Solved", "Unsolved"])["kappa"] == 1.0
-
-
-def test_kappa_is_that_of_statsmodels() -> None:
-    rater = pytest.importorskip("statsmodels.stats.inter_rater")
-    counts = {"Solved": [20, 5, 2], "Unsure": [9, 7, 6], "Unsolved": [1, 3, 30]}
-    pairs = [
-        (label, verdict)
-        for label, row in counts.items()
-        for verdict, n in zip(counts, row, strict=True)
-        for _ in range(n)
-    ]
-    found = agreement(*zip(*pairs, strict=True))
-    assert found["kappa"] == pytest.approx(rater.cohens_kappa(list(counts.values())).kappa)

@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.converted import converted
 from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
@@ -24,14 +22,7 @@ from tests.benchmarks.stabletoolbench.builders import (
     state,
 )
 
-METADATA = Metadata(
-    framework="SmolLM2",
-    test_set="G1_tool",
-    evaluator_model="judge",
-    evaluation_method="official",
-    overall_time_s=15.58,
-    timestamp="2024-01-15 10:30:45",
-)
+METADATA = Metadata("SmolLM2", "G1_tool", "judge", "official", 15.58, "2024-01-15 10:30:45")
 
 
 def written(*rows: tuple[Entry, Any]) -> dict[str, Any]:
@@ -46,24 +37,13 @@ def test_the_file_has_the_documented_form() -> None:
     found = written(solved, (entry("608", relevant), hopeless), (entry("1073"), {}))
     assert list(found) == ["metadata", "summary", "results"]
     config = {"test_set": "G1_tool", "num_queries": 3, "evaluator_model": "judge"}
-    assert found["metadata"] == {
-        "framework": "SmolLM2",
-        "config": {**config, "evaluation_method": "official"},
-        "overall_time": 15.58,
-        "timestamp": "2024-01-15 10:30:45",
-    }
-    assert found["summary"] == {
-        "total_queries": 2,
-        "total_evaluations": 2,
-        "solved_count": 1,
-        "solved_percentage": 50.0,
-        "finish_count": 1,
-        "average_sopr_score": 0.5,
-        "average_api_call_score": 0.75,
-        "total_evaluation_time": 2.0,
-        "average_evaluation_time": 1.0,
-        "not_scored": 1,
-    }
+    times = {"overall_time": 15.58, "timestamp": "2024-01-15 10:30:45"}
+    config["evaluation_method"] = "official"
+    assert found["metadata"] == {"framework": "SmolLM2", "config": config, **times}
+    numbers = {"total_queries": 2, "total_evaluations": 2, "not_scored": 1, "solved_count": 1}
+    numbers |= {"finish_count": 1, "average_sopr_score": 0.5, "average_api_call_score": 0.75}
+    numbers |= {"total_evaluation_time": 2.0, "average_evaluation_time": 1.0}
+    assert found["summary"] == numbers | {"solved_percentage": 50.0}
     one, other = found["results"]
     keys = ["query_id", "query_text", "gold_answer", "system_answer"]
     assert list(one) == [*keys, "scores", "evaluation", "timing"]
@@ -73,11 +53,8 @@ def test_the_file_has_the_documented_form() -> None:
     assert (tool["category"], tool["tool_name"]) == ("Food", "Bakery Finder")
     assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
     assert one["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
-    assert one["evaluation"] == {
-        "answer_status": "Solved",
-        "has_finish": True,
-        "evaluation_method": "official",
-    }
+    evaluation = {"answer_status": "Solved", "has_finish": True}
+    assert one["evaluation"] == evaluation | {"evaluation_method": "official"}
     assert one["timing"] == {"evaluation_time": 1.5}
     assert one["system_answer"]["final_answer"] == "Rye, at the “Mill”."
     (system,) = one["system_answer"]["answer_details"]
@@ -91,39 +68,23 @@ def test_the_file_has_the_documented_form() -> None:
     # Two samples of a query are two evaluations.
     summary = written(solved, solved)["summary"]
     assert (summary["total_queries"], summary["total_evaluations"]) == (1, 2)
-
-
-def test_a_finish_anywhere_in_the_answer_counts() -> None:
-    """Upstream's pass rate, and the metric ``finish``, want it at the end."""
+    # A call of Finish anywhere counts; the metric ``finish`` wants it at the end.
     script: list[Any] = [(None, [("Finish", "{")]), (None, [(BREADS, {"q": "rye"})])]
     given = state(script, ["Unsolved"])
-    found = written((entry("1"), given))
-    assert found["results"][0]["evaluation"]["has_finish"] is True
-    assert found["summary"]["finish_count"] == 1
+    assert written((entry("1"), given))["results"][0]["evaluation"]["has_finish"] is True
     assert verdicts(ENTRY, given)["official"].metrics["finish"] == 0
-
-
-@pytest.mark.parametrize(
-    ("framework", "path"),
-    [
-        ("org/SmolLM2", "SmolLM2_G1_tool"),
-        ("s3://b/run/step-100/", "step-100_G1_tool"),
-        ("C:\\m\u00e4rz ..", "C-m-rz-.._G1_tool"),
-        ("../..", "_G1_tool"),
-        ("x" * 300, f"{'x' * 142}_G1_tool"),
-    ],
-)
-def test_the_file_is_named_by_model_and_groups(framework: str, path: str) -> None:
-    assert replace(METADATA, framework=framework).path() == f"results/tools/{path}.json"
-
-
-def test_scores_are_null_without_a_judge() -> None:
-    assert written()["results"] == []
+    # Scores are null without a judge.
     assert written()["summary"]["average_sopr_score"] is None
     found = written((entry("1"), state(SCRIPTS["answered"], None)))
     assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
-    assert found["summary"]["average_sopr_score"] is None
     assert found["summary"]["average_api_call_score"] == 1.0
+
+
+def test_the_file_is_named_by_model_and_groups() -> None:
+    names = {"org/SmolLM2": "SmolLM2", "s3://b/run/step-100/": "step-100", "../..": ""}
+    for framework, name in (names | {"C:\\märz ..": "C-m-rz-..", "x" * 300: "x" * 142}).items():
+        path = replace(METADATA, framework=framework).path()
+        assert path == f"results/tools/{name}_G1_tool.json"
 
 
 def test_odd_texts_and_arguments_leave_the_file_json() -> None:
