@@ -7,9 +7,7 @@ import asyncio
 import json
 import os
 import pickle
-import sqlite3
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,8 @@ import pytest
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.answers import (
     BAD_ARGUMENTS,
-    MAX_DEPTH,
     Answered,
-    Unusable,
     arguments_of,
-    load,
     observation,
 )
 from ace_ray.benchmarks.stabletoolbench.apis.cache import (
@@ -134,22 +129,6 @@ def test_imported_answers_come_first_and_have_a_hash(tmp_path: Path) -> None:
     assert recorded_sha256(tmp_path / "cache", [PLAYER]) != first
 
 
-def test_a_full_disk_loses_the_record_and_not_the_call(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    cache = AnswerCache(str(tmp_path), "readwrite")
-    cache.open()
-    with sqlite3.connect(tmp_path / FILE) as database:
-        database.execute(
-            "CREATE TRIGGER full BEFORE INSERT ON answers BEGIN "
-            "SELECT RAISE(FAIL, 'database or disk is full'); END"
-        )
-    for _ in range(2):
-        assert cache.call("put", PLAYER, "{}", "sim", ANSWER, 0) is None
-    assert len(caplog.records) == 1
-    assert "disk is full" in caplog.text
-
-
 def test_an_unusable_cache_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such cache"):
         AnswerCache(str(tmp_path / "none"), "read").open()
@@ -164,46 +143,29 @@ def test_an_unusable_cache_is_the_users_mistake(tmp_path: Path) -> None:
         AnswerCache(str(tmp_path), "read").call("get", PLAYER, "{}", "")
 
 
-def test_examples_are_imported_ones_and_bounded(tmp_path: Path) -> None:
-    cache = imported(tmp_path, *(({"a": n}, "x" * 10) for n in range(9)))
-    own = AnswerCache(str(tmp_path / "cache"), "readwrite")
-    own.call("put", PLAYER, '{"own": 1}', "sim", ANSWER, 0)
-    assert [key for key, _ in cache.call("examples", PLAYER)] == [f"{{'a': {n}}}" for n in range(5)]
-    long = imported(tmp_path / "long", *(({"a": n}, "x" * 900) for n in range(9)))
-    assert len(long.call("examples", PLAYER)) == 2
-
-
-@pytest.mark.parametrize("place", [RECORDED, "Data/Clique/Player.json"])
-def test_both_layouts_are_imported(tmp_path: Path, place: str) -> None:
-    odd = {"{'a': 1}": {"result": 1}, "{'a': 2}": {"error": None, "response": [1]}}
-    record(tmp_path / "json", odd, place)
-    assert import_answers(tmp_path / "json", tmp_path) == 1, "an odd answer leaves the others"
-    cache = AnswerCache(str(tmp_path), "read")
-    assert (response(cache, {"a": 1}), response(cache, {"a": 2})) == (None, [1])
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('{"{}": {"error": "", "resp', RECORDED),
-        ("[]", RECORDED),
-        ('{"{}": ' + "[" * 5000, RECORDED),
-        ("link", "symbolic link"),
-        ("pipe", "not a plain file"),
-    ],
-)
-def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no"):
         import_answers(tmp_path, tmp_path / "cache")
+    # The other layout; an odd answer leaves the others.
+    odd = {"{'a': 1}": {"result": 1}, "{'a': 2}": {"error": None, "response": [1]}}
+    fine = record(tmp_path / "fine", odd, "Data/Clique/Player.json")
+    assert import_answers(tmp_path / "fine", tmp_path) == 1
+    cache = AnswerCache(str(tmp_path), "read")
+    assert (response(cache, {"a": 1}), response(cache, {"a": 2})) == (None, [1])
     record(tmp_path / "json", upstream(({}, 1)), "Data/a/a.json")
-    path = record(tmp_path / "json", text)
-    if said != RECORDED:
+    path = record(tmp_path / "json", "")
+    for fault in ('{"{}": {"error": "", "resp', "[]", '{"{}": ' + "[" * 5000, "link", "pipe"):
         path.unlink()
-        os.mkfifo(path) if text == "pipe" else path.symlink_to(tmp_path / "json/Data/a/a.json")
-    with pytest.raises(UserError, match=said):
-        import_answers(tmp_path / "json", tmp_path / "cache")
-    cache = AnswerCache(str(tmp_path / "cache"), "read")
-    assert response(cache, {}, api=names_key("Data", "a", "a")) is None, "all files or none"
+        if fault == "link":
+            path.symlink_to(fine)
+        elif fault == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text(fault)
+        with pytest.raises(UserError, match=RECORDED):
+            import_answers(tmp_path / "json", tmp_path / "cache")
+        cache = AnswerCache(str(tmp_path / "cache"), "read")
+        assert response(cache, {}, api=names_key("Data", "a", "a")) is None, "all files or none"
 
 
 def test_exported_answers_can_be_imported(
@@ -262,16 +224,6 @@ def test_a_call_has_upstreams_key(tmp_path: Path) -> None:
         assert response(ours, other) is None
 
 
-def test_arguments_are_bounded() -> None:
-    assert arguments_of("") == arguments_of({}) == {}
-    assert list(arguments_of('{"b": 1, "a": 2}').items()) == [("b", 1), ("a", 2)]
-    texts = [" ", "{'a': 1}", '{"a": ' + "[" * 70 + "]" * 70 + "}", "x" * 40_000]
-    for bad in (*texts, {"a": object()}, {"a": "x" * 40_000}):
-        with pytest.raises(Unusable):
-            arguments_of(bad)
-    assert load("[" * MAX_DEPTH + "]" * MAX_DEPTH, 1000)
-
-
 GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
 VALUE = {"x": 1.5, "u": "\ud800", "n": None}
 SYSTEM = SystemText("you are a server", "own")
@@ -319,23 +271,18 @@ def call(apis: ApiCaller, arguments: Any) -> Answered:
 # The order of the sources.
 
 
-@pytest.mark.parametrize(
-    "said", [{"b": [1, {"c": None}], "a": 2}, "[1]", "null", '"a text"', '{"a": NaN, "b": 1e400}']
-)
-def test_a_second_run_makes_no_model_call_and_gives_equal_answers(
-    tmp_path: Path, said: Any
-) -> None:
-    model = ScriptedModel(GOOD)
-    first = call(caller(tmp_path, simulator(model)), said)
-    again = call(caller(tmp_path, simulator(model)), said)
-    assert len(model.asked) == 1
-    assert first.response == again.response == VALUE
-    assert observation(first) == observation(again)
-    assert (first.source, again.source, again.origin) == ("simulator", "cache", "simulator")
-    # MirrorAPI takes objects only.
-    mirror = ApiCaller(simulator=simulator(model, "mirror"))
-    is_object = not isinstance(said, str) or said.startswith("{")
-    assert call(mirror, said).failure == ("" if is_object else "arguments")
+def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path) -> None:
+    model, is_object = ScriptedModel(GOOD), '{"a": NaN, "b": 1e400}'
+    for count, said in enumerate(({"b": [1, {"c": None}]}, "[1]", "null", '"a"', is_object), 1):
+        first, again = (call(caller(tmp_path, simulator(model)), said) for _ in range(2))
+        assert len(model.asked) == count
+        assert first.response == again.response == VALUE
+        assert observation(first) == observation(again)
+        assert (first.source, again.source, again.origin) == ("simulator", "cache", "simulator")
+        # MirrorAPI takes objects only.
+        mirror = ApiCaller(simulator=simulator(ScriptedModel(GOOD), "mirror"))
+        failure = "" if isinstance(said, dict) or said is is_object else "arguments"
+        assert call(mirror, said).failure == failure
 
 
 def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
@@ -349,7 +296,8 @@ def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
     assert (len(dead.asked), len(model.asked)) == (1, 1)
     alone = call(ApiCaller(real=real(dead)), {})
     assert (alone.error, alone.source, alone.failure) == ("Timeout error...", "real", "real")
-    for said in ("{", "nothing", '{"a": ' + "[" * 99, "x" * 99_999):
+    deep = '{"a": ' + "[" * 70 + "]" * 70 + "}"
+    for said in ("{", " ", "{'a': 1}", deep, f'{{"a": "{"x" * 40_000}"}}', {"a": object()}):
         answered = call(ApiCaller(real=real(answering)), said)
         assert (answered.error, answered.source) == (BAD_ARGUMENTS, "none")
         assert answered.failure == "arguments"
@@ -357,12 +305,18 @@ def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
 
 def test_imported_examples_reach_the_simulator(tmp_path: Path) -> None:
     path = tmp_path / "json/News_Media/clique_for_News_Media/player_details.json"
-    write(path, {"{'a': 1}": {"error": "", "response": "shown"}})
+    write(path, upstream(*(({"a": n}, "shown") for n in range(9))))
     import_answers(tmp_path / "json", tmp_path)
     model = ScriptedModel(GOOD)
-    call(caller(tmp_path, simulator(model)), {"a": 2})
-    call(caller(tmp_path, simulator(model, "mirror")), {"a": 2})
-    assert ["shown" in chat[1]["content"] for chat in model.chats] == [True, False]
+    for _ in range(2):  # the answers of runs are not examples
+        call(caller(tmp_path, simulator(model)), {"b": len(model.asked)})
+    call(caller(tmp_path, simulator(model, "mirror")), {"a": 9})
+    assert [chat[1]["content"].count("shown") for chat in model.chats] == [5, 5, 0]
+    assert model.chats[1][1]["content"].count("\n-> ") == 5
+    write(path, upstream(*(({"a": n}, "x" * 900) for n in range(9))))
+    import_answers(tmp_path / "json", tmp_path)
+    call(caller(tmp_path, simulator(model)), {"a": 10})
+    assert model.chats[3][1]["content"].count("\n-> ") == 2
 
 
 def test_failures_of_a_model_are_recorded_only_if_it_gave_no_answer(tmp_path: Path) -> None:
@@ -457,31 +411,6 @@ def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f"Sure!\n```\n{GOOD}```\nAnything else?", ("", VALUE)),
-        (f"Here it is: {GOOD} I hope it helps", ("", VALUE)),
-        ('{"error": "bad id", "response": ""}', ("bad id", "")),
-        ('{"response": 0}', ("", 0)),
-        ('{"error": {"code": 4}}', ('{"code": 4}', "")),
-        ('{"error": "", "response": NaN}', ("", "NaN")),
-        ('{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}", None),
-    ],
-)
-def test_answers_are_read_with_tolerance(text: str, expected: Any) -> None:
-    assert read_answer(text) == expected
-
-
-def test_other_texts_are_not_answers() -> None:
-    long = '{"error": "", "response": "' + "x" * MAX_CHARS + '"}'
-    empty = '{"error": "", "response": ""}'
-    for text in ("I cannot do that", "{}", empty, '{"name": "Messi"}', "{" * 60_000, long):
-        assert read_answer(text) is read_answer(text, loose=True) is None
-    cut = '{"error": "", "response": "cut'
-    assert (read_answer(cut), read_answer(cut, loose=True)) == (None, ("", "cut"))
-
-
-@pytest.mark.parametrize(
     ("form", "name"), [("mirror", "Player Details"), ("mirror_cache", "player_details")]
 )
 def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> None:
@@ -497,15 +426,6 @@ def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> Non
     assert list(ast.literal_eval(document).items()) == list(expected.items())
 
 
-def test_the_own_form_is_bounded_and_shows_examples() -> None:
-    parameter = {"name": "p" * 9000, "type": "STRING", "description": "d" * 9000, "default": "x"}
-    long = {"api_description": "d" * 50_000, "tool_description": "t" * 50_000}
-    wordy = replace(API, **long, optional=[parameter] * 500, template="s" * 50_000)
-    chat = messages("own", SYSTEM, wordy, {"a": 1}, [("{'a': 2}", "e" * 9000)])
-    assert len(chat[1]["content"]) < 100_000
-    assert "{'a': 2}" in chat[1]["content"]
-
-
 def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> None:
     assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
     assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
@@ -519,6 +439,24 @@ def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> 
             system_text("mirror_cache", str(tmp_path))
 
 
+def test_answers_are_read_with_tolerance() -> None:
+    answers: dict[str, Any] = {
+        f"Sure!\n```\n{GOOD}```\nAnything else?": ("", VALUE),
+        f"Here it is: {GOOD} I hope it helps": ("", VALUE),
+        '{"error": "bad id", "response": ""}': ("bad id", ""),
+        '{"response": 0}': ("", 0),
+        '{"error": {"code": 4}}': ('{"code": 4}', ""),
+        '{"error": "", "response": NaN}': ("", "NaN"),
+    }
+    assert {text: read_answer(text) for text in answers} == answers
+    texts = ["I cannot do that", "{}", '{"error": "", "response": ""}', '{"name": "Messi"}']
+    texts += ["{" * 60_000, '{"error": "", "response": "' + "x" * MAX_CHARS + '"}']
+    for text in (*texts, '{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}"):
+        assert read_answer(text) is read_answer(text, loose=True) is None
+    cut = '{"error": "", "response": "cut'
+    assert (read_answer(cut), read_answer(cut, loose=True)) == (None, ("", "cut"))
+
+
 @pytest.mark.parametrize(
     ("name", "form", "schema"),
     [
@@ -530,34 +468,28 @@ def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> 
 def test_the_form_and_the_schema_follow_the_models_name(name: str, form: Form, schema: str) -> None:
     assert form_of(name) == form
     model = ScriptedModel(GOOD)
-    bound = role_of(model, Sampling(temperature=0.3, seed=7), model=name, revision="r")
+    bound = role_of(model, Sampling(temperature=0.3, seed=7), model=name)
     simulator = Simulator(bound, form, SYSTEM)
     assert call(ApiCaller(simulator=simulator), {}).response == VALUE
     assert [request.sampling.schema for request in model.asked] == [schema]
     found = simulator.identity()
-    assert (found["model"], found["revision"], found["form"]) == (name, "r", form)
-    assert (found["temperature"], found["seed"]) == (0.3, 7)
+    assert (found["model"], found["form"], found["seed"]) == (name, form, 7)
     assert ("schema_sha256" in found) is bool(schema)
     other = Simulator(bound, form, SystemText("other", "own"))
     assert other.simulator_id != simulator.simulator_id
 
 
-@pytest.mark.parametrize(
-    ("sampling", "drawn"),
-    [
-        (None, [(42, 0.1), (43, 0.1), (44, 0.1)]),
-        (Sampling(), [(0, 0.0), (1, 0.5), (2, 0.5)]),  # a greedy retry would repeat the answer
-    ],
-)
-def test_retries_draw_with_other_seeds(sampling: Sampling | None, drawn: Any) -> None:
-    for replies, expected in ((("no", "{", GOOD), ("", "")), (("no",), (FAILED, "simulator"))):
-        model = ScriptedModel(*replies)
-        asked = Simulator(role_of(model, sampling), "own", SYSTEM)
-        answered = call(ApiCaller(simulator=asked), {})
-        assert (answered.error, answered.failure) == expected
-        assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn
-        assert asked.identity()["retry_temperature"] == drawn[1][1]
-        assert asked.identity()["attempts"] == ATTEMPTS == len(drawn)
+def test_retries_draw_with_other_seeds() -> None:
+    warm, greedy = [(42, 0.1), (43, 0.1), (44, 0.1)], [(0, 0.0), (1, 0.5), (2, 0.5)]
+    for sampling, drawn in ((None, warm), (Sampling(), greedy)):
+        for replies, expected in ((("no", "{", GOOD), ("", "")), (("no",), (FAILED, "simulator"))):
+            model = ScriptedModel(*replies)
+            asked = Simulator(role_of(model, sampling), "own", SYSTEM)
+            answered = call(ApiCaller(simulator=asked), {})
+            assert (answered.error, answered.failure) == expected
+            assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn
+            identity = asked.identity()
+            assert (identity["attempts"], identity["retry_temperature"]) == (ATTEMPTS, drawn[1][1])
 
 
 @pytest.mark.parametrize("error", [PromptTooLong("x"), PromptRefused("x")])

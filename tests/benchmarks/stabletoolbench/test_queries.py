@@ -1,4 +1,4 @@
-"""Queries become entries as published, and their APIs functions with upstream's names and losses."""
+"""Queries become entries as published, and their APIs functions with upstream's names."""
 
 from __future__ import annotations
 
