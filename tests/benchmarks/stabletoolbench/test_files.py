@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.outputs import Entries, Output
-from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
 from ace_ray.benchmarks.stabletoolbench.check import verdicts
 from ace_ray.benchmarks.stabletoolbench.converted import (
     MAX_STORED_NODES,
@@ -39,8 +38,6 @@ from tests.benchmarks.stabletoolbench.builders import (
     TOOLS,
     answer,
     entry,
-    queries_file,
-    query,
     run,
     state,
     write,
@@ -245,19 +242,6 @@ def test_other_sources_are_named(tmp_path: Path) -> None:
     refused(tmp_path / "G1_category.json", "holds no <group>.json")
     write(folder(tmp_path, {"7": ANSWER}, {"7": solved("Solved")}) / f"{GROUP}_other.json", {})
     refused(tmp_path, "are two files of votes")
-
-
-def test_only_the_groups_of_the_answers_are_needed(tmp_path: Path) -> None:
-    write(queries_file(tmp_path, GROUP), [query(7), query(8)])
-    benchmark = StableToolBench.from_options({"data": str(tmp_path)})
-    given = {"7": answer_of() | {"query": query()["query"]}}
-    lines = write(tmp_path / "answers.jsonl", '{"id": "8", "output": "Rye."}\n')
-    for path, scored in ((folder(tmp_path / "answers", given), ["7"]), (lines, ["8"])):
-        found = benchmark.outputs(path, benchmark.output_entries())
-        assert [output.entry.id for output in found] == scored
-    write(tmp_path / "answers" / "G2_category.json", given)
-    with pytest.raises(UserError, match=r"G2_category is missing.*leave the group out"):
-        list(benchmark.outputs(tmp_path / "answers", benchmark.output_entries()))
 
 
 METADATA = Metadata("SmolLM2", "G1_tool", "judge", "official", 15.58, "2024-01-15 10:30:45")

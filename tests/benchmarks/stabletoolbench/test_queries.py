@@ -159,43 +159,32 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     assert "is no checkout" in said[-1]
     with pytest.raises(UserError, match="several versions"):
         locate("imported")
-
-
-def test_a_failed_import_leaves_nothing_and_follows_no_links(root: Path, cache: Path) -> None:
-    secret = write(root.parent / "secret", "[]")
+    # No link is followed; a failed import leaves nothing.
+    before = sorted(folder.parent.rglob("*"))
     (root / "LICENSE").unlink()
-    (root / "LICENSE").symlink_to(secret)
+    (root / "LICENSE").symlink_to(write(tmp_path / "secret", "[]"))
     with pytest.raises(UserError, match="is a symbolic link"):
         importer.import_queries(root)
-    write(queries_file(root, GROUP), "[{")
-    with pytest.raises(UserError, match="is not valid JSON"):
-        importer.import_queries(root)
-    assert not [*cache.rglob("*")]
-
-
-def doc_of(root: Path, tools: Path) -> dict[str, Any]:
-    loaded = load(root, groups=[GROUP], tools=ToolFolder(tools))
-    assert loaded.warnings == loaded.lacking == []
-    found: dict[str, Any] = loaded.entries[0].data["apis"][0]
-    return found
+    assert sorted(folder.parent.rglob("*")) == before
 
 
 FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "required_parameters": []}
 
 
-@pytest.mark.parametrize("inner", [".", "tools", "toolenv/tools"])
+@pytest.mark.parametrize("inner", [".", "toolenv/tools"])
 def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path, inner: str) -> None:
     one = {**FIND, "optional_parameters": [parameter("q")]}
     tool = {"tool_description": "All about bread", "api_list": [one]}
     path = write(tmp_path / "env" / inner / "Food" / "bakery.json", tool)
     (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
     after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
-    found = doc_of(root, tmp_path / "env")
-    assert found == before | after | {"tool_description": "All about bread"}
     # Fields that the file lacks stay as they are.
     null = {"name": "Find bread", "description": None, "required_parameters": None}
-    write(path, {"api_list": [null]})
-    assert doc_of(root, tmp_path / "env") == before
+    for said, found in ((tool, after | {"tool_description": "All about bread"}), (null, {})):
+        write(path, said if found else {"api_list": [said]})
+        loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
+        assert loaded.entries[0].data["apis"] == [before | found]
+        assert loaded.warnings == loaded.lacking == []
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:
