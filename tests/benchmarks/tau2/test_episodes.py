@@ -176,7 +176,7 @@ def test_calls_of_a_message_are_run_and_their_changes_stored(airline: Tau2) -> N
     assert (before, end) == (None, "cancelled")
 
 
-def test_empty_answers_are_asked_for_again(airline: Tau2) -> None:
+def test_empty_and_unreadable_answers(airline: Tau2) -> None:
     agent = ScriptedModel("", "  \n", "Here.", "unreached")
     episode = play(airline, airline.dataset()[0], agent, ScriptedModel("Hi", BYE))
     assert (episode.state["ended"], episode.model_calls) == ("user_stop", 3)
@@ -186,10 +186,16 @@ def test_empty_answers_are_asked_for_again(airline: Tau2) -> None:
     assert played(airline, silent, ScriptedModel("Hi"))["ended"] == "agent_error"
     assert len(silent.asked) == FIRST_ANSWERS
     assert played(airline, ScriptedModel("x"), ScriptedModel(""))["ended"] == "user_error"
-    # Arguments that are not an object end the episode.
+    # Arguments that are not an object end the episode, as does a full context.
     for arguments in ("{not json", "[1]", '{"a": ' + "[" * 101 + "]" * 101 + "}"):
         agent = ScriptedModel(("get_user_details", arguments))
         assert played(airline, agent, ScriptedModel("Hi"))["ended"] == "agent_error"
+    full = PromptTooLong("9,000 tokens")
+    assert played(airline, ScriptedModel("Yes?", full), ScriptedModel("Hi"))["ended"] == "context"
+    with pytest.raises(PromptTooLong):
+        played(airline, ScriptedModel(full), ScriptedModel("Hi"))
+    with pytest.raises(EpisodeStalled):
+        played(airline, ScriptedModel("x"), ScriptedModel(EpisodeStalled("late")))
 
 
 def test_solo_ends_with_done(solo: Tau2) -> None:
@@ -212,15 +218,6 @@ def test_solo_without_a_call_has_failed(solo: Tau2) -> None:
         assert (state["ended"], state["stopped"]) == ("agent_error", False)
         verdicts = solo.verdicts(solo.dataset()[0], Episode(state=state))
         assert verdicts["official"].error_type == "agent_error"
-
-
-def test_a_full_context_or_a_lost_user_model(airline: Tau2) -> None:
-    full = PromptTooLong("9,000 tokens")
-    with pytest.raises(PromptTooLong):
-        played(airline, ScriptedModel(full), ScriptedModel("Hi"))
-    assert played(airline, ScriptedModel("Yes?", full), ScriptedModel("Hi"))["ended"] == "context"
-    with pytest.raises(EpisodeStalled):
-        played(airline, ScriptedModel("x"), ScriptedModel(EpisodeStalled("late")))
 
 
 def test_a_history_is_told_to_both() -> None:
@@ -252,15 +249,12 @@ def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, 
 
 
 def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]:
-    gold = {"action_id": "1", "name": "f", "arguments": arguments, "requestor": "assistant"}
-    if compare is not None:
-        gold["compare_args"] = compare
+    gold = {"name": "f", "arguments": arguments, "compare_args": compare}
     return {"actions": [gold], "reward_basis": ["ACTION"]}
 
 
-@pytest.mark.parametrize(
-    ("criteria", "given", "expected"),
-    [
+def test_actions_are_compared() -> None:
+    for criteria, given, expected in (
         (action(a=1, b=2), {"a": 1, "b": 2}, (1, 1)),
         (action(a=1, b=2), {"a": 1}, (1, 0)),  # fewer arguments are compared
         (action(a=1), {"a": 1, "b": 2}, (0, 0)),
@@ -269,13 +263,9 @@ def action(compare: list[str] | None = None, **arguments: Any) -> dict[str, Any]
         (action(["a"], a=1, b=2), {"a": 1, "b": 3}, (1, 1)),
         (action(["a"], a=1, b=2), {"b": 2}, (0, 0)),
         (action([], a=1), {"a": 9, "z": 1}, (1, 1)),
-    ],
-)
-def test_arguments_of_actions(criteria: Any, given: Any, expected: tuple[int, int]) -> None:
-    assert parts(criteria, turn("assistant", "", ("f", given))) == expected
-
-
-def test_side_and_success_of_a_call_count_strictly() -> None:
+    ):
+        assert parts(criteria, turn("assistant", "", ("f", given))) == expected
+    # Side and success of a call count strictly.
     criteria = action(a=1)
     assert parts(criteria, turn("user", "", ("f", {"a": 1}))) == (1, 0)
     assert parts(criteria, turn("user", "", ("f", {"a": 1})), solo=True) == (1, 1)
@@ -287,9 +277,8 @@ def told(info: str) -> dict[str, Any]:
     return {"communicate_info": [info], "reward_basis": ["COMMUNICATE"]}
 
 
-@pytest.mark.parametrize(
-    ("info", "text", "expected"),
-    [
+def test_information_is_a_word_or_number_of_its_own() -> None:
+    for info, text, expected in (
         ("4", "You have 4 bags.", (1, 1)),
         ("4", "It is 14:30.", (1, 0)),  # any 4 will do
         ("1628", "That is $1,628.00", (1, 1)),
@@ -298,26 +287,14 @@ def told(info: str) -> dict[str, Any]:
         ("1,628", "1,628", (0, 1)),  # upstream takes the commas out of the text alone
         ("Delta", "the delta flight", (1, 1)),
         ("on  time", "It is on time", (0, 1)),
-    ],
-)
-def test_what_is_said(info: str, text: str, expected: tuple[int, int]) -> None:
-    assert parts(told(info), turn("assistant", text)) == expected
-
-
-def test_words_and_numbers_of_their_own() -> None:
+    ):
+        assert parts(told(info), turn("assistant", text)) == expected
     assert parts(told("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard by the user"
     assert parts(told("42"), turn("user", "42")) == (0, 0)
-    held = [
-        ("", "x"),
-        ("0", "0.00"),
-        ("3", "3."),
-        ("-5", "it is -5"),
-        ("12", "12%"),
-        ("a.b", "a.b"),
-    ]
-    within = [("0", "0.5"), ("5", "3.5"), ("3", "3.5"), ("12", "a12"), ("1234", "1,2345")]
-    assert [is_told(*pair) for pair in held] == [True] * len(held)
-    assert [is_told(*pair) for pair in (*within, ("a.b", "aab"))] == [False] * (len(within) + 1)
+    held = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%", "a.b": "a.b"}
+    assert all(is_told(info, text) for info, text in held.items())
+    within = {"0": "0.5", "5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
+    assert not any(is_told(info, text) for info, text in within.items())
 
 
 @pytest.fixture(scope="module")
@@ -347,28 +324,23 @@ def test_a_task_without_actions_and_assertions_has_no_db_part(every: Tau2) -> No
     assert verdict.metrics == {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
 
 
-@pytest.mark.parametrize(
-    "fault", ["made up", "no result", "another's", "twice", "not at once", "a user"]
-)
-def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2, fault: str) -> None:
+def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2) -> None:
     entry = entry_of(every, "telecom_solo")
-    trajectory = list(gold_episode(every.scenario(entry), entry).state["trajectory"])
-    at = next(place for place, m in enumerate(trajectory) if m["role"] == "tool")
-    if fault == "made up":
-        trajectory[at] = {**trajectory[at], "content": "made up"}
-    elif fault == "no result":
-        del trajectory[at]
-    elif fault == "another's":
-        trajectory[at] = {**trajectory[at], "id": "other"}
-    elif fault == "twice":
-        trajectory.insert(at, trajectory[at])
-    elif fault == "not at once":
-        trajectory.insert(at, {"role": "assistant", "content": "Wait."})
-    else:
-        trajectory.insert(0, {"role": "user", "content": "Hi"})
-    state = {"trajectory": trajectory, "ended": "agent_stop", "stopped": True}
-    verdict = every.verdicts(entry, Episode(state=state))["official"]
-    assert (verdict.valid, verdict.error_type) == (False, "replay_failed")
+    gold = list(gold_episode(every.scenario(entry), entry).state["trajectory"])
+    at = roles(gold).index("tool")
+    before, result, after = gold[:at], gold[at], gold[at + 1 :]
+    records = {
+        "made up": [*before, {**result, "content": "made up"}, *after],
+        "no result": [*before, *after],
+        "another's": [*before, {**result, "id": "other"}, *after],
+        "twice": [*before, result, result, *after],
+        "not at once": [*before, {"role": "assistant", "content": "Wait."}, result, *after],
+        "a user": [{"role": "user", "content": "Hi"}, *gold],
+    }
+    for fault, trajectory in records.items():
+        state = {"trajectory": trajectory, "ended": "agent_stop", "stopped": True}
+        verdict = every.verdicts(entry, Episode(state=state))["official"]
+        assert (verdict.valid, verdict.error_type) == (False, "replay_failed"), fault
 
 
 def test_another_end_is_the_error(every: Tau2) -> None:
@@ -385,32 +357,23 @@ def test_another_end_is_the_error(every: Tau2) -> None:
         assert not any(verdict.valid for verdict in found.values())
 
 
-@pytest.mark.parametrize(
-    ("gold_bags", "bags", "expected"),
-    [
-        (1, 1.0, (False, True)),  # other texts, other hashes
-        (None, 0.0, (False, True)),  # set to what it was, as 5.0 in place of 5
-        (None, 1.0, (False, False)),
-    ],
-)
-def test_amounts_count_by_value_strictly(
-    every: Tau2, gold_bags: int | None, bags: float, expected: tuple[bool, bool]
-) -> None:
+def test_amounts_count_by_value_strictly(every: Tau2) -> None:
     booked, name = {"reservation_id": "EHGLP3"}, "update_reservation_baggages"
     entry = entry_of(every, "airline")
-    scenario = every.scenario(entry)
     asked = {"requestor": "assistant", "arguments": booked, "last": True}
-    details = scenario.call("get_reservation_details", asked)
+    details = every.scenario(entry).call("get_reservation_details", asked)
     held = int(json.loads(str(details.value))["total_baggages"])
-    more = {"nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
-    actions = []
-    if gold_bags is not None:
-        gold = {**booked, "total_baggages": held + gold_bags, **more}
-        actions = [{"action_id": "1", "name": name, "arguments": gold}]
-    entry = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
-    given = {**booked, "total_baggages": held + bags, **more}
-    trajectory = list(call(scenario, "assistant", "1", name, given))
-    assert not trajectory[1]["error"], trajectory[1]
-    state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
-    found = every.verdicts(entry, Episode(state=state))
-    assert (found["official"].valid, found["strict"].valid) == expected
+    given = {**booked, "nonfree_baggages": 0, "payment_id": "gift_card_9562694"}
+    bag = {"action_id": "1", "name": name, "arguments": given | {"total_baggages": held + 1}}
+    for actions, bags, expected in (
+        ([bag], 1.0, (False, True)),  # other texts, other hashes
+        ([], 0.0, (False, True)),  # set to what it was, as 5.0 in place of 5
+        ([], 1.0, (False, False)),
+    ):
+        made = given | {"total_baggages": held + bags}
+        trajectory = list(call(every.scenario(entry), "assistant", "1", name, made))
+        assert not trajectory[1]["error"], trajectory[1]
+        state = {"trajectory": trajectory, "ended": "user_stop", "stopped": True}
+        wanted = replace(entry, gold={"actions": actions, "reward_basis": ["DB"]})
+        found = every.verdicts(wanted, Episode(state=state))
+        assert (found["official"].valid, found["strict"].valid) == expected
