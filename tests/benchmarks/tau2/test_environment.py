@@ -58,14 +58,11 @@ def test_tools_and_their_schemas(
     assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
     (tools,) = schemas(airline).values()
     assert len(tools) == 14
-    by_name = {tool["function"]["name"]: tool["function"] for tool in tools}
-    details = by_name["get_user_details"]
-    assert details["description"].startswith("Get the details of a user")
-    assert details["parameters"]["properties"]["user_id"] == {
-        "description": "The user ID, such as 'sara_doe_496'.",
-        "title": "User Id",
-        "type": "string",
-    }
+    shown = {tool["function"]["name"]: tool["function"] for tool in tools}["get_user_details"]
+    assert shown["description"].startswith("Get the details of a user")
+    user_id = {"title": "User Id", "type": "string"}
+    user_id["description"] = "The user ID, such as 'sara_doe_496'."
+    assert shown["parameters"]["properties"]["user_id"] == user_id
     sides = {side: len(one) for side, one in schemas(telecom).items()}
     assert sides == {"assistant": 13, "user": 30}
 
