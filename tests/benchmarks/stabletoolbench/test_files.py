@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -202,45 +201,40 @@ def test_json_lines_become_episodes(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("answers", "votes", "message"),
-    [
-        ('{"7": {}, "7": {}}', None, "appears twice"),
-        ({"7": {"answer": {"answer_details": []}}}, None, "query 7: has no converted answer"),
-        ({"77": ANSWER}, None, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
-        ({"7": ANSWER | {"query": "Which cake?"}}, None, "is not the data's query"),
-        ({"7": ANSWER}, {}, "query 7: has no votes, and other queries"),
-        ({"7": ANSWER}, {"7": {"is_solved": {}}}, "has no votes (is_solved)"),
-        ({"7": ANSWER}, {"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
-        ({"7": ANSWER}, {"7": solved(*["Solved"] * 101)}, "has no votes"),
-    ],
-)
-def test_bad_answers_and_votes_are_named(
-    tmp_path: Path, answers: Any, votes: Any, message: str
-) -> None:
-    refused(folder(tmp_path, answers, votes), message)
-
-
 def refused(path: Path, message: str) -> None:
     with pytest.raises(UserError) as caught:
         outputs(path)
     assert message in str(caught.value)
 
 
-def test_other_sources_are_named(tmp_path: Path) -> None:
-    deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
-    given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
-    for text, what in (("{}", "holds no answers"), ("[]", "holds a list"), (given, "too deeply")):
-        with pytest.raises(UserError, match=what):
-            read_reference(folder(tmp_path / "reference", text), [GROUP])
+def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     refused(tmp_path, "holds no <group>.json")
     refused(tmp_path / "nowhere", "no such file or folder")
     refused(
         write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a text"
     )
-    os.mkfifo(tmp_path / "G1_category.json")
-    refused(tmp_path / "G1_category.json", "holds no <group>.json")
-    write(folder(tmp_path, {"7": ANSWER}, {"7": solved("Solved")}) / f"{GROUP}_other.json", {})
+    deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
+    given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
+    for text, what in (("{}", "holds no answers"), ("[]", "holds a list"), (given, "too deeply")):
+        with pytest.raises(UserError, match=what):
+            read_reference(folder(tmp_path / "reference", text), [GROUP])
+    bad: list[tuple[Any, str]] = [
+        ('{"7": {}, "7": {}}', "appears twice"),
+        ({"7": {"answer": {"answer_details": []}}}, "query 7: has no converted answer"),
+        ({"77": ANSWER}, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
+        ({"7": ANSWER | {"query": "Which cake?"}}, "is not the data's query"),
+    ]
+    for answers, what in bad:
+        refused(folder(tmp_path, answers), what)
+    votes: list[tuple[Any, str]] = [
+        ({}, "query 7: has no votes, and other queries"),
+        ({"7": {"is_solved": {}}}, "has no votes (is_solved)"),
+        ({"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
+        ({"7": solved(*["Solved"] * 101)}, "has no votes"),
+    ]
+    for given_votes, what in votes:
+        refused(folder(tmp_path, {"7": ANSWER}, given_votes), what)
+    write(tmp_path / f"{GROUP}_other.json", {})
     refused(tmp_path, "are two files of votes")
 
 
@@ -310,17 +304,11 @@ def test_the_file_is_named_by_model_and_groups() -> None:
 
 
 def test_odd_texts_and_arguments_leave_the_file_json() -> None:
-    odd = state([(None, [answer("a\ud800b")])])
-    found = written((entry("1"), odd))
+    found = written((entry("1"), state([(None, [answer("a\ud800b")])])))
     assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
-
-    def constant(name: str) -> None:
-        raise AssertionError(name)
-
-    for arguments in ('{"x": NaN}', *("[" * n + "]" * n for n in range(900, 1000, 9))):
+    for arguments, shown in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
         made = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
         given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
         (nodes,) = written((ENTRY, given))["results"][0]["system_answer"]["answer_details"]
-        called = nodes["next"][0]["next"][0]
-        assert called["role"] == "tool"
-        json.loads(called["message"], parse_constant=constant)
+        called = json.loads(nodes["next"][0]["next"][0]["message"])
+        assert called["arguments"] == (shown or arguments)

@@ -93,15 +93,9 @@ def test_a_sure_judge_is_asked_once_a_vote_with_a_schema() -> None:
     judge = ScriptedModel("It says so.\nAnswer Status: Solved")
     votes = sopr(judge, 3)
     assert [vote["status"] for vote in votes] == ["Solved"] * 3
-    assert [len(vote["steps"]) for vote in votes] == [1, 1, 1]
-    assert votes[0]["steps"][0] == {
-        "question": "answer",
-        "status": "Solved",
-        "reason": "It says so.\nAnswer Status: Solved",
-        "attempts": 1,
-        "prompt_tokens": 10,
-        "completion_tokens": 2,
-    }
+    said = {"question": "answer", "status": "Solved", "reason": judge.replies[0]}
+    cost = {"attempts": 1, "prompt_tokens": 10, "completion_tokens": 2}
+    assert votes[0]["steps"] == [said | cost]
     prompts = [request.prompt for request in judge.asked]
     assert all("Sunny." in prompt and "weather_for_sky" not in prompt for prompt in prompts)
     (schema,) = {request.sampling.schema for request in judge.asked}
@@ -159,7 +153,6 @@ def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
         "**Unsolved**.": "Unsolved",
         "Answer Status\nUnsure\nReason\nIt cannot be told whether it is solved.": "Unsure",
         'The API said {"status": "ok"}.\nAnswer Status: Unsolved': "Unsolved",
-        json.dumps({"function": {"arguments": call}}): "Solved",
         '{\n "answer_status": "Solved",\n "reason": "cu': "Solved",
         json.dumps({"reason": call, "answer_status": "Unsolved"}): "Unsolved",
         "Answer Status: Solved, Unsure or Unsolved": None,
@@ -173,14 +166,8 @@ def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
     assert {reply: read_fac(reply) for reply in words} == words
     assert read_complete("Answer Status: Unsure") is read_complete("not solved") is None
     assert fac(ScriptedModel("Answer Status: Solved\nNothing is unsolved."))["status"] == "Solved"
-    choices = {
-        "Index: 1": 1,
-        "**Answer_0**": 0,
-        '{"index": "1", "reason": "0"}': 1,
-        '{"index": 0, "arguments": {"index": 1}}': None,
-        "Index: 0 or 1": None,
-        '{"index": true}': None,
-    }
+    choices = {"Index: 1": 1, "**Answer_0**": 0, '{"index": "1", "reason": "0"}': 1, "both": None}
+    choices |= {'{"index": 0, "arguments": {"index": 1}}': None, "Index: 0 or 1": None}
     assert {reply: read_index(reply) for reply in choices} == choices
 
 
@@ -228,8 +215,7 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
         assert len(own().of_answer("q" * 90_000, final, limit)) < limit + 4_000
         assert len(own().of_two("q", [huge, huge], limit)) < 2 * limit + 6_000
     assert any("left_out" in step for step in trace(huge, CUTS[-1]))
-    assert cut("abc", 3) == "abc"
-    assert cut("a" * 90 + "end", 30).endswith("end")
+    assert (cut("abc", 3), cut("a" * 90 + "end", 30)[-3:]) == ("abc", "end")
     endless = called("f", "{}")
     endless["next"].append(endless)
     assert trace({"answer_details": [endless]}, 1_000)
@@ -300,17 +286,11 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert {request.sampling.schema for request in judge.asked} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
     assert own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
-    for path, text, said in (
-        (source, "PROMPT = open('/etc/passwd').read()", "has no PROMPT"),
-        (source, "def", "Python"),
-        (template, "", "has no check_answer_status"),
-    ):
-        write(path, text)
+    for path, said in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
+        write(path, "PROMPT = open('/etc/passwd').read()")
         with pytest.raises(UserError, match=said) as found:
             official(tmp_path)
         assert str(found.value).startswith(str(tmp_path))
-        if path is source:
-            write(source, 'PROMPT = "F"')
 
 
 def test_the_better_status_wins_without_a_question() -> None:
@@ -438,9 +418,8 @@ def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
     assert episode_of(benchmark, entry).output == "Unsolved", "it does not end in Finish"
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
+def test_a_bad_label_is_named_by_file_and_line(labels: Path) -> None:
+    for row, said in (
         (LABELS[0] | {"label": "yes"}, "label is 'yes'; write Solved, Unsure, Unsolved"),
         (LABELS[0] | {"label": None}, "label is None"),
         (LABELS[0] | {"query": ""}, "query is ''"),
@@ -449,13 +428,11 @@ def test_labels_are_texts_or_converted_answers(labels: Path) -> None:
         (chained(450), "too deeply"),
         ({"query_id": 1, "query": "q"}, "has no answer"),
         ([1], "holds a list"),
-    ],
-)
-def test_a_bad_label_is_named_by_file_and_line(labels: Path, row: Any, said: str) -> None:
-    with pytest.raises(UserError) as found:
-        checked(labels, LABELS[0], row)
-    assert f"{labels}:2: " in str(found.value)
-    assert said in str(found.value)
+    ):
+        with pytest.raises(UserError) as found:
+            checked(labels, LABELS[0], row)
+        assert f"{labels}:2: " in str(found.value)
+        assert said in str(found.value)
 
 
 def test_agreement_is_accuracy_and_cohens_kappa() -> None:
