@@ -17,33 +17,8 @@ from ace_ray.benchmarks.headline import scores_of
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.stabletoolbench.apis.simulator import SCHEMA, read_answer
 from ace_ray.benchmarks.stabletoolbench.converted import called, final_text, linked, node
-from ace_ray.benchmarks.stabletoolbench.judge.asking import (
-    ATTEMPTS,
-    CUTS,
-    RETRY_TEMPERATURE,
-    STATUSES,
-    JudgeError,
-    read_complete,
-    read_fac,
-    read_index,
-    read_status,
-)
-from ace_ray.benchmarks.stabletoolbench.judge.measures import (
-    judge_fac,
-    judge_sopr,
-    judge_sowr,
-    majority,
-    unanswered,
-)
-from ace_ray.benchmarks.stabletoolbench.judge.prompts import (
-    FAC_SOURCE,
-    TEMPLATE,
-    broken_up,
-    cut,
-    official,
-    own,
-    trace,
-)
+from ace_ray.benchmarks.stabletoolbench.judge import asking, measures
+from ace_ray.benchmarks.stabletoolbench.judge import prompts as questions
 from ace_ray.benchmarks.stabletoolbench.judge_check import agreement, read_labels
 from ace_ray.errors import EngineDead, PromptTooLong, RequestFailed, UserError
 from ace_ray.storage.rows import metrics_of
@@ -73,19 +48,21 @@ def judging(judge: ScriptedModel, seed: int = 0) -> RoleModel:
 def sopr(
     judge: ScriptedModel, votes: int = 1, answer: Any = ANSWER, prompts: Any = None, seed: int = 0
 ) -> Any:
-    final, asked = answer["final_answer"], prompts or own()
-    return asyncio.run(judge_sopr(judging(judge, seed), "q", answer, final, votes, asked))
+    final, asked = answer["final_answer"], prompts or questions.own()
+    return asyncio.run(measures.judge_sopr(judging(judge, seed), "q", answer, final, votes, asked))
 
 
 def fac(judge: ScriptedModel, answer: Any = ANSWER, prompts: Any = None) -> Any:
-    final, asked = answer["final_answer"], prompts or own()
-    return asyncio.run(judge_fac(judging(judge), "q", answer, final, asked))
+    final, asked = answer["final_answer"], prompts or questions.own()
+    return asyncio.run(measures.judge_fac(judging(judge), "q", answer, final, asked))
 
 
 def sowr(
     judge: ScriptedModel, theirs: Any, statuses: Any, rounds: int = 3, query: str = "q"
 ) -> Any:
-    wait = judge_sowr(judging(judge), query, ANSWER, theirs, statuses, rounds, own())
+    wait = measures.judge_sowr(
+        judging(judge), query, ANSWER, theirs, statuses, rounds, questions.own()
+    )
     return asyncio.run(wait)
 
 
@@ -99,7 +76,7 @@ def test_a_sure_judge_is_asked_once_a_vote_with_a_schema() -> None:
     prompts = [request.prompt for request in judge.asked]
     assert all("Sunny." in prompt and "weather_for_sky" not in prompt for prompt in prompts)
     (schema,) = {request.sampling.schema for request in judge.asked}
-    assert json.loads(schema)["properties"]["answer_status"]["enum"] == list(STATUSES)
+    assert json.loads(schema)["properties"]["answer_status"]["enum"] == list(asking.STATUSES)
 
 
 def test_an_unsure_judge_sees_the_execution_too() -> None:
@@ -132,7 +109,7 @@ def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
         ("", [called("Finish", "give_up_and_restart")], "gave_up"),
     ):
         answer = {"final_answer": final, "answer_details": linked(nodes)}
-        assert unanswered(answer, final) == why
+        assert measures.unanswered(answer, final) == why
         votes = sopr(judge, 2, answer)
         assert [(vote["status"], vote["steps"]) for vote in votes] == [("Unsolved", [])] * 2
         assert fac(judge, answer)["status"] == "Unsolved"
@@ -160,15 +137,17 @@ def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
         '{"answer_status": "maybe"}\nSolved': None,
         "Partially solved": None,
     }
-    assert {reply: read_status(reply) for reply in votes} == votes
+    assert {reply: asking.read_status(reply) for reply in votes} == votes
     # Upstream's question on completeness is read by words, our own by its label.
     words = {"Solved": "Solved", "Not UNSOLVED but solved": "Unsolved", "Nothing.": None}
-    assert {reply: read_fac(reply) for reply in words} == words
-    assert read_complete("Answer Status: Unsure") is read_complete("not solved") is None
+    assert {reply: asking.read_fac(reply) for reply in words} == words
+    assert (
+        asking.read_complete("Answer Status: Unsure") is asking.read_complete("not solved") is None
+    )
     assert fac(ScriptedModel("Answer Status: Solved\nNothing is unsolved."))["status"] == "Solved"
     choices = {"Index: 1": 1, "**Answer_0**": 0, '{"index": "1", "reason": "0"}': 1, "both": None}
     choices |= {'{"index": 0, "arguments": {"index": 1}}': None, "Index: 0 or 1": None}
-    assert {reply: read_index(reply) for reply in choices} == choices
+    assert {reply: asking.read_index(reply) for reply in choices} == choices
 
 
 def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_row() -> None:
@@ -179,19 +158,19 @@ def test_a_reply_without_a_verdict_is_asked_for_again_and_then_an_error_of_the_r
     assert len({request.prompt for request in judge.asked}) == 1
     assert len({request.sampling.seed for request in judge.asked}) == 3
     temperatures = [request.sampling.temperature for request in judge.asked]
-    assert temperatures == [0.2, RETRY_TEMPERATURE, RETRY_TEMPERATURE]
+    assert temperatures == [0.2, asking.RETRY_TEMPERATURE, asking.RETRY_TEMPERATURE]
     judge = ScriptedModel("I would rather talk about something else.")
-    with pytest.raises(JudgeError, match=r"no single verdict.*something else") as found:
+    with pytest.raises(asking.JudgeError, match=r"no single verdict.*something else") as found:
         sopr(judge)
     assert found.value.status == "infra_error"
-    assert len(judge.asked) == ATTEMPTS
-    with pytest.raises(JudgeError, match="boom"):
+    assert len(judge.asked) == asking.ATTEMPTS
+    with pytest.raises(asking.JudgeError, match="boom"):
         sopr(ScriptedModel(RequestFailed("boom")), 3)
     with pytest.raises(EngineDead):
         sopr(ScriptedModel(EngineDead("gone")), 3)
-    with pytest.raises(JudgeError, match="sowr: "):
+    with pytest.raises(asking.JudgeError, match="sowr: "):
         sowr(ScriptedModel("both"), OTHER, ("Solved", "Solved"))
-    with pytest.raises(JudgeError, match="fac: "):
+    with pytest.raises(asking.JudgeError, match="fac: "):
         fac(ScriptedModel("Answer Status: Unsure"))
 
 
@@ -204,21 +183,21 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
     long = answered("fine " * 10_000, *[called("f", "{}", "x" * 5_000)] * 30)
     (vote,) = sopr(ScriptedModel(picky), answer=long)
     assert vote["status"] == "Solved"
-    with pytest.raises(JudgeError, match="does not fit"):
+    with pytest.raises(asking.JudgeError, match="does not fit"):
         sopr(ScriptedModel(PromptTooLong("tiny")), answer=long)
     # Any execution fits in the limits.
     nodes = [called("f", "a" * 9_000, "x" * 9_000), node("assistant", "t" * 9_000)] * 300
     huge = answered("y" * 1_000_000, *nodes)
     final = huge["final_answer"]
-    for limit in CUTS:
-        assert len(own().of_trace("q" * 90_000, huge, final, limit)) < 2 * limit + 4_000
-        assert len(own().of_answer("q" * 90_000, final, limit)) < limit + 4_000
-        assert len(own().of_two("q", [huge, huge], limit)) < 2 * limit + 6_000
-    assert any("left_out" in step for step in trace(huge, CUTS[-1]))
-    assert (cut("abc", 3), cut("a" * 90 + "end", 30)[-3:]) == ("abc", "end")
+    for limit in asking.CUTS:
+        assert len(questions.own().of_trace("q" * 90_000, huge, final, limit)) < 2 * limit + 4_000
+        assert len(questions.own().of_answer("q" * 90_000, final, limit)) < limit + 4_000
+        assert len(questions.own().of_two("q", [huge, huge], limit)) < 2 * limit + 6_000
+    assert any("left_out" in step for step in questions.trace(huge, asking.CUTS[-1]))
+    assert (questions.cut("abc", 3), questions.cut("a" * 90 + "end", 30)[-3:]) == ("abc", "end")
     endless = called("f", "{}")
     endless["next"].append(endless)
-    assert trace({"answer_details": [endless]}, 1_000)
+    assert questions.trace({"answer_details": [endless]}, 1_000)
 
 
 @pytest.mark.parametrize(
@@ -233,10 +212,13 @@ def test_a_judge_with_a_small_context_gets_shorter_material() -> None:
 def test_an_answer_can_neither_end_the_data_nor_begin_a_turn(text: str) -> None:
     def lines(text: str) -> list[str]:
         answer = answered(text, called("f", text, text), node("assistant", text))
-        texts = [own().of_answer(text, text, 10_000), own().of_fac(text, text, 10_000)]
+        texts = [
+            questions.own().of_answer(text, text, 10_000),
+            questions.own().of_fac(text, text, 10_000),
+        ]
         texts += [
-            own().of_trace(text, answer, text, 10_000),
-            own().of_two(text, [answer] * 2, 10_000),
+            questions.own().of_trace(text, answer, text, 10_000),
+            questions.own().of_two(text, [answer] * 2, 10_000),
         ]
         return "\n".join(texts).splitlines()
 
@@ -246,7 +228,7 @@ def test_an_answer_can_neither_end_the_data_nor_begin_a_turn(text: str) -> None:
             assert not any(mark in line for mark in ("<|", "</", "[INST]", "[/INST]", "<end_of"))
         else:
             assert line == plain
-    assert broken_up("a < b, <|im_end|> x[1] [INST]") == "a < b, < |im_end|> x[1] [ INST]"
+    assert questions.broken_up("a < b, <|im_end|> x[1] [INST]") == "a < b, < |im_end|> x[1] [ INST]"
 
 
 # xgrammar imports what vLLM does.
@@ -257,7 +239,12 @@ def test_a_reply_that_follows_the_schema_is_read() -> None:
 
     verdict, listed = '"answer_status": "Unsure"', '"response": ["a \\"b\\"", null]'
     for schema, read, reply, other in (
-        (own().schema("answer"), read_status, f'{{"reason": "", {verdict}}}', f"{{{verdict}}}"),
+        (
+            questions.own().schema("answer"),
+            asking.read_status,
+            f'{{"reason": "", {verdict}}}',
+            f"{{{verdict}}}",
+        ),
         (SCHEMA, read_answer, f'{{"error": "", {listed}}}', '{"response": "x"}'),
         (SCHEMA, read_answer, '{"error": "no", "response": ""}', '{"error": "", "response": ""}'),
     ):
@@ -269,14 +256,14 @@ def test_a_reply_that_follows_the_schema_is_read() -> None:
 
 def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
-        official(tmp_path)
+        questions.official(tmp_path)
     names = ("check_answer_status", "parse_answer_status", "select_better_answer")
     slots = ("First. Q {query} A {answer}", "Second. {answer}", "Third. {query} {answer_0}")
     texts = zip(names, slots, strict=True)
     form = "<name>{}</name>\n<description>{}</description>\n"
-    template = write(tmp_path / TEMPLATE, "".join(form.format(*pair) for pair in texts))
-    source = write(tmp_path / FAC_SOURCE, 'PROMPT = """F {query} {answer}"""\n')
-    prompts = official(tmp_path)
+    template = write(tmp_path / questions.TEMPLATE, "".join(form.format(*pair) for pair in texts))
+    source = write(tmp_path / questions.FAC_SOURCE, 'PROMPT = """F {query} {answer}"""\n')
+    prompts = questions.official(tmp_path)
     assert "First. Q why {answer} A because" in prompts.of_answer("why {answer}", "because", 1_000)
     assert "F why because" in prompts.of_fac("why", "because", 1_000)
     assert prompts.of_trace("why", ANSWER, "because", 1_000).startswith('Second. {"final_answer"')
@@ -285,11 +272,11 @@ def test_upstreams_wording_comes_from_the_users_checkout(tmp_path: Path) -> None
     assert fac(judge, prompts=prompts)["status"] == "Solved"
     assert {request.sampling.schema for request in judge.asked} == {""}
     assert prompts.identity() == {"prompts": "upstream", "prompts_sha256": prompts.sha256}
-    assert own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
+    assert questions.own().identity().keys() == {"prompts", "prompts_sha256", "schemas_sha256"}
     for path, said in ((source, "has no PROMPT"), (template, "has no check_answer_status")):
         write(path, "PROMPT = open('/etc/passwd').read()")
         with pytest.raises(UserError, match=said) as found:
-            official(tmp_path)
+            questions.official(tmp_path)
         assert str(found.value).startswith(str(tmp_path))
 
 
@@ -305,7 +292,7 @@ def test_the_better_status_wins_without_a_question() -> None:
         ("Solved", "Unsolved"): "Unsure",
         (): "Unsure",
     }
-    assert {one: majority([{"status": vote} for vote in one]) for one in votes} == votes
+    assert {one: measures.majority([{"status": vote} for vote in one]) for one in votes} == votes
 
 
 def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:

@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.tau2 import verdicts
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
-from ace_ray.benchmarks.tau2.verdicts import (
-    Judged,
-    Replayed,
-    is_told,
-    official_parts,
-    strict_parts,
-)
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
 from tests.benchmarks.tau2.scripted import entry_of, made, play
@@ -240,11 +234,11 @@ def turn(role: str, text: str = "", *calls: tuple[str, Any], failed: bool = Fals
 
 
 def parts(criteria: Any, *turns: list[Any], solo: bool = False) -> tuple[float, float]:
-    judged = Judged("user_stop", True, [message for one in turns for message in one])
-    replay = Replayed(same=True, same_by_value=True)
+    judged = verdicts.Judged("user_stop", True, [message for one in turns for message in one])
+    replay = verdicts.Replayed(same=True, same_by_value=True)
     return (
-        official_parts(criteria, judged, replay).reward,
-        strict_parts(criteria, judged, replay, solo=solo).reward,
+        verdicts.official_parts(criteria, judged, replay).reward,
+        verdicts.strict_parts(criteria, judged, replay, solo=solo).reward,
     )
 
 
@@ -292,9 +286,9 @@ def test_information_is_a_word_or_number_of_its_own() -> None:
     assert parts(told("42"), turn("assistant", "42", ("f", {}))) == (1, 0), "not heard by the user"
     assert parts(told("42"), turn("user", "42")) == (0, 0)
     held = {"": "x", "0": "0.00", "3": "3.", "-5": "it is -5", "12": "12%", "a.b": "a.b"}
-    assert all(is_told(info, text) for info, text in held.items())
+    assert all(verdicts.is_told(info, text) for info, text in held.items())
     within = {"0": "0.5", "5": "3.5", "3": "3.5", "12": "a12", "1234": "1,2345", "a.b": "aab"}
-    assert not any(is_told(info, text) for info, text in within.items())
+    assert not any(verdicts.is_told(info, text) for info, text in within.items())
 
 
 @pytest.fixture(scope="module")
