@@ -355,9 +355,8 @@ def test_the_service_is_asked_in_toolbenchs_form() -> None:
     assert "toolbench_key" not in transport.asked[1].headers
 
 
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
+def test_a_failure_has_upstreams_error() -> None:
+    for reply, error in (
         (Recorded(200, b"<html>"), "request invalid, data error"),
         (Recorded(200, b'{"error": 1}'), "request invalid, data error"),
         (Recorded(200, b'{"error": "", "response": ""}'), ""),
@@ -365,11 +364,9 @@ def test_the_service_is_asked_in_toolbenchs_form() -> None:
         (Recorded(404, b"{}"), "API not working error..."),
         (Recorded(0, error=TimeoutError("slow")), "Timeout error..."),
         (Recorded(0, error=OSError("http://secret")), "request invalid, data error"),
-    ],
-)
-def test_a_failure_has_upstreams_error(reply: Recorded, error: str) -> None:
-    answered = call(ApiCaller(real=real(reply)), {})
-    assert (answered.failure, answered.error, answered.response) == ("real", error, "")
+    ):
+        answered = call(ApiCaller(real=real(reply)), {})
+        assert (answered.failure, answered.error, answered.response) == ("real", error, "")
 
 
 def test_an_answer_is_used_by_what_its_text_contains() -> None:
@@ -410,20 +407,19 @@ def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
 # The simulator.
 
 
-@pytest.mark.parametrize(
-    ("form", "name"), [("mirror", "Player Details"), ("mirror_cache", "player_details")]
-)
-def test_mirrorapi_gets_the_form_it_was_trained_on(form: Form, name: str) -> None:
-    chat = messages(form, SYSTEM, API, {"is_from": "it's", "n": None, "toolbench_key": "k"})
-    assert [message["role"] for message in chat] == ["system", "user"]
-    label, document, blank, request, arguments = chat[1]["content"].split("\n")
-    assert (label, blank, request) == ("API doc:", "", "Request:")
-    assert arguments == """{'is_from': "it's", 'n': None}"""
-    texts = {"api_name": name, "api_description": "Details of a player."}
-    parameters = {"required_parameters": API.required, "optional_parameters": API.optional}
-    tool = {"tool_description": "All about sports.", "tool_name": "clique"}
-    expected = {**texts, **parameters, **tool, "tool_category": "News_Media"}
-    assert list(ast.literal_eval(document).items()) == list(expected.items())
+def test_mirrorapi_gets_the_form_it_was_trained_on() -> None:
+    forms: dict[Form, str] = {"mirror": "Player Details", "mirror_cache": "player_details"}
+    for form, name in forms.items():
+        given = {"is_from": "it's", "n": None, "toolbench_key": "k"}
+        *_, user = messages(form, SYSTEM, API, given)
+        label, document, blank, request, arguments = user["content"].split("\n")
+        assert (label, blank, request) == ("API doc:", "", "Request:")
+        assert arguments == """{'is_from': "it's", 'n': None}"""
+        texts = {"api_name": name, "api_description": "Details of a player."}
+        parameters = {"required_parameters": API.required, "optional_parameters": API.optional}
+        tool = {"tool_description": "All about sports.", "tool_name": "clique"}
+        expected = {**texts, **parameters, **tool, "tool_category": "News_Media"}
+        assert list(ast.literal_eval(document).items()) == list(expected.items())
 
 
 def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> None:
@@ -457,26 +453,24 @@ def test_answers_are_read_with_tolerance() -> None:
     assert (read_answer(cut), read_answer(cut, loose=True)) == (None, ("", "cut"))
 
 
-@pytest.mark.parametrize(
-    ("name", "form", "schema"),
-    [
+def test_the_form_and_the_schema_follow_the_models_name() -> None:
+    ids = set()
+    for name, form, schema in (
         ("stabletoolbench/MirrorAPI", "mirror", ""),
         ("/models/mirrorapi_cache/", "mirror_cache", ""),
         ("Qwen/Qwen2.5-7B-Instruct", "own", json.dumps(SCHEMA)),
-    ],
-)
-def test_the_form_and_the_schema_follow_the_models_name(name: str, form: Form, schema: str) -> None:
-    assert form_of(name) == form
-    model = ScriptedModel(GOOD)
-    bound = role_of(model, Sampling(temperature=0.3, seed=7), model=name)
-    simulator = Simulator(bound, form, SYSTEM)
-    assert call(ApiCaller(simulator=simulator), {}).response == VALUE
-    assert [request.sampling.schema for request in model.asked] == [schema]
-    found = simulator.identity()
-    assert (found["model"], found["form"], found["seed"]) == (name, form, 7)
-    assert ("schema_sha256" in found) is bool(schema)
-    other = Simulator(bound, form, SystemText("other", "own"))
-    assert other.simulator_id != simulator.simulator_id
+    ):
+        assert form_of(name) == form
+        model = ScriptedModel(GOOD)
+        asked = simulator(model, form_of(name), model=name)
+        assert call(ApiCaller(simulator=asked), {}).response == VALUE
+        assert [request.sampling.schema for request in model.asked] == [schema]
+        found = asked.identity()
+        assert (found["model"], found["form"], found["seed"]) == (name, form, 42)
+        assert ("schema_sha256" in found) is bool(schema)
+        other = Simulator(role_of(model, model=name), form_of(name), SystemText("other", "own"))
+        ids |= {asked.simulator_id, other.simulator_id}
+    assert len(ids) == 6
 
 
 def test_retries_draw_with_other_seeds() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 import pickle
 import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,33 +84,26 @@ def test_only_the_groups_of_the_run_must_be_there(tmp_path: Path) -> None:
     assert one.identity()["episodes"]["pool_sha256"] == whole.identity()["episodes"]["pool_sha256"]
 
 
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        ({"groups": ["G4"]}, ("no group 'G4'", "G1_tool")),
-        ({"method": "BFS"}, ("method", "CoT@")),
-        ({"judge": "none", "fac": True}, ("stabletoolbench.fac", "judge is none")),
-        (
-            {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}},
-            ("stabletoolbench.simulator", "stabletoolbench.upstream"),
-        ),
-        ({"apis": ["cashe"]}, ("no backend 'cashe'", "cache")),
-        ({"apis": ["real"]}, ("no service is named", "stabletoolbench.real")),
+def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
+    mirror = {"apis": ["simulator"], "simulator": {"model": {"source": "x/MirrorAPI"}}}
+    options: list[tuple[dict[str, Any], str]] = [
+        ({"groups": ["G4"]}, "no group 'G4'"),
+        ({"method": "BFS"}, "method.*CoT@"),
+        ({"judge": "none", "fac": True}, r"stabletoolbench\.fac.*judge is none"),
+        (mirror, r"stabletoolbench\.simulator.*stabletoolbench\.upstream"),
+        ({"apis": ["cashe"]}, "no backend 'cashe'"),
+        ({"apis": ["real"]}, "no service is named"),
         (
             {"upstream": "s3://me:hidden@b/c"},
-            ("stabletoolbench.upstream: s3:// is no local folder",),
+            r"stabletoolbench\.upstream: s3:// is no local folder",
         ),
-        ({"reference": "/nowhere"}, ("/nowhere", "no answers")),
-    ],
-)
-def test_invalid_options_are_refused_in_one_line(
-    tmp_path: Path, options: dict[str, Any], parts: Sequence[str]
-) -> None:
-    with pytest.raises(UserError) as caught:
-        made(tmp_path, **options).entries()
-    assert all(part in str(caught.value) for part in parts), str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert "hidden" not in str(caught.value)
+        ({"reference": "/nowhere"}, "/nowhere.*no answers"),
+    ]
+    for given, said in options:
+        with pytest.raises(UserError, match=said) as caught:
+            made(tmp_path, **given).entries()
+        assert "\n" not in str(caught.value)
+        assert "hidden" not in str(caught.value)
 
 
 def test_resolved_options_make_the_same_benchmark(tmp_path: Path) -> None:

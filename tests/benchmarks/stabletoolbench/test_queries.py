@@ -103,9 +103,8 @@ def refused(root: Path, match: str) -> None:
     assert GROUP in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("value", "match"),
-    [
+def test_bad_queries_are_named(root: Path) -> None:
+    for value, match in (
         ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
         ({}, "holds a dict"),
         ([query(None)], "query_id"),
@@ -114,11 +113,9 @@ def refused(root: Path, match: str) -> None:
         ([query(0, **{"relevant APIs": [["Bakery"]]})], "relevant APIs.0: list should"),
         ([query(0, api_list=[api(tool_name=None)])], "api_list.0.tool_name: input"),
         ([query(0, api_list=[])], "query 0: the query has no APIs"),
-    ],
-)
-def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
-    write(queries_file(root, GROUP), value)
-    refused(root, match)
+    ):
+        write(queries_file(root, GROUP), value)
+        refused(root, match)
 
 
 def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None:

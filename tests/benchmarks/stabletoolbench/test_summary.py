@@ -25,6 +25,7 @@ def call(api: str | None = "Breads", **fields: Any) -> dict[str, Any]:
 
 
 UNKNOWN = call(name="oven", tool=None, api=None, code=1, source="none", error="unknown function")
+S, U, N = "Solved", "Unsure", "Unsolved"
 BREADS, SHOPS = ["Bakery Finder", "Breads"], ["Bakery Finder", "Shops"]
 
 
@@ -34,53 +35,41 @@ def test_metrics_of_calls() -> None:
     assert (found["api_recall"], found["api_precision"], found["exact_set"]) == (0.5, 0.5, 0)
     exact = metrics([BREADS, SHOPS], [call("Shops"), call(), UNKNOWN])
     assert (exact["api_recall"], exact["api_precision"], exact["exact_set"]) == (1, 1, 1)
-    made = [
-        call(),
-        call(code=5, source="real", failure="real"),
-        call(error="no such bread", source="simulator"),
-        UNKNOWN,
-        call(source="elsewhere"),
-    ]
-    found = metrics([BREADS], made)
-    assert found == {
+    failed = call(code=5, source="real", failure="real")
+    told = call(error="no such bread", source="simulator")
+    assert metrics([BREADS], [call(), failed, told, UNKNOWN, call(source="elsewhere")]) == {
         **{"api_recall": 1, "api_precision": 1, "exact_set": 1, "calls_5": 1},
         **{"hallucinated": 0.2, "errors": 0.4, "cache_hit": 0.2, "failed_real": 0.2},
         **{"from_cache": 0.2, "from_real": 0.2, "from_simulator": 0.2, "from_none": 0.4},
     }
 
 
-@pytest.mark.parametrize(
-    ("votes", "official", "strict", "points"),
-    [
-        (["Solved"] * 3, "", "", 1),
-        (["Solved", "Solved", "Unsolved"], "", "unsolved", 2 / 3),
-        (["Solved", "Unsolved"], "unsure", "unsolved", 0.5),
-        (["Solved", "Unsolved", "Unsolved"], "unsolved", "unsolved", 1 / 3),
-        (["Unsure"] * 3, "unsure", "unsure", 0.5),
-        (["Solved", "Unsure"], "", "unsure", 0.75),
-    ],
-)
-def test_votes_become_verdicts(votes: list[str], official: str, strict: str, points: float) -> None:
-    found = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
-    assert (found["official"].error_type, found["strict"].error_type) == (official, strict)
-    assert (found["official"].valid, found["strict"].valid) == (not official, not strict)
-    assert found["official"].metrics["sopr"] == pytest.approx(points)
-    assert found["strict"].metrics["sopr"] == float(strict == "")
-    assert bool(found["official"].error) == bool(official)
-    assert len([name for name in found["strict"].metrics if name.startswith("vote_")]) == len(votes)
-
-
-def test_a_run_without_an_answer_or_a_judge_says_so() -> None:
-    for script, votes, kind, finish, gave_up in (
-        ("hopeless", ["Unsolved"], "no_finish", 0, 0),
-        ("gave_up", ["Unsolved"], "gave_up", 1, 1),
-        ("bad_finish", ["Unsolved"], "empty_answer", 1, 0),
+def test_votes_become_verdicts() -> None:
+    for votes, official, strict, points in (
+        ([S] * 3, "", "", 1),
+        ([S, S, N], "", "unsolved", 2 / 3),
+        ([S, N], "unsure", "unsolved", 0.5),
+        ([S, N, N], "unsolved", "unsolved", 1 / 3),
+        ([U] * 3, "unsure", "unsure", 0.5),
+        ([S, U], "", "unsure", 0.75),
+    ):
+        found = verdicts(ENTRY, state(SCRIPTS["answered"], votes))
+        assert (found["official"].error_type, found["strict"].error_type) == (official, strict)
+        assert (found["official"].valid, found["strict"].valid) == (not official, not strict)
+        assert found["official"].metrics["sopr"] == pytest.approx(points)
+        assert found["strict"].metrics["sopr"] == float(strict == "")
+        assert f"vote_{len(votes) - 1}" in found["strict"].metrics
+    # Runs without an answer, or without a judge.
+    for script, given, kind, finish, gave_up in (
+        ("hopeless", [N], "no_finish", 0, 0),
+        ("gave_up", [N], "gave_up", 1, 1),
+        ("bad_finish", [N], "empty_answer", 1, 0),
         ("answered", None, "not_judged", 1, 0),
     ):
-        for verdict in verdicts(ENTRY, state(SCRIPTS[script], votes)).values():
+        for verdict in verdicts(ENTRY, state(SCRIPTS[script], given)).values():
             assert (verdict.valid, verdict.error_type) == (False, kind)
             assert (verdict.metrics["finish"], verdict.metrics["give_up"]) == (finish, gave_up)
-            assert verdict.metrics.get("sopr") == (0 if votes else None)
+            assert verdict.metrics.get("sopr") == (0 if given else None)
 
 
 def rows(group: str, *votes: list[str], **more: Any) -> list[ResultRow]:
@@ -90,7 +79,6 @@ def rows(group: str, *votes: list[str], **more: Any) -> list[ResultRow]:
     ]
 
 
-S, U, N = "Solved", "Unsure", "Unsolved"
 LOST = verdicts(ENTRY, state(SCRIPTS["answered"], [N, N]))
 G1 = rows("G1_tool", [S, S], [S, N], [N, N], [U, U])
 NOTHING = {"value": None, "interval": None, "n": 0}
