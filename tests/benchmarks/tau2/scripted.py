@@ -18,18 +18,12 @@ def made(**options: Any) -> Tau2:
 
 def entry_of(benchmark: Tau2, category: str, entry_id: str = "") -> Entry:
     """Return the entry with this id, or the first of a category."""
-    return next(
-        entry
-        for entry in benchmark.dataset()
-        if entry.category == category and entry_id in ("", entry.id)
-    )
+    entries = (entry for entry in benchmark.dataset() if entry.category == category)
+    return next(entry for entry in entries if entry_id in ("", entry.id))
 
 
 def play(
-    benchmark: Tau2,
-    entry: Entry,
-    agent: ScriptedModel,
-    user: ScriptedModel | None = None,
+    benchmark: Tau2, entry: Entry, agent: ScriptedModel, user: ScriptedModel | None = None
 ) -> Episode:
     """Play an episode of the entry without Ray."""
     sampling = Sampling(max_tokens=50)
