@@ -168,11 +168,10 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
 FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "required_parameters": []}
 
 
-@pytest.mark.parametrize("inner", [".", "toolenv/tools"])
-def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path, inner: str) -> None:
+def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path) -> None:
     one = {**FIND, "optional_parameters": [parameter("q")]}
     tool = {"tool_description": "All about bread", "api_list": [one]}
-    path = write(tmp_path / "env" / inner / "Food" / "bakery.json", tool)
+    path = write(tmp_path / "env/toolenv/tools" / "Food" / "bakery.json", tool)
     (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
     after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
     # Fields that the file lacks stay as they are.
@@ -209,14 +208,8 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
 
 
 def test_names_follow_upstream() -> None:
-    names = {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "Vidéo": "vid_o"}
-    names |= {
-        "Pack & Send": "pack_send",
-        "a^b": "a^b",
-        "__": "",
-        "天气 2": "天气_2",
-        "_7_": "get_7",
-    }
+    names = {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "a^b": "a^b"}
+    names |= {"Vidéo & Co": "vid_o_co", "__": "", "天气 2": "天气_2", "_7_": "get_7"}
     assert {name: standardize(name) for name in names} == names
     reserved = {"id": "is_id", "from": "is_from", "ID": "is_id", "ids": "ids"}
     assert {name: api_name(name) for name in reserved} == reserved
@@ -226,62 +219,49 @@ def test_names_follow_upstream() -> None:
     assert function_name("a" * 60, "tool") == "a" * 55 + "_for_tool", "the last 64 characters"
 
 
-def parameters(**fields: Any) -> dict[str, Any]:
-    (api,) = apis_of(entry_of(doc("Bakery", "Find", **fields)))
-    return api.parameters
-
-
-def test_types_and_examples_of_parameters() -> None:
+def test_functions_have_upstreams_losses() -> None:
     given = [
         parameter("id", "NUMBER", "3"),
         parameter("on", "BOOLEAN", True),
-        parameter("what", "string", ""),
+        parameter("what", "string", "") | {"description": "y" * 300},
         parameter("zero", "NUMBER", 0),
     ]
-    shown = parameters(required=given, optional=[parameter("list", "ARRAY", "[1]")])
-    assert shown["required"] == ["", "is_id", "on", "what", "zero"]
-    assert shown["optional"] == ["", "list"]
-    kinds = {name: one["type"] for name, one in shown["properties"].items()}
+    optional = [parameter("list", "ARRAY", "[1]")]
+    words = {"description": "get song x " * 100, "tool_description": "x\ny" + "z" * 600}
+    apis = apis_of(
+        entry_of(
+            doc("A", "get song", required=given, optional=optional, **words),
+            doc("A", "song", required=[], optional=given, description=" "),
+            doc("Mill", "Song"),
+        )
+    )
+    one, lost, _ = apis
+    assert one.parameters["required"] == ["", "is_id", "on", "what", "zero"]
+    assert one.parameters["optional"] == ["", "list"]
+    shown = one.parameters["properties"]
+    kinds = {name: each["type"] for name, each in shown.items()}
     numbers, texts = {"is_id": "integer", "zero": "integer"}, {"what": "string", "list": "string"}
     assert kinds == numbers | texts | {"on": "boolean"}
-    assert shown["properties"]["is_id"]["example_value"] == "3"
-    assert shown["properties"]["zero"]["example_value"] == 0
-    assert "example_value" not in shown["properties"]["what"]
-    # Upstream loses optional parameters without a required one.
-    lost = parameters(required=[], optional=given)
-    assert lost == {"type": "object", "properties": {}, "required": [""], "optional": [""]}
-
-
-def test_descriptions_are_cut() -> None:
-    required = [parameter("a") | {"description": "y" * 300}]
-    (api,) = apis_of(
-        entry_of(doc("Bakery", "Find", description="Find x " * 100, required=required))
-    )
-    assert "find_for_bakery x" in api.description, "upstream puts the function's name in there"
-    assert len(api.description) < 320
-    assert len(api.parameters["properties"]["a"]["description"]) == 256
-    assert api.api_description == "Find x " * 100
-    (silent,) = apis_of(entry_of(doc("Bakery", "Find", description=" ")))
-    assert silent.description == 'A function of the tool "bakery".'
-    long = doc("Bakery", "a", tool_description="x\ny" + "z" * 600)
-    lines = tool_lines(apis_of(entry_of(long, long, doc("Mill", "b"))))
-    assert lines == "1.bakery: xy" + "z" * 509 + "\n2.mill: None\n"
-
-
-def test_finish_is_offered_and_suffixes_reach_functions() -> None:
-    apis = apis_of(entry_of(doc("A", "get song"), doc("A", "song"), doc("A", "Song")))
-    *_, finish = schemas(apis)
-    assert finish["function"]["name"] == "Finish"
-    shown = finish["function"]["parameters"]
-    assert shown["properties"]["return_type"]["enum"] == ["give_answer", "give_up_and_restart"]
-    assert shown["required"] == ["return_type"]
-    assert find(apis, "song_for_a") is find(apis, "") is apis[0]
+    assert (shown["is_id"]["example_value"], shown["zero"]["example_value"]) == ("3", 0)
+    assert "example_value" not in shown["what"]
+    assert len(shown["what"]["description"]) == 256
+    # The description is cut, and the function's name is put in there.
+    assert "get_song_for_a x" in one.description
+    assert len(one.description) < 320
+    assert one.api_description == words["description"]
+    # Optional parameters are lost without a required one.
+    nothing = {"type": "object", "properties": {}, "required": [""], "optional": [""]}
+    assert (lost.parameters, lost.description) == (nothing, 'A function of the tool "a".')
+    assert tool_lines([one, one]) == "1.a: xy" + "z" * 509 + "\n"
+    assert tool_lines(apis[1:]) == "1.a: None\n2.mill: None\n"
+    assert find(apis, "song_for_a") is find(apis, "") is one, "the first that ends in the name"
     assert find([], "") is find(apis, "x" * 10**6) is None
+    finish = schemas(apis)[-1]["function"]
+    assert (finish["name"], finish["parameters"]["required"]) == ("Finish", ["return_type"])
 
 
 def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     texts = read_texts(write_checkout(tmp_path))
-    assert texts.source == "upstream"
     assert texts.system.startswith("Do it with calls.")
     assert texts.task == 'Use "Finish" at last.\nTools:\n'
     assert (texts.finish, texts.finish_answer) == ("The end.", "What they read.")
@@ -301,7 +281,6 @@ def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
     for name in SOURCES:
         for text in ("", "x = (") if name.startswith("toolbench") else ():
             write(write_checkout(tmp_path) / name, text)
-            with pytest.raises(UserError) as caught:
+            with pytest.raises(UserError, match=str(tmp_path)) as caught:
                 read_texts(tmp_path)
             assert "\n" not in str(caught.value)
-            assert str(tmp_path) in str(caught.value)
