@@ -183,13 +183,9 @@ def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(
     assert ("fac_sampling" in identity) is (wanted is not SAID)
 
 
-def test_a_judge_without_a_verdict_is_no_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     benchmark = made(tmp_path)
     entry = benchmark.entries()[0]
-    with pytest.raises(asking.JudgeError, match="no single verdict"):
-        played(benchmark, entry, judge=ScriptedModel("Who knows?"))
     monkeypatch.setattr("ace_ray.benchmarks.stabletoolbench.benchmark.JUDGE_S", 0.1)
     with pytest.raises(asking.JudgeError, match="deadline"):
         played(benchmark, entry, judge=ScriptedModel(hang))

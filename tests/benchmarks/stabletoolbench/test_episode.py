@@ -232,15 +232,6 @@ def test_without_an_answer_a_give_up_counts_the_same_one_each_time() -> None:
     assert again == run
 
 
-def test_a_search_goes_on_beside_a_full_context() -> None:
-    run = play(ScriptedModel(call(1), call(2), call(3), FULL, call(4), DONE), method=DFS)
-    assert run.ended == "answered"
-    full_at = [n for n in run.tries[0]["nodes"] if n.get("context_full")]
-    assert [node["description"] for node in full_at] == ['{"q": 3}']
-    # back over 3 and on at 2's other child
-    assert tree(run)[3] == (4, '{"q": 4}')
-
-
 ROUND = 'Thought: I look.\nAction: find_bread_for_bakery\nAction Input: {"q": "rye"}'
 FINISH = 'Action: Finish\nAction Input: {"return_type": "give_answer", "final_answer": "Rye."}'
 END = f"Thought: ok\n{FINISH}"

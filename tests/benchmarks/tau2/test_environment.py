@@ -114,19 +114,6 @@ def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
     assert other.state() == [{"assistant": {}}, {"assistant": {}}]
 
 
-def test_a_phone_that_was_broken_breaks_no_other(telecom: ToolSources) -> None:
-    """Upstream's function changes a default of its class, and with it every later environment."""
-    broken = [
-        {"env_type": "user", "func_name": name, "arguments": {}}
-        for name in ("break_vpn", "disconnect_vpn")
-    ]
-    calls: list[Call] = [("user", "connect_vpn", {}), ("user", "check_vpn_status", {})]
-    *_, after = told(opened(telecom, initial={"initialization_actions": broken}), *calls)
-    assert "poor" in after[0]
-    *_, fresh = told(opened(telecom), *calls)
-    assert "excellent" in fresh[0]
-
-
 def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
     looked: Call = ("assistant", "check_status_bar", {})
     alone, refused = told(opened(telecom, solo=True), looked, ("user", *looked[1:]))
