@@ -116,14 +116,6 @@ def test_what_is_no_answer_is_unsolved_without_a_question() -> None:
     assert not judge.asked
 
 
-def test_the_answer_inside_of_finish() -> None:
-    texts = {raw("Sunny."): "Sunny.", "Sunny.": "Sunny.", '{"final_answer": null}': ""}
-    texts |= {'{"final_answer": {"a": 1}}': '{"a": 1}', '{"x": "final_answer": "Sun': "Sun"}
-    texts |= {"{" * 100_000: "", "9" * 10_000: "9" * 10_000}
-    assert {given: final_text(given) for given in texts} == texts
-    assert final_text(None) == ""
-
-
 def test_a_reply_is_a_vote_if_it_states_one_verdict() -> None:
     call = json.dumps({"answer_status": "Solved"})
     votes = {

@@ -125,15 +125,6 @@ def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
 
 
 @pytest.mark.nightly
-def test_ids_that_upstream_draws_are_the_same_again(telecom: ToolSources) -> None:
-    """A customer without a draft bill gets a new one, whose id is random upstream."""
-    customer = {"customer_id": "C1002", "line_id": "L1004", "gb_amount": 1.0}
-    refuel: Call = ("assistant", "refuel_data", customer)
-    look: Call = ("assistant", "get_bills_for_customer", {"customer_id": "C1002"})
-    assert told(opened(telecom), refuel, look) == told(opened(telecom), refuel, look)
-
-
-@pytest.mark.nightly
 def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> None:
     strange = replace(airline, sha256="0" * 64)
     with pytest.raises(UserError, match="only the stored run names them"):

@@ -113,18 +113,15 @@ def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> No
     for category, role, content, stopped in (
         ("mock", "user", "Bye ###TRANSFER###", True),
         ("mock", "assistant", STOP, False),
-        ("mock", "tool", STOP, False),
         ("telecom_solo", "assistant", STOP, True),
         ("telecom_solo", "assistant", f"so {STOP}", False),
     ):
-        system = {"role": "system", "content": "Be kind."}
-        more = {"messages": [system, {"role": role, "content": content}]}
-        more |= {"termination_reason": "max_steps"}
+        messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
+        more = {"messages": messages, "termination_reason": "max_steps"}
         simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
         # Simulations without a trial are numbered.
         one, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
-        assert (one.sample, two.sample) == (0, 1)
-        assert one.episode.state["stopped"] is stopped
+        assert (one.sample, two.sample, one.episode.state["stopped"]) == (0, 1, stopped)
         assert len(one.episode.messages) == 1, "without the system message"
 
 
