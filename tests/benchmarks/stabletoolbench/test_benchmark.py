@@ -261,8 +261,6 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     seed = json.loads(files[result])
     assert seed["summary"]["solved_count"] == len(rows) - 1
     assert seed["metadata"]["config"]["evaluator_model"] == "org/tiny"
-    assert seed["summary"]["total_evaluations"] == len(rows) - 1, "all samples"
-    assert set(seed["results"][0]["scores"]) == {"sopr_score", "api_call_score"}
     converted = json.loads(files[f"converted/{rows[1]['category']}.json"])
     assert converted[rows[1]["id"]]["available_tools"][-1]["function"]["name"] == "Finish"
     for path, content in files.items():

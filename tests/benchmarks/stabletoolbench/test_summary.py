@@ -174,9 +174,7 @@ def test_the_average_is_the_plain_mean_of_six_groups() -> None:
         assert low < mean < high
     official = summary["rules"]["official"]
     assert (official["answered_only"]["value"], official["spread"]) == (pytest.approx(mean), 0)
-    assert list(summary["categories"]) == list(GROUPS)
     assert (summary["averages"]["fac"]["value"], summary["averages"]["win"]["value"]) == (1, None)
-    assert (summary["totals"]["api_calls"], summary["totals"]["prompt_tokens"]) == (63, 210)
     # Printed.
     lines = shown(table(summary))
     assert lines["G1_category"]["SoPR"].startswith("50.0 % [")
@@ -184,13 +182,11 @@ def test_the_average_is_the_plain_mean_of_six_groups() -> None:
     judged, free, sources = (shown(layout) for layout in further_tables(summary))
     assert judged["G1_category"]["SoPR answered only"] == "50.0 % ± 0.0"
     assert judged["average"]["FAC"].startswith("100.0 %")
-    assert "SoWR win" not in judged["average"]
     assert free["average"]["api_recall"] == "100.0 %"
     assert free["G1_tool"]["calls per query"] == "3.00"
     assert sources["all"]["cache"] == "100.0 %"
     won = shown(further_tables(summarize(whole(sowr=WIN)))[0])
     assert won["average"]["SoWR win"] == "100.0 %"
-    assert won["G1_tool"]["SoWR tie"] == "0.0 %"
     # Scores of a report.
     scores = StableToolBench.scores(summary, "official")
     assert titles(scores) == [
@@ -215,7 +211,6 @@ def test_a_missing_group_makes_the_mean_partial() -> None:
     assert found.estimate.partial
     assert list(found.missing) == absent
     assert (found.estimate.value, found.estimate.n) == ((1 / 2 + 1 / 6) / 2, 8)
-    assert further_tables(summarize([]))
     assert table(summarize([]))["lines"] == [["average", "0", "N/A", "N/A"]]
     # Samples of one query are one query.
     lost = scored_row("G1_category", "0", LOST, sample=1)

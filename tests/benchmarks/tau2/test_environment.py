@@ -76,9 +76,6 @@ def test_errors_have_upstreams_words(airline: ToolSources) -> None:
         ("get_user_details", '{"user_id": "x"}'): "User x not found",
         ("get_user_details", "{}"): f"{details} missing 1 required positional argument: 'user_id'",
         ("get_user_details", '{"a": 1}'): f"{details} got an unexpected keyword argument 'a'",
-        ("get_user_details", '{"self": 1, "requestor": "user"}'): (
-            f"tau2.environment.environment.{method} keyword argument 'requestor'"
-        ),
         ("nothing", '{"tool_name": "x", "self": 1}'): f"{method} argument 'tool_name'",
         ("calculate", '{"expression": "x()"}'): "Invalid characters in expression",
         ("calculate", '{"expression": "9**9**9"}'): "an integer of more than 100,000 bits",
@@ -146,7 +143,6 @@ class Record(BaseModel):
 def test_a_shared_database_behaves_like_a_deep_copy() -> None:
     base = {key: Record() for key in "abcd"}
     ours, copy = Overlay(base), {key: Record() for key in "abcd"}
-    assert "b" in ours
     for each in (ours, copy):
         each["a"].parts.append(1)
         del each["b"], each["c"]
@@ -156,9 +152,7 @@ def test_a_shared_database_behaves_like_a_deep_copy() -> None:
             record.value += record.value == 9
     assert dict(ours) == copy
     assert list(ours) == list(copy) == ["a", "d", "new", "c"]
-    assert ("b" in ours, "x" in ours, ours.get("b"), len(ours)) == (False, False, None, 4)
-    with pytest.raises(KeyError):
-        del ours["b"]
+    assert ("b" in ours, ours.get("b"), len(ours)) == (False, None, 4)
     assert base == {key: Record() for key in "abcd"}
     assert set(ours.changed()) == {"a", "b", "c", "new"}
     assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)

@@ -75,7 +75,6 @@ def test_each_side_sees_its_own_calls_and_the_others_texts() -> None:
     assert steps[3].calls[0].observation is not None
     assert steps[5].calls[0].name == "check_status_bar"
     assert str(steps[5].calls[0].observation).startswith("Status Bar")
-    assert Tau2.transcript(episode.messages, {"trajectory": [1, {"role": 2}]})
 
 
 def test_the_first_messages_are_the_prompt(airline: Tau2, solo: Tau2) -> None:
@@ -107,8 +106,6 @@ def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
     assert benchmark.tools(entry) is None
     assert [request.tools for request in agent.asked] == [None, None]
     assert f'"{AIRPORTS}"' in agent.chats[0][0]["content"]
-    assert agent.chats[1][-2]["content"].startswith("Let me look.")
-    assert agent.chats[1][-1]["role"] == "user"
     assert agent.chats[1][-1]["content"].startswith(f'<tool_result name="{AIRPORTS}">')
     assert roles(turns) == ["assistant", "user", "assistant", "tool", "assistant", "user"]
     assert turns[2]["content"] == "Let me look."
@@ -137,7 +134,6 @@ def test_an_episode_ends_at_its_limits(airline: Tau2) -> None:
     benchmark = made(domains=["airline"], max_steps=2)
     state = played(benchmark, ScriptedModel((AIRPORTS, {})), ScriptedModel("Hi"))
     assert (state["ended"], state["steps"]) == ("max_steps", 3)
-    assert state["trajectory"][-1]["role"] == "tool"
     benchmark = made(domains=["airline"], max_errors=3)
     agent = ScriptedModel(say("", *[("no_such_tool", {})] * 2), ("no_such_tool", {}), "unreached")
     state = played(benchmark, agent, ScriptedModel("Hi"))
