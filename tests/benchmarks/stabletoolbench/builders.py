@@ -146,27 +146,19 @@ SCRIPTS: dict[str, list[Said]] = {
     "bad_finish": [(None, [("Finish", "{")])],
 }
 SOURCES = {
-    "toolbench/inference/Prompts/ReAct_prompts.py": '''
-FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION = """Do it with calls.
-Here: {task_description}"""
-FORMAT_INSTRUCTIONS_USER_FUNCTION = """
->{input_description}<
-"""
-''',
-    "toolbench/inference/Prompts/Tree_search_prompts.py": """
-DIVERSITY_PROMPT = \'\'\'You did {previous_candidate} Do else.\'\'\'
+    "toolbench/inference/Prompts/ReAct_prompts.py": """
+FORMAT_INSTRUCTIONS_SYSTEM_FUNCTION = "Do it with calls.\\nHere: {task_description}"
+FORMAT_INSTRUCTIONS_USER_FUNCTION = "\\n>{input_description}<\\n"
 """,
+    "toolbench/inference/Prompts/Tree_search_prompts.py": "DIVERSITY_PROMPT = 'Do else.'\n",
     "toolbench/inference/Downstream_tasks/rapidapi_multithread.py": """
 import os
 os.abort()
 class wrapper:
     def __init__(self):
-        finish_func = {"type": "function", "function": {"name": "Finish",
-            "description": "The end.", "parameters": {"type": "object", "properties": {
-                "return_type": {"type": "string"},
-                "final_answer": {"type": "string", "description": "What they read."}}}}}
-        self.task_description = f\'\'\'Use \\"Finish\\" at last.
-Tools:\\n\'\'\'
+        finish_func = {"type": "function", "function": {"name": "Finish", "description": "The end.",
+            "parameters": {"properties": {"final_answer": {"description": "What they read."}}}}}
+        self.task_description = f"Use \\"Finish\\" at last.\\nTools:\\n"
     def to_json(self, name, what):
         a = f"This is the subfunction of {name}."
         b = f"The description of this function says {what}."
@@ -185,9 +177,7 @@ Tools:\\n\'\'\'
         return json.dumps(response), status_code
         return json.dumps({"error": f"Nothing called {action_name}", "response": ""}), 1
 """,
-    "toolbench/inference/Algorithms/DFS.py": """
-text = text + f"again, your former look: {node.observation}\\n"
-""",
+    "toolbench/inference/Algorithms/DFS.py": 'f"again, your former look: {node.observation}\\n"\n',
     "toolbench/utils.py": """
 import torch
 def process_system_message(system_message, functions):
