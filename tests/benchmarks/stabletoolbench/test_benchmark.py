@@ -158,29 +158,21 @@ def test_an_answer_is_judged(tmp_path: Path, said: str) -> None:
     assert call["failure"] == "no_backend"
 
 
-OWN = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "stop": ["</s>"], "seed": 4}
-SAID = Sampling(0.6, top_p=0.9, max_tokens=2000, stop=("</s>",), seed=4)
-
-
-@pytest.mark.parametrize(
-    ("role", "given", "wanted"),
-    [
+def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
+    own = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
+    for role, given, wanted in (
         ("same", Sampling(0.2, max_tokens=64), Sampling(0.0, max_tokens=64)),
         (ENDPOINT, asking.SAMPLING, Sampling(0.0, max_tokens=512)),
-        (ENDPOINT | {"sampling": OWN}, SAID, SAID),
-    ],
-)
-def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(
-    tmp_path: Path, role: Any, given: Sampling, wanted: Sampling
-) -> None:
-    benchmark, judging = made(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
-    context = staged(benchmark, calls_once())
-    context = replace(context, roles={"judge": RoleModel(judging, given, {})})
-    asyncio.run(benchmark.run(benchmark.entries()[0], context))
-    assert replace(judging.asked[-1].sampling, seed=given.seed, schema="") == wanted
-    # A sampling of the judge's own is in the identity of the role.
-    identity = benchmark.identity()["episodes"]["judge"]
-    assert ("fac_sampling" in identity) is (wanted is not SAID)
+        (ENDPOINT | {"sampling": own}, Sampling(**own), Sampling(**own)),
+    ):
+        benchmark, judging = made(tmp_path, fac=True, judge=role), ScriptedModel("Solved")
+        context = staged(benchmark, calls_once())
+        context = replace(context, roles={"judge": RoleModel(judging, given, {})})
+        asyncio.run(benchmark.run(benchmark.entries()[0], context))
+        assert replace(judging.asked[-1].sampling, seed=given.seed, schema="") == wanted
+        # A sampling of the judge's own is in the identity of the role.
+        identity = benchmark.identity()["episodes"]["judge"]
+        assert ("fac_sampling" in identity) is (wanted.top_p == 1)
 
 
 def test_a_judge_that_hangs_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

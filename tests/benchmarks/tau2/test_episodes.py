@@ -286,26 +286,22 @@ def every(package: object) -> Tau2:
     return made(domains=["airline", "retail", "telecom", "telecom_solo", "mock"])
 
 
-@pytest.mark.nightly
 def test_the_metrics_are_the_parts_of_the_reward(every: Tau2) -> None:
-    for entry, kind, metrics in (
-        (entry_of(every, "retail", "0"), "db_mismatch", {"db": 0.0, "communicate": 1.0}),
-        (entry_of(every, "telecom"), "assertion_failed", {"env_assertion": 0.0}),
-    ):
-        verdict = every.verdicts(entry, silent_episode(entry))["official"]
-        assert (verdict.error_type, verdict.metrics) == (kind, metrics)
-
-
-def test_a_task_without_actions_and_assertions_has_no_db_part(every: Tau2) -> None:
     entry = entry_of(every, "mock")
-    criteria = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
-    entry = replace(entry, gold=criteria)
-    for verdict in every.verdicts(entry, silent_episode(entry)).values():
-        assert verdict.error_type == "not_communicated"
-        assert verdict.metrics == {"communicate": 0.0}
-    entry = replace(entry, gold={**criteria, "actions": []})
+    basis = {"communicate_info": ["42"], "reward_basis": ["DB", "ENV_ASSERTION", "COMMUNICATE"]}
+    said, even = {"communicate": 0.0}, {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+    make = {"name": "create_task", "arguments": {"user_id": "user_1", "title": "x"}}
+    for criteria, kind, metrics in (
+        (basis, "not_communicated", said),  # neither calls nor assertions
+        ({**basis, "actions": []}, "not_communicated", even),
+        ({"actions": [make]}, "db_mismatch", {"db": 0.0, "communicate": 1.0}),
+    ):
+        verdicts = every.verdicts(replace(entry, gold=criteria), silent_episode(entry))
+        for verdict in verdicts.values():
+            assert (verdict.error_type, verdict.metrics) == (kind, metrics)
+    entry = entry_of(every, "telecom")
     verdict = every.verdicts(entry, silent_episode(entry))["official"]
-    assert verdict.metrics == {"db": 1.0, "env_assertion": 1.0, "communicate": 0.0}
+    assert (verdict.error_type, verdict.metrics) == ("assertion_failed", {"env_assertion": 0.0})
 
 
 def test_a_record_that_upstream_does_not_replay_has_no_reward(every: Tau2) -> None:

@@ -227,26 +227,21 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         *(simulation_of("create_task_1_nl_eval", trial) for trial in range(3)),
         simulation_of("create_task_1_nl_eval", 3, termination_reason=lost, messages=[]),
         *(simulation_of("create_task_1", trial) for trial in range(3)),
-        simulation_of("create_task_1", 3, termination_reason=None),
         simulation_of("nobody_has_this"),
     ]
     output = tmp_path / "out"
     found = score(results_of(tmp_path, "mock", *simulations), output)
     stats = found["categories"]["mock"]
-    assert (stats["status"]["scored"], stats["status"]["infra_error"]) == (6, 2)
-    assert stats["official"]["accuracy"] == 0.5
+    assert (stats["status"]["scored"], stats["status"]["infra_error"]) == (6, 1)
     assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.5, "3": 0.5}
-    assert found["source"]["not_scored"] == 3
-    (note,) = [one for one in found["notes"] if one.startswith("not scored: 3 of the input")]
-    for number, why in ((3, lost), (7, "termination_reason None"), (8, "nobody_has_this")):
+    (note,) = [one for one in found["notes"] if one.startswith("not scored: 2 of the input")]
+    for number, why in ((3, lost), (7, "nobody_has_this")):
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
-    assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7, 8]
+    assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
     code, again = rescore(str(output), lambda line: None)
-    assert code == 0
-    assert (again["categories"], again["notes"]) == (found["categories"], found["notes"])
+    assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
     # A file of which nothing can be scored.
-    empty = tmp_path / "none"
     path = results_of(tmp_path, "mock", simulation_of(termination_reason=lost))
     with pytest.raises(UserError, match=r"nothing in it can be scored.*simulation 0"):
-        score(path, empty)
+        score(path, tmp_path / "none")
