@@ -177,7 +177,7 @@ def test_exported_answers_can_be_imported(
     own = AnswerCache(str(tmp_path / "cache"), "readwrite")
     own.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
     own.call("put", PLAYER, '{"a": 1, "b": 2}', "other", ANSWER.replace("1", "2"), 0)
-    own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is no answer
+    own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
     for name in ("..", "a/b", "a\0b"):  # names that must not leave the folder
         own.call("put", names_key(name, name, name), "{}", "", ANSWER, 0)
     assert command("export", "cache", "deep/out") == "7 answers\n"

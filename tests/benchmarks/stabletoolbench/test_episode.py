@@ -151,7 +151,7 @@ def test_a_deadline_cuts_an_episode_that_got_somewhere() -> None:
 
     run = play(ScriptedModel(call(1), hang), deadline_s=0.05, works=yes)
     assert (run.ended, run.valid, run.final, len(run.calls)) == ("deadline", False, None, 1)
-    # Without progress, or with a broken engine, it is no verdict.
+    # Without progress, or with a broken engine, the row has no verdict.
     with pytest.raises(EpisodeStalled, match="engine"):
         play(ScriptedModel(call(1), hang), deadline_s=0.05, works=no)
     with pytest.raises(EpisodeStalled, match="candidate"):
@@ -190,7 +190,7 @@ def test_a_give_up_goes_two_rounds_back() -> None:
     assert (run.ended, run.valid, run.query_count) == ("answered", True, 4)
     assert run.final
     assert run.final["answer"] == "x"
-    # The abandoned branch and the diversity message are no part of the messages.
+    # The messages lack the abandoned branch and the diversity message.
     assert roles(run.messages) == ["system", "user", "assistant", "tool", "assistant", "tool"]
     # The candidate is shown what it did here.
     assert roles(model.chats[3]) == ["system", "user", "assistant", "tool", "user"]
@@ -199,7 +199,7 @@ def test_a_give_up_goes_two_rounds_back() -> None:
     assert f'"name": "{FIND}"' in said
     assert '"function_output": ' in said
     assert "The observation that had led you here: " in said
-    assert '{\\"q\\": 1}' in said, "that of the first call"
+    assert '{\\"q\\": 1}' in said, "the observation of the first call"
     stored = json.loads(json.dumps(run.as_json()))
     assert len(stored["tries"][0]["nodes"]) == 9
     assert [one["node"] for one in stored["calls"]] == [2, 4]

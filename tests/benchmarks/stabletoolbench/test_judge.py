@@ -257,7 +257,7 @@ def test_the_order_changes_with_the_rounds_and_the_choice_follows_it() -> None:
     # A judge that looks at the place alone decides nothing.
     by_place = sowr(ScriptedModel("Index: 0"), OTHER, ("Unsure", "Unsure"), 4)
     assert by_place["outcome"] == "tie"
-    # Of equal answers a coin decides, always the same way.
+    # A coin decides between equal answers, always the same way.
     judge, both = ScriptedModel("Index: 0"), ("Solved", "Solved")
     tossed = [[sowr(judge, dict(ANSWER), both, query=str(n)) for n in range(30)] for _ in range(2)]
     assert tossed[0] == tossed[1]

@@ -133,14 +133,14 @@ def test_skipped_queries_are_incomplete_and_lost() -> None:
     assert one["sowr"] == rates | {"missing": 0}
     assert other["fac"] == other["official"]["sopr"] == share(0, 1)
     assert other["sowr"]["lose"] == share(1, 1)
-    # Questions that nobody was asked have no numbers.
+    # Without FAC and SoWR there are no numbers of them.
     plain = summarize([*rows("G1_tool", [S]), *SKIPPED])["categories"]["G2_category"]
     assert plain["official"]["sopr"]["value"] == 0
     assert plain["fac"] == plain["sowr"]["lose"] == NOTHING
     unjudged = scored_row("G1_tool", "1", verdicts(ENTRY, state(SCRIPTS["answered"], None)))
     unasked = summarize([unjudged, *SKIPPED])["categories"]
     assert {stats["official"]["sopr"]["value"] for stats in unasked.values()} == {None}
-    # Where no row was scored, rows do not tell.
+    # Without a scored row, skipped queries count in SoPR.
     assert summarize(SKIPPED)["categories"]["G1_tool"]["official"]["sopr"]["n"] == 1
     # A group that the reference lacks is not lost.
     unknown = rows("G2_category", [S], sowr_missing=True)

@@ -111,7 +111,7 @@ def test_prompt_mode_has_tools_and_calls_in_the_text() -> None:
     assert turns[2]["content"] == "Let me look."
     (called,) = turns[2]["tool_calls"]
     assert (called["name"], called["arguments"]) == (AIRPORTS, "{}")
-    # Only sides with tools are told where to end.
+    # Only sides with tools have a stop text.
     assert {sampling.stop for sampling in samplings(agent)} == {("<tool_result",)}
     assert {sampling.stop for sampling in samplings(user)} == {()}
 
@@ -152,7 +152,7 @@ def test_calls_of_a_message_are_run_and_their_changes_stored(airline: Tau2) -> N
     assert ids == [message["id"] for message in turns[3:5]]
     assert len(set(ids)) == 2
     assert not any("One moment" in str(m["content"]) for chat in user.chats for m in chat)
-    # What changed is stored.
+    # Changed records are stored.
     agent = ScriptedModel(("cancel_reservation", {"reservation_id": "EHGLP3"}), "Cancelled.")
     states = Tau2.sandbox_states(played(airline, agent, ScriptedModel("Cancel it", BYE)))
     assert states is not None
