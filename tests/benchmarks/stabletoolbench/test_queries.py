@@ -1,9 +1,9 @@
-"""Queries become entries as published, and whatever is wrong with them is one line."""
+"""Queries become entries as published, and their APIs functions with upstream's names."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +11,35 @@ import pytest
 
 from ace_ray.benchmarks.dataset import data_hash, imports_folder
 from ace_ray.benchmarks.stabletoolbench import queries as importer
-from ace_ray.benchmarks.stabletoolbench.names import GROUPS
-from ace_ray.benchmarks.stabletoolbench.queries import (
-    MINI,
-    load,
-    locate,
+from ace_ray.benchmarks.stabletoolbench.episode.rollout import initial_messages
+from ace_ray.benchmarks.stabletoolbench.names import (
+    GROUPS,
+    api_name,
+    function_name,
+    standardize,
+    standardize_category,
 )
+from ace_ray.benchmarks.stabletoolbench.options import Settings
+from ace_ray.benchmarks.stabletoolbench.prompts import OWN, read_texts
+from ace_ray.benchmarks.stabletoolbench.queries import MINI, load, locate
 from ace_ray.benchmarks.stabletoolbench.shapes import ToolFolder
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of, find, schemas, tool_lines
 from ace_ray.errors import UserError
-from tests.benchmarks.stabletoolbench.synthetic_stb_checkout import (
+from tests.benchmarks.stabletoolbench.builders import (
+    SOURCES,
     api,
+    doc,
+    entry_of,
     ids_file,
+    parameter,
     queries_file,
     query,
     write,
     write_checkout,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
 GROUP = GROUPS[0]
-
-OFFICIAL_COUNTS = {
-    "G1_instruction": 163,
-    "G1_category": 153,
-    "G1_tool": 158,
-    "G2_instruction": 106,
-    "G2_category": 124,
-    "G3_instruction": 61,
-}
-"""Solvable queries at the commit that the importer knows."""
 
 
 @pytest.fixture
@@ -46,51 +47,30 @@ def root(tmp_path: Path) -> Path:
     return write_checkout(tmp_path / "checkout")
 
 
-def ids_of(loaded: Any) -> list[str]:
-    return [entry.id for entry in loaded.entries]
-
-
-def test_the_published_counts(shared_queries: Path) -> None:
-    loaded = load(shared_queries)
-    entries = loaded.entries
-    assert loaded.warnings == []
-    assert Counter(entry.category for entry in entries) == OFFICIAL_COUNTS
-    assert len({entry.id for entry in entries}) == len(entries) == 765
-    docs = [doc for entry in entries for doc in entry.data["apis"]]
-    assert len(docs) == 4070
-    assert len({(doc["category"], doc["tool"], doc["api"]) for doc in docs}) == 2490
-    assert sum(doc["template"] is not None for doc in docs) == 2748
-    relevant = [entry.gold["relevant"] for entry in entries]
-    assert all(len({*map(tuple, pairs)}) == len(pairs) for pairs in relevant)
-
-
-@pytest.mark.nightly
-def test_an_import_of_the_published_queries_is_known(shared_queries: Path, tmp_path: Path) -> None:
+def test_the_published_queries(tmp_path: Path) -> None:
+    shared = Path(os.environ.get("ACE_RAY_SHARED") or ROOT.parent / "shared")
+    source = shared / "data" / "stabletoolbench"
+    if not source.is_dir():
+        pytest.skip("the published queries are not here; name their parent with ACE_RAY_SHARED")
     said: list[str] = []
-    folder = importer.import_queries(shared_queries, cache=tmp_path, say=said.append)
+    folder = importer.import_queries(source, cache=tmp_path, say=said.append)
+    assert said[0].startswith("imported: 765 queries")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["commit"] == importer.OFFICIAL_COMMIT
-    assert manifest["rows"] == OFFICIAL_COUNTS
-    assert data_hash(load(folder).entries) == data_hash(load(shared_queries).entries)
-    assert said[0].startswith("imported: 765 queries")
-
-
-def test_the_mini_set_is_whole() -> None:
-    loaded = load(MINI)
+    assert manifest["rows"] == dict(zip(GROUPS, (163, 153, 158, 106, 124, 61), strict=True))
+    loaded = load(folder)
     assert loaded.warnings == []
-    counts = Counter(entry.category for entry in loaded.entries)
-    assert set(counts) == set(GROUPS)
-    assert set(counts.values()) <= {2, 3}
-    for entry in loaded.entries:
-        assert 2 <= len(entry.data["apis"]) <= 6
-        assert entry.gold["relevant"]
-        assert all(doc["template"] for doc in entry.data["apis"])
+    docs = [doc for entry in loaded.entries for doc in entry.data["apis"]]
+    assert len({(doc["category"], doc["tool"], doc["api"]) for doc in docs}) == 2490
+    assert sum(doc["template"] is not None for doc in docs) == 2748
 
 
 def test_an_entry_holds_what_was_published(root: Path) -> None:
+    for folder in (root, root / "solvable_queries"):
+        assert len(load(folder).entries) == 6
+        assert locate(str(folder)) == folder
     (entry,) = load(root, groups=[GROUP]).entries
-    assert entry.key == ("en", GROUP, "0")
-    assert entry.group == "0"
+    assert (entry.key, entry.group) == (("en", GROUP, "0"), "0")
     assert entry.gold == {"relevant": [["Bakery", "Find bread"]]}
     (doc,) = entry.data["apis"]
     assert doc["required"] == [
@@ -98,128 +78,73 @@ def test_an_entry_holds_what_was_published(root: Path) -> None:
     ]
     assert (doc["category"], doc["tool"], doc["api"]) == ("Food", "Bakery", "Find bread")
     assert doc["template"] == {"bread": "str"}
-
-
-@pytest.mark.parametrize("inner", ["", "solvable_queries"])
-def test_a_checkout_or_its_queries_are_found(root: Path, inner: str) -> None:
-    assert len(load(root / inner).entries) == 6
-    assert locate(str(root / inner)) == root / inner
-
-
-@pytest.mark.parametrize(
-    ("ids", "left"),
-    [
-        ({"1": 0, "3": 0}, ["1", "3"]),
-        (["3", "1"], ["1", "3"]),
-        ([3], ["3"]),
-        ({}, []),
-    ],
-)
-def test_ids_filter_as_list_or_object(root: Path, ids: Any, left: list[str]) -> None:
-    write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
-    write(ids_file(root, GROUP), ids)
-    assert ids_of(load(root, groups=[GROUP])) == left
-
-
-def test_without_ids_every_query_counts(root: Path) -> None:
-    ids_file(root, GROUP).unlink()
-    assert ids_of(load(root, groups=[GROUP])) == ["0"]
-
-
-def refused(root: Path, match: str, **options: Any) -> None:
-    with pytest.raises(UserError, match=match) as caught:
-        load(root, groups=[GROUP], **options)
-    assert "\n" not in str(caught.value)
-    assert GROUP in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("value", "match"),
-    [
-        ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
-        ('[{"query_id": 1, "query_id": 2}]', "appears twice"),
-        ([query(None)], "query_id"),
-        ([query(0), query("0")], "query_id 0 appears twice"),
-        ([query(0, query=None)], "query 0: query: input should"),
-        (
-            [query(0, **{"relevant APIs": [["Bakery"]]})],
-            "relevant APIs.0: list should",
-        ),
-        (
-            [query(0, api_list=[api(tool_name=None)])],
-            "api_list.0.tool_name: input",
-        ),
-        (
-            [query(0, api_list=[api(required_parameters={})])],
-            "required_parameters: input",
-        ),
-    ],
-)
-def test_bad_queries_are_named(root: Path, value: Any, match: str) -> None:
-    write(queries_file(root, GROUP), value)
-    refused(root, match)
-
-
-@pytest.mark.parametrize("value", [5, [1.5], [True], [{}], '{"0"'])
-def test_bad_ids_are_named(root: Path, value: Any) -> None:
-    write(ids_file(root, GROUP), value)
-    refused(root, "test_query_ids")
-
-
-def test_ids_of_no_query_are_named(root: Path) -> None:
-    write(ids_file(root, GROUP), ["0", "77", 78])
-    refused(root, r"names queries that do not exist: 77, 78;")
-    write(ids_file(root, GROUP), list(range(100)))
-    refused(root, "1, 2, 3, 4, 5 and 94 more")
-
-
-def test_a_missing_group_is_named(root: Path) -> None:
-    queries_file(root, GROUP).unlink()
-    refused(root, f"the group {GROUP} is missing")
-    assert len(load(root, groups=GROUPS[1:]).entries) == 5
-
-
-def test_a_query_without_apis_is_refused(root: Path) -> None:
-    write(ids_file(root, GROUP), ["4", "5"])
-    for nothing in (query(4, api_list=[]), {k: v for k, v in query(4).items() if k != "api_list"}):
-        write(queries_file(root, GROUP), [nothing, query(5)])
-        refused(root, "query 4: the query has no APIs")
-    write(ids_file(root, GROUP), ["5"])
-    assert ids_of(load(root, groups=[GROUP])) == ["5"]
-
-
-def test_a_relevant_api_that_is_not_offered_is_a_warning(root: Path) -> None:
+    mini = load(MINI)
+    assert {entry.category for entry in mini.entries} == set(GROUPS)
+    assert all(doc["template"] for entry in mini.entries for doc in entry.data["apis"])
+    # A relevant API that is not offered is a warning.
     write(queries_file(root, GROUP), [query(0, **{"relevant APIs": [["Bakery", "Bake"]]})])
     (line,) = load(root, groups=[GROUP]).warnings
     assert "query 0: the relevant API Bakery / Bake is not in its api_list" in line
 
 
-@pytest.mark.parametrize("name", ["", "imported", "nowhere", "imported:x"])
-def test_data_that_is_not_there(name: str) -> None:
-    with pytest.raises(UserError, match="data import stabletoolbench"):
-        locate(name)
+def test_ids_filter_as_list_or_object(root: Path) -> None:
+    write(queries_file(root, GROUP), [query(1), query("2"), query(3)])
+    for ids, left in (({"1": 0, "3": 0}, ["1", "3"]), ([3, "1"], ["1", "3"]), (None, list("123"))):
+        write(ids_file(root, GROUP), ids) if ids else ids_file(root, GROUP).unlink()
+        assert [entry.id for entry in load(root, groups=[GROUP]).entries] == left
 
 
-def test_folders_and_files_without_queries(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        load(tmp_path / "x")
-    with pytest.raises(UserError, match="has no solvable_queries"):
-        load(tmp_path)
-    with pytest.raises(UserError, match="is a file"):
-        load(write(tmp_path / "x.zip", "x"))
+def refused(root: Path, match: str) -> None:
+    with pytest.raises(UserError, match=match) as caught:
+        load(root, groups=[GROUP])
+    assert "\n" not in str(caught.value)
+    assert GROUP in str(caught.value)
+
+
+def test_bad_queries_are_named(root: Path) -> None:
+    for value, match in (
+        ('[{"query_id": 1, "query": "Wh', "is not valid JSON .*cut off"),
+        ({}, "holds a dict"),
+        ([query(None)], "query_id"),
+        ([query(0), query("0")], "query_id 0 appears twice"),
+        ([query(0, query=None)], "query 0: query: input should"),
+        ([query(0, **{"relevant APIs": [["Bakery"]]})], "relevant APIs.0: list should"),
+        ([query(0, api_list=[api(tool_name=None)])], "api_list.0.tool_name: input"),
+        ([query(0, api_list=[])], "query 0: the query has no APIs"),
+    ):
+        write(queries_file(root, GROUP), value)
+        refused(root, match)
+
+
+def test_bad_ids_and_missing_files_are_named(root: Path, tmp_path: Path) -> None:
+    for value in (5, [1.5], [True]):
+        write(ids_file(root, GROUP), value)
+        refused(root, "test_query_ids")
+    write(ids_file(root, GROUP), ["0", "77", 78])
+    refused(root, r"names queries that do not exist: 77, 78;")
+    write(ids_file(root, GROUP), list(range(100)))
+    refused(root, "1, 2, 3, 4, 5 and 94 more")
+    queries_file(root, GROUP).unlink()
+    refused(root, f"the group {GROUP} is missing")
+    assert len(load(root, groups=GROUPS[1:]).entries) == 5
+    for name in ("", "imported", "nowhere", "imported:x"):
+        with pytest.raises(UserError, match="data import stabletoolbench"):
+            locate(name)
+    packed = write(tmp_path / "x.zip", "x")
+    wrong = {packed: "is a file", tmp_path: "has no solvable_queries", tmp_path / "x": "no such"}
+    for path, said in wrong.items():
+        with pytest.raises(UserError, match=said):
+            load(path)
 
 
 def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
-    from ace_ray.benchmarks.stabletoolbench.prompts import read_texts
-
     said: list[str] = []
     folder = importer.import_queries(root, say=said.append)
     assert folder.parent == imports_folder("stabletoolbench")
     assert locate("imported") == locate(f"imported:{folder.name}") == folder
     assert data_hash(load(folder).entries) == data_hash(load(root).entries)
     assert read_texts(folder) == read_texts(root)
-    assert (folder / "LICENSE").is_file()
-    assert (folder / "server/system_prompts.py").is_file()
+    assert all((folder / name).is_file() for name in ("LICENSE", "server/system_prompts.py"))
     assert any("not those of commit" in line for line in said)
     assert importer.import_queries(root / "solvable_queries", say=said.append) == folder
     assert any("already imported" in line for line in said)
@@ -228,92 +153,131 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     assert "is no checkout" in said[-1]
     with pytest.raises(UserError, match="several versions"):
         locate("imported")
-
-
-def test_a_failed_import_leaves_nothing(root: Path, cache: Path) -> None:
-    write(queries_file(root, GROUP), "[{")
-    with pytest.raises(UserError, match="is not valid JSON"):
-        importer.import_queries(root)
-    assert not [*cache.rglob("*")]
-
-
-def test_an_import_follows_no_links(root: Path, tmp_path: Path) -> None:
-    secret = write(tmp_path / "secret", "[]")
+    # No link is followed; a failed import leaves nothing.
+    before = sorted(folder.parent.rglob("*"))
     (root / "LICENSE").unlink()
-    (root / "LICENSE").symlink_to(secret)
+    (root / "LICENSE").symlink_to(write(tmp_path / "secret", "[]"))
     with pytest.raises(UserError, match="is a symbolic link"):
         importer.import_queries(root)
+    assert sorted(folder.parent.rglob("*")) == before
 
 
-def tool(**fields: Any) -> dict[str, Any]:
-    return {
-        "tool_name": "Bakery",
-        "tool_description": "All about bread",
-        "api_list": [
-            {
-                "name": "Find bread",
-                "description": "Finds it",
-                "required_parameters": [],
-                "optional_parameters": [{"name": "q", "type": "STRING", "default": ""}],
-            }
-        ],
-    } | fields
+FIND: dict[str, Any] = {"name": "Find bread", "description": "Finds it", "required_parameters": []}
 
 
-@pytest.mark.parametrize("inner", [".", "tools", "toolenv/tools"])
-def test_a_tool_directory_adds_what_it_says(root: Path, tmp_path: Path, inner: str) -> None:
-    write(tmp_path / "env" / inner / "Food" / "bakery.json", tool())
-    loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
-    (doc,) = loaded.entries[0].data["apis"]
-    assert (doc["tool_description"], doc["description"]) == ("All about bread", "Finds it")
-    assert [one["name"] for one in doc["optional"]] == ["q"]
-    assert doc["template"] == {"bread": "str"}
-    assert loaded.warnings == loaded.lacking == []
-
-
-@pytest.mark.parametrize("nothing", [{}, {"description": None, "required_parameters": None}])
-def test_what_a_tool_file_does_not_say_stays_as_it_is(
-    root: Path, tmp_path: Path, nothing: dict[str, Any]
-) -> None:
+def test_a_tool_directory_replaces_descriptions(root: Path, tmp_path: Path) -> None:
+    one = {**FIND, "optional_parameters": [parameter("q")]}
+    tool = {"tool_description": "All about bread", "api_list": [one]}
+    path = write(tmp_path / "env/toolenv/tools" / "Food" / "bakery.json", tool)
     (before,) = load(root, groups=[GROUP]).entries[0].data["apis"]
-    said = {"name": "Find bread", **nothing}
-    write(tmp_path / "Food" / "bakery.json", {"api_list": [said]})
-    (doc,) = load(root, groups=[GROUP], tools=ToolFolder(tmp_path)).entries[0].data["apis"]
-    assert doc == before
-    assert before["description"]
-    assert before["required"]
+    after = {"description": "Finds it", "required": [], "optional": [parameter("q")]}
+    # Fields that the file lacks stay as they are.
+    null = {"name": "Find bread", "description": None, "required_parameters": None}
+    for said, found in ((tool, after | {"tool_description": "All about bread"}), (null, {})):
+        write(path, said if found else {"api_list": [said]})
+        loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "env"))
+        assert loaded.entries[0].data["apis"] == [before | found]
+        assert loaded.warnings == loaded.lacking == []
 
 
 def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tools"
     write(folder / "Music" / "x.json", {})
+    write(tmp_path / "elsewhere" / "bakery.json", {"api_list": [FIND]})
     loaded = load(root, tools=ToolFolder(folder))
     assert loaded.lacking == [f"{folder} lacks the tool 'Bakery' (Food)"]
     assert loaded.warnings == []
     assert loaded.entries == load(root).entries
-    write(folder / "Food" / "bakery.json", tool(api_list=[]))
+    path = write(folder / "Food" / "bakery.json", {"api_list": []})
     (line,) = load(root, tools=ToolFolder(folder)).lacking
     assert line.endswith("the tool has no API 'Find bread'")
-
-
-def test_a_category_leads_nowhere_else(root: Path, tmp_path: Path) -> None:
-    write(tmp_path / "elsewhere" / "bakery.json", tool())
-    write(tmp_path / "tools" / "Food" / "x.json", {})
+    for value in ("{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}):
+        write(path, value)
+        with pytest.raises(UserError, match=r"bakery\.json"):
+            load(root, tools=ToolFolder(folder))
+    # The name of a category does not leave the directory.
     write(queries_file(root, GROUP), [query(0, api_list=[api(category_name="../elsewhere")])])
-    loaded = load(root, groups=[GROUP], tools=ToolFolder(tmp_path / "tools"))
-    assert loaded.entries[0].data["apis"][0]["tool_description"] == ""
-    assert len(loaded.lacking) == 1
+    (line,) = load(root, groups=[GROUP], tools=ToolFolder(folder)).lacking
+    assert "../elsewhere" in line
+    for path, said in ((tmp_path / "x", "no such folder"), (folder / "Food", "no folders of")):
+        with pytest.raises(UserError, match=said):
+            ToolFolder(path)
 
 
-@pytest.mark.parametrize("value", ["{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}])
-def test_a_bad_tool_file_is_named(root: Path, tmp_path: Path, value: Any) -> None:
-    write(tmp_path / "Food" / "bakery.json", value)
-    with pytest.raises(UserError, match=r"bakery\.json"):
-        load(root, tools=ToolFolder(tmp_path))
+def test_names_follow_upstream() -> None:
+    names = {"/api/Tracking/": "api_tracking", "4chan Feed": "get_4chan_feed", "a^b": "a^b"}
+    names |= {"Vidéo & Co": "vid_o_co", "__": "", "天气 2": "天气_2", "_7_": "get_7"}
+    assert {name: standardize(name) for name in names} == names
+    reserved = {"id": "is_id", "from": "is_from", "ID": "is_id", "ids": "ids"}
+    assert {name: api_name(name) for name in reserved} == reserved
+    categories = {"News, Media": "News_Media", "a , b": "a__b", "Food": "Food"}
+    assert {name: standardize_category(name) for name in categories} == categories
+    assert function_name("id", "Crumb Finder") == "is_id_for_crumb_finder"
+    assert function_name("a" * 60, "tool") == "a" * 55 + "_for_tool", "the last 64 characters"
 
 
-def test_a_tool_directory_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        ToolFolder(tmp_path / "x")
-    with pytest.raises(UserError, match="no folders of categories"):
-        ToolFolder(tmp_path)
+def test_functions_have_upstreams_losses() -> None:
+    given = [
+        parameter("id", "NUMBER", "3"),
+        parameter("on", "BOOLEAN", True),
+        parameter("what", "string", "") | {"description": "y" * 300},
+        parameter("zero", "NUMBER", 0),
+    ]
+    optional = [parameter("list", "ARRAY", "[1]")]
+    words = {"description": "get song x " * 100, "tool_description": "x\ny" + "z" * 600}
+    apis = apis_of(
+        entry_of(
+            doc("A", "get song", required=given, optional=optional, **words),
+            doc("A", "song", required=[], optional=given, description=" "),
+            doc("Mill", "Song"),
+        )
+    )
+    one, lost, _ = apis
+    assert one.parameters["required"] == ["", "is_id", "on", "what", "zero"]
+    assert one.parameters["optional"] == ["", "list"]
+    shown = one.parameters["properties"]
+    kinds = {name: each["type"] for name, each in shown.items()}
+    numbers, texts = {"is_id": "integer", "zero": "integer"}, {"what": "string", "list": "string"}
+    assert kinds == numbers | texts | {"on": "boolean"}
+    assert (shown["is_id"]["example_value"], shown["zero"]["example_value"]) == ("3", 0)
+    assert "example_value" not in shown["what"]
+    assert len(shown["what"]["description"]) == 256
+    # The description is cut, and the function's name is put in there.
+    assert "get_song_for_a x" in one.description
+    assert len(one.description) < 320
+    assert one.api_description == words["description"]
+    # Optional parameters are lost without a required one.
+    nothing = {"type": "object", "properties": {}, "required": [""], "optional": [""]}
+    assert (lost.parameters, lost.description) == (nothing, 'A function of the tool "a".')
+    assert tool_lines([one, one]) == "1.a: xy" + "z" * 509 + "\n"
+    assert tool_lines(apis[1:]) == "1.a: None\n2.mill: None\n"
+    assert find(apis, "song_for_a") is find(apis, "") is one, "the first that ends in the name"
+    assert find([], "") is find(apis, "x" * 10**6) is None
+    finish = schemas(apis)[-1]["function"]
+    assert (finish["name"], finish["parameters"]["required"]) == ("Finish", ["return_type"])
+
+
+def test_texts_come_from_a_checkout_without_running_it(tmp_path: Path) -> None:
+    texts = read_texts(write_checkout(tmp_path))
+    assert texts.system.startswith("Do it with calls.")
+    assert texts.task == 'Use "Finish" at last.\nTools:\n'
+    assert (texts.finish, texts.finish_answer) == ("The end.", "What they read.")
+    bad = (texts.no_return_type, texts.no_final_answer, texts.bad_return_type)
+    assert bad == ("no type", "no answer", "odd type")
+    assert (texts.gave_up, texts.answered) == ("given up", "thanks")
+    assert texts.no_function == '{"error": "Nothing called {name}", "response": ""}'
+    assert texts.last_observation == "again, your former look: {observation}\n"
+    entry = entry_of(doc("Bakery", "Find"))
+    settings = Settings(form="react", texts=texts)
+    system, user = initial_messages("Q?", apis_of(entry, texts), settings)
+    assert user["content"] == "\n>Q?<\n"
+    assert "Do it with calls. So:\nThought:\nAction:\nHere: Use" in system["content"]
+    assert "\nThe functions: [{'name': 'find_for_bakery'" in system["content"]
+    assert texts.sha256() != OWN.sha256()
+    # A file that is not upstream's is named.
+    for name in SOURCES:
+        for text in ("", "x = (") if name.startswith("toolbench") else ():
+            write(write_checkout(tmp_path) / name, text)
+            with pytest.raises(UserError, match=str(tmp_path)) as caught:
+                read_texts(tmp_path)
+            assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ from typing import Any
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
 from ace_ray.benchmarks.tau2.benchmark import Tau2
 from ace_ray.sandbox.protocol import LocalSession
-from ace_ray.types import Entry, Episode, Sampling, Verdict
+from ace_ray.types import Entry, Episode, Sampling
 from tests.scripted_model import ScriptedModel
 
 
@@ -17,21 +17,15 @@ def made(**options: Any) -> Tau2:
 
 
 def entry_of(benchmark: Tau2, category: str, entry_id: str = "") -> Entry:
-    """The entry with this id, or the first of a category."""
-    return next(
-        entry
-        for entry in benchmark.dataset()
-        if entry.category == category and entry_id in ("", entry.id)
-    )
+    """Return the entry with this id, or the first of a category."""
+    entries = (entry for entry in benchmark.dataset() if entry.category == category)
+    return next(entry for entry in entries if entry_id in ("", entry.id))
 
 
 def play(
-    benchmark: Tau2,
-    entry: Entry,
-    agent: ScriptedModel,
-    user: ScriptedModel | None = None,
+    benchmark: Tau2, entry: Entry, agent: ScriptedModel, user: ScriptedModel | None = None
 ) -> Episode:
-    """The entry's episode, without Ray."""
+    """Play an episode of the entry without Ray."""
     sampling = Sampling(max_tokens=50)
     roles = {} if user is None else {"user": RoleModel(user, sampling, {"model": "user"})}
 
@@ -40,7 +34,3 @@ def play(
 
     context = EpisodeContext(RoleModel(agent, sampling), roles, open_sandbox=opened)
     return asyncio.run(benchmark.run(entry, context))
-
-
-def verdicts(benchmark: Tau2, entry: Entry, episode: Episode) -> dict[str, Verdict]:
-    return benchmark.verdicts(entry, episode)

@@ -21,133 +21,28 @@ from tests.benchmarks.tau2.scripted import entry_of, made, play
 from tests.scripted_model import ScriptedModel, say
 
 pytestmark = pytest.mark.usefixtures("package")
+STOP = "###STOP###"
+DOMAINS = ["telecom", "mock"]
 SUMMARY = {"model": {"source": "s3://bucket/secret-place/org/name-7b"}}
 
 
 def row(benchmark: Tau2, entry: Entry, episode: Episode, sample: int = 0) -> dict[str, Any]:
     verdict = benchmark.verdicts(entry, episode)["official"]
-    return {
-        "row_id": f"{entry.category}/{entry.id}/{sample}",
-        "category": entry.category,
-        "id": entry.id,
-        "sample": sample,
-        "seed": sample,
-        "status": "scored",
-        "state": json.dumps(episode.state),
-        "started_at": datetime(2026, 1, 1, tzinfo=UTC),
-        "duration_s": 1.5,
-        "official_valid": verdict.valid,
-        "official_error": verdict.error,
-        "official_metrics": json.dumps(verdict.metrics),
-    }
+    made = {"row_id": entry.id, "category": entry.category, "id": entry.id, "status": "scored"}
+    made |= {"sample": sample, "seed": sample, "duration_s": 1.5}
+    made |= {"official_valid": verdict.valid, "official_error": verdict.error}
+    texts = {"official_metrics": json.dumps(verdict.metrics), "state": json.dumps(episode.state)}
+    return made | texts | {"started_at": datetime(9999 if sample else 1, 12, 31, tzinfo=UTC)}
 
 
 @pytest.fixture(scope="module")
 def benchmark(package: object) -> Tau2:
-    url = "https://host.example/v1"
-    user = {"endpoint": {"url": url, "model": "gpt-x", "api_key_env": None}}
-    return made(domains=["airline", "telecom", "telecom_solo", "mock"], user=user)
+    endpoint = {"url": "https://host.example/v1", "model": "gpt-x", "api_key_env": None}
+    return made(domains=[*DOMAINS, "telecom_solo"], user={"endpoint": endpoint})
 
 
-@pytest.mark.nightly
-def test_it_reads_back_what_was_written(benchmark: Tau2, tmp_path: Path) -> None:
-    rows, played = [], []
-    for category, agent in (
-        (
-            "airline",
-            ScriptedModel(say("", ("list_all_airports", {}), ("nothing", {"a": 1})), "42 of them."),
-        ),
-        ("telecom_solo", ScriptedModel(("toggle_data", {}), ("done", {}))),
-    ):
-        entry = entry_of(benchmark, category)
-        episode = play(benchmark, entry, agent, ScriptedModel("Hi", "###STOP###"))
-        rows += [row(benchmark, entry, episode, sample) for sample in (0, 1)]
-        played.append((entry, episode))
-    rows.append({**rows[0], "status": "infra_error", "sample": 2, "state": None})
-    files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
-    played_in = ["results_airline.json", "results_telecom_solo.json"]
-    assert set(files) == {*played_in, "results_telecom.json", "results_mock.json"}
-    for (entry, episode), name in zip(played, played_in, strict=True):
-        content = files[name]
-        tree = json.loads(content)
-        assert len(tree["simulations"]) == 2
-        assert tree["info"]["num_trials"] == 3
-        assert tree["info"]["agent_info"]["llm"] == "name-7b"
-        assert b"secret-place" not in content
-        assert b"host.example" not in content
-        path = tmp_path / name
-        path.write_bytes(content)
-        first, second = scored(benchmark, path)
-        assert (first.entry.key, first.sample, second.sample) == (entry.key, 0, 1)
-        assert first.episode.state["trajectory"] == episode.state["trajectory"]
-        assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
-
-
-@pytest.mark.parametrize("year", [9999, 1, 1969])
-def test_any_time_has_a_place_in_the_file(benchmark: Tau2, year: int) -> None:
-    entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, ScriptedModel("x"), ScriptedModel("Hi", "###STOP###"))
-    odd = {"started_at": datetime(year, 12, 31, tzinfo=UTC), "duration_s": 2.0**40}
-    rows = [row(benchmark, entry, episode) | odd]
-    content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
-    (simulation,) = json.loads(content)["simulations"]
-    assert "1970" <= simulation["start_time"] < simulation["end_time"] < "3011"
-    times = [message["timestamp"] for message in simulation["messages"]]
-    assert len(times) > 1
-    assert times == sorted(set(times)), "upstream sorts by them"
-
-
-def test_lone_surrogates_do_not_spoil_the_file(benchmark: Tau2) -> None:
-    entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, ScriptedModel("x\ud800🙂"), ScriptedModel("Hi", "###STOP###"))
-    rows = [row(benchmark, entry, episode)]
-    content = dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"]
-    assert any(m["content"] == "x?🙂" for m in json.loads(content)["simulations"][0]["messages"])
-
-
-def test_ends_that_upstream_does_not_know(benchmark: Tau2) -> None:
-    entry = entry_of(benchmark, "airline")
-    episode = play(benchmark, entry, ScriptedModel("x"), ScriptedModel("Hi", "###STOP###"))
-    state = {**episode.state, "ended": "deadline"}
-    rows = [row(benchmark, entry, Episode(state=state))]
-    files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
-    (simulation,) = json.loads(files["results_airline.json"])["simulations"]
-    assert simulation["termination_reason"] == "agent_error"
-    assert simulation["reward_info"]["reward"] == 0.0
-    assert "deadline" in simulation["reward_info"]["info"]["note"]
-
-
-def test_numbers_that_are_none_are_read_back(benchmark: Tau2, tmp_path: Path) -> None:
-    entry = entry_of(benchmark, "airline")
-    agent = ScriptedModel(("get_user_details", '{"user_id": NaN, "more": 1e999}'), "Yes.")
-    episode = play(benchmark, entry, agent, ScriptedModel("Hi", "###STOP###"))
-    rows = [row(benchmark, entry, episode)]
-    path = tmp_path / "results.json"
-    path.write_bytes(dict(benchmark.files(lambda: iter(rows), SUMMARY))["results_airline.json"])
-    (read,) = scored(benchmark, path)
-    assert benchmark.verdicts(entry, read.episode) == benchmark.verdicts(entry, episode)
-
-
-@pytest.mark.parametrize(
-    ("category", "last", "stopped"),
-    [
-        ("airline", {"role": "user", "content": "Bye ###TRANSFER###"}, True),
-        ("airline", {"role": "user", "content": "###STOP###", "tool_calls": [
-            {"id": "1", "name": "x", "arguments": {}}]}, False),
-        ("airline", {"role": "assistant", "content": "###STOP###"}, False),
-        ("airline", {"role": "tool", "id": "1", "content": "###STOP###"}, False),
-        ("telecom_solo", {"role": "assistant", "content": "###STOP###"}, True),
-        ("telecom_solo", {"role": "assistant", "content": "so ###STOP###"}, False),
-    ],
-)  # fmt: skip
-def test_a_stop_in_the_last_step_is_found(
-    benchmark: Tau2, tmp_path: Path, category: str, last: Any, stopped: bool
-) -> None:
-    simulation = {"task_id": entry_of(benchmark, category).id, "trial": None,
-                  "termination_reason": "max_steps", "messages": [last]}  # fmt: skip
-    path = results_of(tmp_path, category, simulation)
-    (read,) = scored(benchmark, path)
-    assert read.episode.state["stopped"] is stopped
+def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
+    return list(benchmark.outputs(path, benchmark.output_entries()))
 
 
 def scored(benchmark: Tau2, path: Path) -> list[Output]:
@@ -167,56 +62,90 @@ def results_of(folder: Path, category: str, *simulations: Any) -> Path:
     return path
 
 
-CALL = {"id": "1", "name": "x", "arguments": {}}
-
-
 def simulation_of(task: str = "create_task_1", trial: int | None = 0, **changes: Any) -> Any:
-    messages = [{"role": "assistant", "content": "Hi!"}, {"role": "user", "content": "###STOP###"}]
+    messages = [{"role": "assistant", "content": "Hi!"}, {"role": "user", "content": STOP}]
     fine = {"task_id": task, "trial": trial, "termination_reason": "user_stop"}
     return {**fine, "messages": messages, **changes}
 
 
-def read_all(benchmark: Tau2, path: Path) -> list[Output | Unscored]:
-    return list(benchmark.outputs(path, benchmark.output_entries()))
+@pytest.mark.nightly
+def test_a_written_file_reads_back(benchmark: Tau2, tmp_path: Path) -> None:
+    odd = '{"user_id": NaN, "more": 1e999}'
+    calls = say("x\ud800🙂", ("get_users", {}), ("get_users", odd))
+    rows, played = [], []
+    for category, agent in (
+        ("mock", ScriptedModel(calls, "42 of them.")),
+        ("telecom_solo", ScriptedModel(("toggle_data", {}), ("done", {}))),
+    ):
+        entry = entry_of(benchmark, category)
+        episode = play(benchmark, entry, agent, ScriptedModel("Hi", STOP))
+        rows += [row(benchmark, entry, episode, sample) for sample in (0, 1)]
+        late = Episode(state={**episode.state, "ended": "deadline"})
+        rows.append(row(benchmark, entry, late, 2))
+        played.append((f"results_{category}.json", entry, episode))
+    rows.append({**rows[0], "status": "infra_error", "sample": 3, "state": None})
+    files = dict(benchmark.files(lambda: iter(rows), SUMMARY))
+    assert set(files) == {f"results_{name}.json" for name in (*DOMAINS, "telecom_solo")}
+    for name, entry, episode in played:
+        content = files[name]
+        tree = json.loads(content)
+        one, two, ended = tree["simulations"]
+        assert (tree["info"]["num_trials"], tree["info"]["agent_info"]["llm"]) == (4, "name-7b")
+        assert not any(secret in content for secret in (b"secret-place", b"host.example"))
+        assert "1970" <= one["start_time"] < one["end_time"] <= two["start_time"] < "3011"
+        times = [message["timestamp"] for message in one["messages"]]
+        assert times == sorted(set(times)), "upstream sorts by them"
+        assert ended["termination_reason"] == "agent_error"
+        assert ended["reward_info"]["reward"] == 0.0
+        assert "deadline" in ended["reward_info"]["info"]["note"]
+        path = tmp_path / name
+        path.write_bytes(content)
+        first, second, _ = scored(benchmark, path)
+        assert (first.entry.key, first.sample, second.sample) == (entry.key, 0, 1)
+        trajectory = json.dumps(episode.state["trajectory"]).replace("1e999", "Infinity")
+        assert first.episode.state["trajectory"] == json.loads(
+            trajectory.replace(r"\ud800", "?", 1)
+        )
+        assert benchmark.verdicts(entry, first.episode) == benchmark.verdicts(entry, episode)
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
+def test_a_stop_in_the_last_step_is_found(benchmark: Tau2, tmp_path: Path) -> None:
+    for category, role, content, stopped in (
+        ("mock", "user", "Bye ###TRANSFER###", True),
+        ("mock", "assistant", STOP, False),
+        ("telecom_solo", "assistant", STOP, True),
+        ("telecom_solo", "assistant", f"so {STOP}", False),
+    ):
+        messages = [{"role": "system", "content": "Be kind."}, {"role": role, "content": content}]
+        more = {"messages": messages, "termination_reason": "max_steps"}
+        simulation = simulation_of(entry_of(benchmark, category).id, None, **more)
+        # Simulations without a trial are numbered.
+        one, two = scored(benchmark, results_of(tmp_path, category, simulation, simulation))
+        assert (one.sample, two.sample, one.episode.state["stopped"]) == (0, 1, stopped)
+        assert len(one.episode.messages) == 1, "without the system message"
+
+
+def test_an_odd_simulation_is_named_and_the_others_are_read(
+    benchmark: Tau2, tmp_path: Path
+) -> None:
+    call = {"id": "1", "name": "x", "arguments": "x"}
+    faults: list[tuple[dict[str, Any], str]] = [
         ({"trial": 1.5}, "trial: .*integer"),
         ({"task_id": "create_task_9"}, "task 'create_task_9' is not in the data of mock"),
         ({"termination_reason": "meteor"}, "'meteor' is not known"),
         ({"messages": None}, "messages: .*list"),
         ({"messages": None, "ticks": [{}]}, "voice"),
         ({"messages": [None]}, r"messages\.0: is no object"),
-        ({"messages": [{"role": "developer", "content": "x"}]}, r"messages\.0\.role"),
-        (
-            {"messages": [{"role": "assistant", "tool_calls": [{**CALL, "arguments": "x"}]}]},
-            r"tool_calls\.0\.arguments",
-        ),
-    ],
-)
-def test_an_odd_simulation_is_named_and_the_others_are_read(
-    benchmark: Tau2, tmp_path: Path, change: dict[str, Any], why: str
-) -> None:
-    others = simulation_of(), simulation_of(trial=2)
-    path = results_of(tmp_path, "mock", others[0], simulation_of(trial=1) | change, others[1])
-    first, odd, last = read_all(benchmark, path)
-    assert isinstance(first, Output)
-    assert isinstance(last, Output)
-    assert isinstance(odd, Unscored)
-    assert odd.where == "simulation 1"
-    assert re.search(why, odd.reason)
-
-
-def test_a_second_simulation_of_a_trial_is_not_scored(benchmark: Tau2, tmp_path: Path) -> None:
-    same = simulation_of(), simulation_of()
-    _, second = read_all(benchmark, results_of(tmp_path, "mock", *same))
-    assert isinstance(second, Unscored)
-    assert "two simulations of trial 0" in second.reason
-    without = simulation_of(trial=None), simulation_of(trial=None)
-    found = read_all(benchmark, results_of(tmp_path, "mock", *without))
-    assert [one.sample for one in found] == [0, 1]
+        ({"messages": [{"role": "user", "tool_calls": [call]}]}, r"tool_calls\.0\.arguments"),
+        ({"trial": 0}, "two simulations of trial 0"),
+    ]
+    for change, why in faults:
+        simulations = [simulation_of(), simulation_of(trial=1) | change, simulation_of(trial=2)]
+        first, odd, last = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
+        assert (type(first), type(last)) == (Output, Output)
+        assert isinstance(odd, Unscored)
+        assert odd.where == "simulation 1"
+        assert re.search(why, odd.reason)
 
 
 def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
@@ -224,106 +153,63 @@ def test_ends_of_later_versions(benchmark: Tau2, tmp_path: Path) -> None:
     simulations = [simulation_of(trial=n, termination_reason=end) for n, end in enumerate(ends)]
     simulations[2]["messages"] = None
     found = read_all(benchmark, results_of(tmp_path, "mock", *simulations))
-    for one, end in zip(found[:2], ends[:2], strict=True):
-        assert isinstance(one, Unscored)
-        assert one.entry is not None
-        assert end in one.reason
-    for limit, end in zip(found[2:], ends[2:], strict=True):
-        assert isinstance(limit, Output)
-        for verdict in benchmark.verdicts(limit.entry, limit.episode).values():
-            assert (verdict.valid, verdict.error_type) == (False, end)
+    for one, end in zip(found, ends, strict=True):
+        assert isinstance(one, Unscored) == (end in ends[:2])
+        if isinstance(one, Unscored):
+            assert one.entry is not None
+            assert end in one.reason
+        else:
+            for verdict in benchmark.verdicts(one.entry, one.episode).values():
+                assert (verdict.valid, verdict.error_type) == (False, end)
 
 
 def test_the_folder_form_is_read(benchmark: Tau2, tmp_path: Path) -> None:
     path = results_of(tmp_path, "mock")
-    index = [{"id": "a"}, {"id": "gone"}, 3]
-    head = json.loads(path.read_text()) | {"simulation_index": index}
+    head = json.loads(path.read_text()) | {"simulation_index": [{"id": "a"}, {"id": "gone"}, 3]}
     del head["simulations"]
-    path.write_text(json.dumps(head))
+    path.write_text(json.dumps(head), encoding="utf-8-sig")
     folder = tmp_path / "simulations"
     folder.mkdir()
     (folder / "a.json").write_text(json.dumps(simulation_of()))
     (folder / "b.json").write_text("{")
     (folder / "._a.json").write_bytes(b"\0")
     for given in (path, tmp_path):
-        found = read_all(benchmark, given)
-        assert [isinstance(one, Output) for one in found] == [True, False, False]
-        torn, gone = (one for one in found if isinstance(one, Unscored))
-        assert "b.json" in torn.where
-        assert "not valid JSON" in torn.reason
-        assert "gone.json" in gone.where
-        assert "No such file" in gone.reason
-
-
-def test_a_byte_order_mark_is_read_past(benchmark: Tau2, tmp_path: Path) -> None:
-    path = results_of(tmp_path, "mock", simulation_of())
-    path.write_text(path.read_text(), encoding="utf-8-sig")
-    assert len(scored(benchmark, path)) == 1
-
-
-def test_a_system_message_is_read_past(benchmark: Tau2, tmp_path: Path) -> None:
-    plain = simulation_of()
-    policy = {"role": "system", "content": "Be kind."}
-    longer = simulation_of(trial=1, messages=[policy, *plain["messages"]])
-    one, other = scored(benchmark, results_of(tmp_path, "mock", plain, longer))
-    assert one.episode.messages == other.episode.messages
-    assert benchmark.verdicts(one.entry, one.episode) == benchmark.verdicts(
-        other.entry, other.episode
-    )
+        one, *others = read_all(benchmark, given)
+        assert isinstance(one, Output)
+        said = [f"{other.where} {other.reason}" for other in others if isinstance(other, Unscored)]
+        assert re.search(r"b\.json.*not valid JSON", said[0])
+        assert re.search(r"gone\.json.*No such file", said[1])
 
 
 @pytest.mark.nightly
 def test_a_task_of_another_split_is_scored(benchmark: Tau2, tmp_path: Path) -> None:
     entries = benchmark.output_entries()
     base = entries.of("en", "telecom").keys()
-    outside = next(one.id for one in made(domains=["telecom"], split="full").dataset()
-                   if one.id not in base)  # fmt: skip
-    path = results_of(tmp_path, "telecom", simulation_of(outside))
-    (found,) = benchmark.outputs(path, entries)
+    every = made(domains=["telecom"], split="full").dataset()
+    outside = next(one.id for one in every if one.id not in base)
+    (found,) = benchmark.outputs(results_of(tmp_path, "telecom", simulation_of(outside)), entries)
     assert isinstance(found, Output)
     assert found.entry.id == outside
     assert len(entries.of("en", "telecom")) == 115
 
 
-@pytest.mark.parametrize(("by", "answer"), [("user", True), ("assistant", False)])
-def test_a_call_is_made_again_by_its_own_requestor(
-    benchmark: Tau2, tmp_path: Path, by: str, answer: bool
-) -> None:
-    entry = entry_of(benchmark, "telecom")
-    name = "check_sim_status"
-    call = {"id": "1", "name": name, "arguments": {}, "requestor": by}
-    given = {"requestor": "user", "arguments": {}, "last": True}
-    told = benchmark.scenario(entry).call(name, given)
-    messages = [
-        {"role": "user", "content": None, "tool_calls": [call]},
-        {"role": "tool", "id": "1", "requestor": by, "content": told.value},
-        {"role": "user", "content": "###STOP###"},
-    ]
-    path = results_of(tmp_path, "telecom", simulation_of(entry.id, messages=messages))
-    (found,) = scored(benchmark, path)
-    official = benchmark.verdicts(found.entry, found.episode)["official"]
-    assert (official.error_type != "replay_failed") is answer
+BANKING = {"environment_info": {"domain_name": "banking"}, "agent_info": {"implementation": "x"}}
 
 
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        ("[]", "is not a results file"),
-        ('{"simulations": [{}]}', "is not a results file"),
-        ('{"simulations": {"0": 1}}', "is not a results file"),
-        ('{"info": {"environment_info": {"domain_name": "banking"}, "agent_info": '
-         '{"implementation": "llm_agent"}}, "simulations": [{}]}', "of the domain 'banking'"),
-        ("{}", "holds no simulations"),
-        ('{"simulations": []}', "holds no simulations"),
-    ],
-)  # fmt: skip
-def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path, content: str, what: str) -> None:
-    (tmp_path / "simulations").mkdir()
+def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    path.write_text(content)
-    for given in (path, tmp_path):
-        with pytest.raises(UserError, match=what):
-            read_all(benchmark, given)
+    contents: list[tuple[Any, str]] = [
+        ([], "is not a results file"),
+        ({"simulations": [{}]}, "is not a results file"),
+        ({"simulations": {"0": 1}}, "is not a results file"),
+        ({"info": BANKING, "simulations": [{}]}, "of the domain 'banking'"),
+        ({"simulations": []}, "holds no simulations"),
+    ]
+    for content, what in contents:
+        path.write_text(json.dumps(content))
+        for given in (path, tmp_path):
+            with pytest.raises(UserError, match=what):
+                read_all(benchmark, given)
 
 
 def score(path: Path, output: Path) -> dict[str, Any]:
@@ -341,32 +227,21 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
         *(simulation_of("create_task_1_nl_eval", trial) for trial in range(3)),
         simulation_of("create_task_1_nl_eval", 3, termination_reason=lost, messages=[]),
         *(simulation_of("create_task_1", trial) for trial in range(3)),
-        simulation_of("create_task_1", 3, termination_reason=None),
         simulation_of("nobody_has_this"),
     ]
-    path, output = results_of(tmp_path, "mock", *simulations), tmp_path / "out"
-    found = score(path, output)
+    output = tmp_path / "out"
+    found = score(results_of(tmp_path, "mock", *simulations), output)
     stats = found["categories"]["mock"]
-    assert stats["status"]["scored"] == 6
-    assert stats["status"]["infra_error"] == 2
-    assert stats["official"]["accuracy"] == 0.5
+    assert (stats["status"]["scored"], stats["status"]["infra_error"]) == (6, 1)
     assert stats["official"]["samples"]["pass_hat_k"] == {"1": 0.5, "2": 0.5, "3": 0.5}
-    assert found["source"]["not_scored"] == 3
-    (note,) = [one for one in found["notes"] if one.startswith("not scored: 3 of the input")]
-    for number, why in ((3, lost), (7, "termination_reason None"), (8, "nobody_has_this")):
+    (note,) = [one for one in found["notes"] if one.startswith("not scored: 2 of the input")]
+    for number, why in ((3, lost), (7, "nobody_has_this")):
         assert re.search(f"simulation {number}: [^;]*{why}", note)
     lines = [json.loads(line) for line in (output / "verdicts.jsonl").read_text().splitlines()]
-    assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7, 8]
+    assert [n for n, line in enumerate(lines) if line["official"] is None] == [3, 7]
     code, again = rescore(str(output), lambda line: None)
-    assert code == 0
-    assert again["categories"] == found["categories"]
-    assert again["notes"] == found["notes"]
-
-
-@pytest.mark.nightly
-def test_a_file_of_which_nothing_can_be_scored_is_an_error(tmp_path: Path) -> None:
-    lost = simulation_of(termination_reason="infrastructure_error")
-    path, output = results_of(tmp_path, "mock", lost), tmp_path / "out"
+    assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
+    # A file of which nothing can be scored.
+    path = results_of(tmp_path, "mock", simulation_of(termination_reason=lost))
     with pytest.raises(UserError, match=r"nothing in it can be scored.*simulation 0"):
-        score(path, output)
-    assert not output.exists() or not any(output.iterdir())
+        score(path, tmp_path / "none")

@@ -1,0 +1,485 @@
+"""API answers: recorded ones, real APIs, and a model as simulator."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import os
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.stabletoolbench.apis.answers import (
+    BAD_ARGUMENTS,
+    Answered,
+    arguments_of,
+    observation,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.cache import (
+    FILE,
+    AnswerCache,
+    CacheClient,
+    names_key,
+    recorded_sha256,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.json_files import export_answers, import_answers, main
+from ace_ray.benchmarks.stabletoolbench.apis.real import (
+    MAX_BYTES,
+    TIMEOUT_S,
+    RealApis,
+    RealConfig,
+    check_real,
+    read_key,
+    usable,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.simulator import (
+    ATTEMPTS,
+    FAILED,
+    MAX_CHARS,
+    OWN_SYSTEM,
+    SCHEMA,
+    Form,
+    Simulator,
+    SystemText,
+    form_of,
+    messages,
+    read_answer,
+    system_text,
+)
+from ace_ray.benchmarks.stabletoolbench.apis.sources import ApiCaller
+from ace_ray.errors import (
+    EngineDead,
+    PromptRefused,
+    PromptTooLong,
+    RequestFailed,
+    RowError,
+    UserError,
+)
+from ace_ray.models.http import HttpRequest, Reply
+from ace_ray.types import Sampling
+from tests.benchmarks.stabletoolbench.builders import API, role_of, write
+from tests.scripted_model import ScriptedModel
+
+PLAYER = names_key("Data", "clique", "player")
+RECORDED = "Data/clique_for_Data/player.json"
+ANSWER = '{"error":"","response":{"n":1}}'
+
+
+def record(root: Path, content: Any, place: str = RECORDED) -> Path:
+    path = root / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def upstream(*pairs: tuple[Any, Any]) -> dict[str, Any]:
+    return {str(said): {"error": "", "response": response} for said, response in pairs}
+
+
+def imported(root: Path, *pairs: tuple[Any, Any]) -> AnswerCache:
+    """Make a cache of these upstream answers."""
+    record(root / "json", upstream(*pairs))
+    import_answers(root / "json", root / "cache")
+    return AnswerCache(str(root / "cache"), "read")
+
+
+def response(
+    cache: AnswerCache, arguments: Any, simulator_id: str = "sim", api: str = PLAYER
+) -> Any:
+    found = cache.call("get", api, json.dumps(arguments), simulator_id)
+    return None if found is None else json.loads(found[0])["response"]
+
+
+def test_an_answer_is_kept_and_read_again(tmp_path: Path) -> None:
+    first = AnswerCache(str(tmp_path / "new"), "readwrite")
+    assert first.call("get", PLAYER, '{"b": 1, "a": 2}', "sim") is None
+    assert first.call("put", PLAYER, '{"b": 1, "a": 2}', "sim", ANSWER, 0) == [ANSWER, "sim", 0]
+    second = ANSWER.replace("1", "2")
+    assert first.call("put", PLAYER, '{"a": 2, "b": 1}', "sim", second, 0)[0] == ANSWER, "the first"
+    other = AnswerCache(str(tmp_path / "new"), "readwrite")  # of another run, at the same time
+    assert other.call("put", PLAYER, '{"c": 1}', "sim", second, 0)[0] == second
+    first.close()
+    again: AnswerCache = pickle.loads(pickle.dumps(AnswerCache(str(tmp_path / "new"), "read")))
+    assert response(again, {"c": 1}) == {"n": 2}
+    assert response(again, {"a": 2, "b": 1}) == {"n": 1}
+    assert response(again, {"a": 2, "b": 1}, "another") is None
+    before = (tmp_path / "new" / FILE).read_bytes()
+    assert again.call("put", PLAYER, '{"a": 9}', "sim", ANSWER, 0) is None, (
+        "reading changes nothing"
+    )
+    assert (tmp_path / "new" / FILE).read_bytes() == before
+
+
+def test_imported_answers_come_first_and_have_a_hash(tmp_path: Path) -> None:
+    cache = AnswerCache(str(tmp_path / "cache"), "readwrite")
+    for maker in ("sim", ""):
+        cache.call("put", PLAYER, '{"a": 1, "b": 2}', maker, ANSWER, 0)
+    assert recorded_sha256(tmp_path / "cache", [PLAYER]) is None
+    assert response(imported(tmp_path, ({"b": 2, "a": 1}, "theirs")), {"a": 1, "b": 2}) == "theirs"
+    first = recorded_sha256(tmp_path / "cache", [PLAYER])
+    cache.call("put", PLAYER, '{"a": 2}', "sim", ANSWER, 0)
+    assert recorded_sha256(tmp_path / "cache", [PLAYER, "other"]) == first
+    imported(tmp_path, ({"b": 2, "a": 1}, "changed"))
+    assert recorded_sha256(tmp_path / "cache", [PLAYER]) != first
+
+
+def test_an_unusable_cache_is_the_users_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such cache"):
+        AnswerCache(str(tmp_path / "none"), "read").open()
+    (tmp_path / FILE).write_text("no database")
+    for mode in ("read", "readwrite"):
+        with pytest.raises(UserError, match=f"{FILE}: cannot be used as a cache"):
+            AnswerCache(str(tmp_path), mode).open()
+    with pytest.raises(RowError, match="cannot be used"):
+        AnswerCache(str(tmp_path), "read").call("get", PLAYER, "{}", "")
+
+
+def test_a_file_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no"):
+        import_answers(tmp_path, tmp_path / "cache")
+    # The other layout; an odd answer leaves the others.
+    odd = {"{'a': 1}": {"result": 1}, "{'a': 2}": {"error": None, "response": [1]}}
+    fine = record(tmp_path / "fine", odd, "Data/Clique/Player.json")
+    assert import_answers(tmp_path / "fine", tmp_path) == 1
+    cache = AnswerCache(str(tmp_path), "read")
+    assert (response(cache, {"a": 1}), response(cache, {"a": 2})) == (None, [1])
+    record(tmp_path / "json", upstream(({}, 1)), "Data/a/a.json")
+    path = record(tmp_path / "json", "")
+    for fault in ('{"{}": {"error": "", "resp', "[]", '{"{}": ' + "[" * 5000, "link", "pipe"):
+        path.unlink()
+        if fault == "link":
+            path.symlink_to(fine)
+        elif fault == "pipe":
+            os.mkfifo(path)
+        else:
+            path.write_text(fault)
+        with pytest.raises(UserError, match=RECORDED):
+            import_answers(tmp_path / "json", tmp_path / "cache")
+        cache = AnswerCache(str(tmp_path / "cache"), "read")
+        assert response(cache, {}, api=names_key("Data", "a", "a")) is None, "all files or none"
+
+
+def test_exported_answers_can_be_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(action: str, *folders: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["x", action, *(str(tmp_path / one) for one in folders)])
+        main()
+        return capsys.readouterr().out
+
+    pairs = [({"b": 1, "a": None}, ["x", 1.5]), ([1], "list"), ({"u": "ü\ud800"}, "\ud800")]
+    imported(tmp_path, *pairs)
+    own = AnswerCache(str(tmp_path / "cache"), "readwrite")
+    own.call("put", PLAYER, '{"b": 2, "a": 1}', "sim", ANSWER, 0)
+    own.call("put", PLAYER, '{"a": 1, "b": 2}', "other", ANSWER.replace("1", "2"), 0)
+    own.call("put", PLAYER, '{"c": 1}', "sim", ANSWER, 1)  # a failure is not exported
+    for name in ("..", "a/b", "a\0b"):  # names that must not leave the folder
+        own.call("put", names_key(name, name, name), "{}", "", ANSWER, 0)
+    assert command("export", "cache", "deep/out") == "7 answers\n"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["out"]
+    found = json.loads((tmp_path / "deep/out" / RECORDED).read_text())
+    assert found["{'b': 2, 'a': 1}"] == {"error": "", "response": {"n": 1}}
+    command("import", "deep/out", "again")
+    again = AnswerCache(str(tmp_path / "again"), "read")
+    assert [response(again, said) for said, _ in pairs] == [said for _, said in pairs]
+    with pytest.raises(UserError, match="not an empty folder"):
+        export_answers(tmp_path / "cache", tmp_path / "deep")
+
+
+# Keys that upstream's server made of these texts (server/main.py at aa4ed9f).
+UPSTREAMS_KEYS = {
+    '{"id": null, "x": "5", "y": 5, "z": true}': "{'id': None, 'x': '5', 'y': 5, 'z': True}",
+    '{"y": "5", "z": true, "x": "5", "id": null}': "{'id': None, 'x': '5', 'y': '5', 'z': True}",
+    '{"a": NaN, "b": [Infinity, -Infinity]}': "{'a': nan, 'b': [inf, -inf]}",
+    '{"a": 1e400, "c": 1.50, "d": -0.0}': "{'a': inf, 'c': 1.5, 'd': -0.0}",
+    '[1, {"a": "x"}]': "[1, {'a': 'x'}]",
+    "null": "None",
+    '"a text"': "a text",
+    "": "{}",
+}
+
+
+def test_a_call_has_upstreams_key(tmp_path: Path) -> None:
+    keys = {key: number for number, key in enumerate(UPSTREAMS_KEYS.values())}
+    theirs = imported(tmp_path, *keys.items())
+    ours = AnswerCache(str(tmp_path / "ours"), "readwrite")
+    for said, key in UPSTREAMS_KEYS.items():
+        given = arguments_of(said)
+        assert response(theirs, given) == keys[key]
+        assert response(ours, given) is None, "no other call has the answer"
+        ours.call("put", PLAYER, json.dumps(given), "sim", ANSWER, 0)
+        assert response(ours, given) == {"n": 1}
+    for other in ({"a": "inf"}, "None", "{}", {"id": None, "x": "5", "y": 5.0, "z": True}):
+        assert response(ours, other) is None
+
+
+GOOD = '{"error": "", "response": {"x": 1.5, "u": "\\ud800", "n": null}}'
+VALUE = {"x": 1.5, "u": "\ud800", "n": None}
+SYSTEM = SystemText("you are a server", "own")
+KEY = 'very"secret/key'
+URL = "https://tools.api.test/rapidapi"
+
+
+class Recorded:
+    """A transport that gives one reply."""
+
+    def __init__(self, status: int, body: bytes = b"", error: Exception | None = None) -> None:
+        self.reply, self.error = Reply(status, {}, body), error
+        self.asked: list[HttpRequest] = []
+
+    async def fetch(self, request: HttpRequest) -> Reply:
+        self.asked.append(request)
+        if self.error:
+            raise self.error
+        return self.reply
+
+
+def real(transport: Any, key: str = KEY) -> RealApis:
+    return RealApis(RealConfig(service_url=URL), transport, key)
+
+
+def simulator(model: ScriptedModel, form: Form = "own", /, **identity: Any) -> Simulator:
+    return Simulator(role_of(model, **identity), form, SYSTEM)
+
+
+def caller(folder: Path, asked: Simulator, real: RealApis | None = None) -> ApiCaller:
+    """Return the caller of a run with a cache in this folder."""
+    cache = AnswerCache(str(folder), "readwrite")
+
+    async def call(method: str, *values: Any) -> Any:
+        return cache.call(method, *values)
+
+    client = CacheClient(call, writes=True, simulator_id=asked.simulator_id)
+    return ApiCaller(cache=client, real=real, simulator=asked)
+
+
+def call(apis: ApiCaller, arguments: Any) -> Answered:
+    return asyncio.run(apis.call(API, arguments))
+
+
+# The order of the sources.
+
+
+def test_a_second_run_makes_no_model_call_and_gives_equal_answers(tmp_path: Path) -> None:
+    model, is_object = ScriptedModel(GOOD), '{"a": NaN, "b": 1e400}'
+    for count, said in enumerate(({"b": [1, {"c": None}]}, "[1]", "null", '"a"', is_object), 1):
+        first, again = (call(caller(tmp_path, simulator(model)), said) for _ in range(2))
+        assert len(model.asked) == count
+        assert first.response == again.response == VALUE
+        assert observation(first) == observation(again)
+        assert (first.source, again.source, again.origin) == ("simulator", "cache", "simulator")
+        # MirrorAPI takes objects only.
+        mirror = ApiCaller(simulator=simulator(ScriptedModel(GOOD), "mirror"))
+        failure = "" if isinstance(said, dict) or said is is_object else "arguments"
+        assert call(mirror, said).failure == failure
+
+
+def test_the_order_is_cache_real_simulator(tmp_path: Path) -> None:
+    answering, dead = Recorded(200, b'{"error": "", "response": "x"}'), Recorded(504)
+    model = ScriptedModel(GOOD)
+    first = caller(tmp_path, simulator(model), real(answering))
+    assert call(first, {"a": 1}).source == "real"
+    second = call(first, {"a": 1})
+    assert (second.source, second.origin, len(answering.asked)) == ("cache", "real", 1)
+    assert call(caller(tmp_path, simulator(model), real(dead)), {"a": 2}).source == "simulator"
+    assert (len(dead.asked), len(model.asked)) == (1, 1)
+    alone = call(ApiCaller(real=real(dead)), {})
+    assert (alone.error, alone.source, alone.failure) == ("Timeout error...", "real", "real")
+    deep = '{"a": ' + "[" * 70 + "]" * 70 + "}"
+    for said in ("{", " ", "{'a': 1}", deep, f'{{"a": "{"x" * 40_000}"}}', {"a": object()}):
+        answered = call(ApiCaller(real=real(answering)), said)
+        assert (answered.error, answered.source) == (BAD_ARGUMENTS, "none")
+        assert answered.failure == "arguments"
+
+
+def test_imported_examples_reach_the_simulator(tmp_path: Path) -> None:
+    path = tmp_path / "json/News_Media/clique_for_News_Media/player_details.json"
+    write(path, upstream(*(({"a": n}, "shown") for n in range(9))))
+    import_answers(tmp_path / "json", tmp_path)
+    model = ScriptedModel(GOOD)
+    for _ in range(2):  # the answers of runs are not examples
+        call(caller(tmp_path, simulator(model)), {"b": len(model.asked)})
+    call(caller(tmp_path, simulator(model, "mirror")), {"a": 9})
+    assert [chat[1]["content"].count("shown") for chat in model.chats] == [5, 5, 0]
+    assert model.chats[1][1]["content"].count("\n-> ") == 5
+    write(path, upstream(*(({"a": n}, "x" * 900) for n in range(9))))
+    import_answers(tmp_path / "json", tmp_path)
+    call(caller(tmp_path, simulator(model)), {"a": 10})
+    assert model.chats[3][1]["content"].count("\n-> ") == 2
+
+
+def test_failures_of_a_model_are_recorded_only_if_it_gave_no_answer(tmp_path: Path) -> None:
+    for error in (RequestFailed("x"), EngineDead("x")):
+        with pytest.raises(type(error)):
+            call(caller(tmp_path, simulator(ScriptedModel(error))), {})
+    for refusal in (PromptTooLong("x"), PromptRefused("x")):
+        assert call(caller(tmp_path, simulator(ScriptedModel(refusal))), {}).failure == "prompt"
+        # It is tried again without examples.
+        model = ScriptedModel("no", refusal, GOOD)
+        answered = asyncio.run(simulator(model).answer(API, {}, [("{'a': 1}", "b")]))
+        assert answered.response == VALUE
+        assert ["Earlier" in chat[1]["content"] for chat in model.chats] == [True, True, False]
+    silent = ScriptedModel(GOOD)
+    first = call(caller(tmp_path, simulator(ScriptedModel("no"), model="a")), {})
+    again = call(caller(tmp_path, simulator(silent, model="a")), {})
+    assert (first.failure, first.source) == ("simulator", "simulator")
+    assert (again.failure, again.source, again.origin) == ("simulator", "cache", "simulator")
+    assert (observation(first), silent.asked) == (observation(again), [])
+    assert call(caller(tmp_path, simulator(ScriptedModel(GOOD), model="b")), {}).response == VALUE
+
+
+# Real APIs; tests/models/test_http.py tests the transport's limits.
+
+
+def test_the_service_is_asked_in_toolbenchs_form() -> None:
+    transport = Recorded(200, b'{"error": "", "response": {"a": 1}}')
+    answered = call(ApiCaller(real=real(transport)), {"player_id": "7"})
+    assert (answered.error, answered.response, answered.failure) == ("", {"a": 1}, "")
+    assert (answered.source, answered.origin) == ("real", "real")
+    (request,) = transport.asked
+    assert (request.method, request.url) == ("POST", URL)
+    assert (request.timeout_s, request.max_bytes) == (TIMEOUT_S, MAX_BYTES) == (15, 1 << 20)
+    assert request.headers["Accept-Encoding"] == "identity"
+    assert request.headers["toolbench_key"] == KEY
+    names = {"category": "News_Media", "tool_name": "clique", "api_name": "player_details"}
+    given = {"tool_input": {"player_id": "7"}, "strip": "", "toolbench_key": KEY}
+    assert json.loads(request.body or b"") == names | given
+    assert KEY not in repr(request)
+    call(ApiCaller(real=real(transport, key="")), {})
+    assert "toolbench_key" not in transport.asked[1].headers
+
+
+def test_a_failure_has_upstreams_error() -> None:
+    for reply, error in (
+        (Recorded(200, b"<html>"), "request invalid, data error"),
+        (Recorded(200, b'{"error": 1}'), "request invalid, data error"),
+        (Recorded(200, b'{"error": "", "response": ""}'), ""),
+        (Recorded(302), "Message error..."),
+        (Recorded(404, b"{}"), "API not working error..."),
+        (Recorded(0, error=TimeoutError("slow")), "Timeout error..."),
+        (Recorded(0, error=OSError("http://secret")), "request invalid, data error"),
+    ):
+        answered = call(ApiCaller(real=real(reply)), {})
+        assert (answered.failure, answered.error, answered.response) == ("real", error, "")
+
+
+def test_an_answer_is_used_by_what_its_text_contains() -> None:
+    used = (
+        {"name": "Messi"},
+        "got an unexpected keyword argument 'parameter'",
+        "service not found",
+    )
+    assert all(usable("", response) and not usable("e", response) for response in used)
+    refused = {"message": "API doesn't exists"}
+    for response in ("", {"price": 1500}, "Rate Limit reached", refused, "Service Not Found"):
+        assert not usable("", response)
+
+
+def test_keys_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = {"headers": {"key": KEY}, "url": "https://x/?k=very%22secret%2Fkey", KEY: [KEY]}
+    body = json.dumps({"error": "", "response": said}).encode()
+    answered = call(ApiCaller(real=real(Recorded(200, body))), {})
+    assert "secret" not in json.dumps(answered.response)
+    assert answered.response["***"] == ["***"]
+    for url in ("tools.test/x?key=hidden", "tools.test/x#hidden", "me:hidden@tools.test/x"):
+        with pytest.raises(UserError, match=r"^real\.service_url: ") as caught:
+            check_real(RealConfig(service_url=f"https://{url}"), "real")
+        assert "hidden" not in str(caught.value)
+    for value in ("  ", "a\nb", "ü"):
+        monkeypatch.setenv("SPORTS_KEY", value)
+        with pytest.raises(UserError, match=r"real\.key_env: .*SPORTS_KEY"):
+            read_key(RealConfig(service_url=URL, key_env="SPORTS_KEY"), "real")
+    # A run is scored without the key, and does not start without it.
+    options = {"apis": ["real"], "real": {"key_env": "SPORTS_KEY", "service_url": URL}}
+    made = make_benchmark("stabletoolbench", {"data": "mini", "judge": "none", **options})
+    made.entries()
+    made.ready(named=False)
+    with pytest.raises(UserError, match=r"real\.key_env: .*'SPORTS_KEY' does not contain a key"):
+        made.service()
+
+
+# The simulator.
+
+
+def test_mirrorapi_gets_the_form_it_was_trained_on() -> None:
+    forms: dict[Form, str] = {"mirror": "Player Details", "mirror_cache": "player_details"}
+    for form, name in forms.items():
+        given = {"is_from": "it's", "n": None, "toolbench_key": "k"}
+        *_, user = messages(form, SYSTEM, API, given)
+        label, document, blank, request, arguments = user["content"].split("\n")
+        assert (label, blank, request) == ("API doc:", "", "Request:")
+        assert arguments == """{'is_from': "it's", 'n': None}"""
+        texts = {"api_name": name, "api_description": "Details of a player."}
+        parameters = {"required_parameters": API.required, "optional_parameters": API.optional}
+        tool = {"tool_description": "All about sports.", "tool_name": "clique"}
+        expected = {**texts, **parameters, **tool, "tool_category": "News_Media"}
+        assert list(ast.literal_eval(document).items()) == list(expected.items())
+
+
+def test_mirrorapis_text_is_read_from_a_checkout_and_not_run(tmp_path: Path) -> None:
+    assert system_text("mirror", None) == SystemText(OWN_SYSTEM, "own")
+    assert system_text("own", str(tmp_path)) == SystemText(OWN_SYSTEM, "own")
+    ran, path = tmp_path / "ran", tmp_path / "server" / "system_prompts.py"
+    write(path, f'import pathlib\npathlib.Path({str(ran)!r}).touch()\nSFT_SYSTEM = "t"')
+    assert system_text("mirror", str(tmp_path)) == SystemText("t", "upstream")
+    assert not ran.exists()
+    for source in ("SFT_SYSTEM = f'{1}'", "x = 1", "def ("):
+        write(path, source)
+        with pytest.raises(UserError, match="system_prompts"):
+            system_text("mirror_cache", str(tmp_path))
+
+
+def test_answers_are_read_with_tolerance() -> None:
+    answers: dict[str, Any] = {
+        f"Sure!\n```\n{GOOD}```\nAnything else?": ("", VALUE),
+        f"Here it is: {GOOD} I hope it helps": ("", VALUE),
+        '{"error": "bad id", "response": ""}': ("bad id", ""),
+        '{"response": 0}': ("", 0),
+        '{"error": {"code": 4}}': ('{"code": 4}', ""),
+        '{"error": "", "response": NaN}': ("", "NaN"),
+    }
+    assert {text: read_answer(text) for text in answers} == answers
+    texts = ["I cannot do that", "{}", '{"error": "", "response": ""}', '{"name": "Messi"}']
+    texts += ["{" * 60_000, '{"error": "", "response": "' + "x" * MAX_CHARS + '"}']
+    for text in (*texts, '{"error": "", "response": ' + "[" * 500 + "]" * 500 + "}"):
+        assert read_answer(text) is read_answer(text, loose=True) is None
+    cut = '{"error": "", "response": "cut'
+    assert (read_answer(cut), read_answer(cut, loose=True)) == (None, ("", "cut"))
+
+
+def test_the_form_and_the_schema_follow_the_models_name() -> None:
+    ids = set()
+    for name, form, schema in (
+        ("stabletoolbench/MirrorAPI", "mirror", ""),
+        ("/models/mirrorapi_cache/", "mirror_cache", ""),
+        ("Qwen/Qwen2.5-7B-Instruct", "own", json.dumps(SCHEMA)),
+    ):
+        assert form_of(name) == form
+        model = ScriptedModel(GOOD)
+        asked = simulator(model, form_of(name), model=name)
+        assert call(ApiCaller(simulator=asked), {}).response == VALUE
+        assert [request.sampling.schema for request in model.asked] == [schema]
+        found = asked.identity()
+        assert (found["model"], found["form"], found["seed"]) == (name, form, 42)
+        assert ("schema_sha256" in found) is bool(schema)
+        other = Simulator(role_of(model, model=name), form_of(name), SystemText("other", "own"))
+        ids |= {asked.simulator_id, other.simulator_id}
+    assert len(ids) == 6
+
+
+def test_retries_draw_with_other_seeds() -> None:
+    warm, greedy = [(42, 0.1), (43, 0.1), (44, 0.1)], [(0, 0.0), (1, 0.5), (2, 0.5)]
+    for sampling, drawn in ((None, warm), (Sampling(), greedy)):
+        for replies, expected in ((("no", "{", GOOD), ("", "")), (("no",), (FAILED, "simulator"))):
+            model = ScriptedModel(*replies)
+            asked = Simulator(role_of(model, sampling), "own", SYSTEM)
+            answered = call(ApiCaller(simulator=asked), {})
+            assert (answered.error, answered.failure) == expected
+            assert [(one.sampling.seed, one.sampling.temperature) for one in model.asked] == drawn
+            identity = asked.identity()
+            assert (identity["attempts"], identity["retry_temperature"]) == (ATTEMPTS, drawn[1][1])

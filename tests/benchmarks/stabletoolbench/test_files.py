@@ -1,0 +1,294 @@
+"""Files of a run: converted answers, written and read again, and the result JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.outputs import Entries, Output
+from ace_ray.benchmarks.stabletoolbench.check import verdicts
+from ace_ray.benchmarks.stabletoolbench.converted import (
+    MAX_STORED_NODES,
+    called,
+    chain,
+    converted,
+    converted_json,
+    linked,
+    node,
+    read_reference,
+)
+from ace_ray.benchmarks.stabletoolbench.names import HALLUCINATED
+from ace_ray.benchmarks.stabletoolbench.outputs import read_outputs
+from ace_ray.benchmarks.stabletoolbench.result_json import Metadata, result_json
+from ace_ray.errors import UserError
+from ace_ray.types import Entry, canonical_json
+from ace_ray.util.safe_loading import json_of_row
+from tests.benchmarks.stabletoolbench.builders import (
+    BREADS,
+    ENTRY,
+    QUERY,
+    SCRIPTS,
+    SHOPS,
+    TOOLS,
+    answer,
+    entry,
+    run,
+    state,
+    write,
+)
+
+GROUP = ENTRY.category
+ENTRIES = Entries.among([entry(), entry("8"), entry("9")])
+ANSWER = converted(QUERY, TOOLS, run(SCRIPTS["answered"]))
+
+
+def folder(tmp_path: Path, answers: Any, votes: Any = None) -> Path:
+    write(tmp_path / f"{GROUP}.json", answers)
+    if votes is not None:
+        write(tmp_path / f"{GROUP}_a-model.json", votes)
+    return tmp_path
+
+
+def outputs(path: Path) -> list[Output]:
+    found = list(read_outputs(path, ENTRIES))
+    for output in found:
+        json_of_row(canonical_json(output.episode.state))  # as a stored row is read
+    return found
+
+
+def solved(*statuses: str) -> dict[str, Any]:
+    numbered = [(str(n), f"AnswerStatus.{status}") for n, status in enumerate(statuses)]
+    return {"query": QUERY, "is_solved": dict(reversed(numbered))}
+
+
+def judged(state: Any) -> Any:
+    """Return the errors and metrics of both rule sets, without sources that the file lacks."""
+    unknown = ("cache_hit", "from_cache", "from_none")
+    return {
+        rules: (one.error_type, {k: v for k, v in one.metrics.items() if k not in unknown})
+        for rules, one in verdicts(ENTRY, state).items()
+    }
+
+
+def test_read_answers_have_the_verdicts_of_their_run(tmp_path: Path) -> None:
+    for number, script in enumerate(SCRIPTS):
+        answered = script in ("answered", "beside", "hallucinated")
+        votes = ["Unsolved", "Solved", "Solved"] if answered else ["Unsolved"] * 3
+        votes = votes if number % 2 else []
+        ours = state(SCRIPTS[script], votes or None)
+        text = b"".join(converted_json([(ENTRY.id, ours["answer"]), ("8", ours["answer"])]))
+        path = tmp_path / script
+        beside = dict.fromkeys("78", solved(*votes)) if votes else None
+        given = folder(path, text.decode(), beside)
+        one, _ = outputs(given)
+        assert (one.entry, one.sample) == (ENTRY, 0)
+        assert judged(one.episode.state) == judged(ours)
+        read = read_reference(path, [GROUP, "G2_category"])
+        answer = ours["answer"]["answer"]
+        assert {key: json.loads(one) for key, one in read[GROUP].items()} == {
+            "7": answer,
+            "8": answer,
+        }
+        assert read["G2_category"] == {}
+
+
+def test_a_search_shows_one_way_from_its_root_to_a_leaf() -> None:
+    answered = [BREADS, SHOPS, BREADS, "Now I know.", "Finish"]
+    shown = {
+        "answered": answered,
+        "hopeless": ["Still looking.", BREADS] * 4,
+        "gave_up": ["Finish"],
+    }
+    for script, names in shown.items():
+        answer = converted(QUERY, TOOLS, run(SCRIPTS[script], "DFS_woFilter_w2"))["answer"]
+        nodes = [(one["role"], one["message"]) for one in chain(answer)][2:]
+        assert [told["name"] if role == "tool" else told for role, told in nodes] == names
+        assert answer["total_steps"] == len(names) + 2
+
+
+def answer_of(*nodes: Any, final: str = "") -> dict[str, Any]:
+    answer = {"method": "CoT@1", "total_steps": 3, "final_answer": final}
+    return {"query": QUERY, "answer": answer | {"answer_details": linked(nodes)}}
+
+
+def test_calls_and_their_errors_are_read(tmp_path: Path) -> None:
+    cut = '{"error": "Too many requests error...", "response": "x...'
+    offered = [{"name": "old_for_form"}, {"function": {"name": "new_for_form"}}, 3, {"function": 3}]
+    inside = json.dumps({"name": BREADS, "arguments": {"q": 1}, "response": None})
+    given = answer_of(
+        called(BREADS, "{}", '{"error": "no bread", "response": ""}'),
+        called(SHOPS, "{}", cut),
+        called(SHOPS, "{}", '{"error": ' + "[" * 100_000),
+        called(HALLUCINATED, "{}", ""),
+        called("nowhere", "{}", ""),
+        called("old_for_form", "{}", ""),
+        called("new_for_form", "{}", ""),
+        # Odd nodes are passed over or become texts.
+        node("tool", inside),
+        node("assistant", {"a": [1]}),
+        node("tool", "[" * 100_000),
+        node("poet", "rose"),
+        {"role": "tool", "message": None, "next": []},
+    )
+    (output,) = outputs(folder(tmp_path, {ENTRY.id: given | {"available_tools": offered}}))
+    calls = output.episode.state["calls"]
+    assert [(call["api"], call["code"], call["error"]) for call in calls] == [
+        ("Breads", 0, "no bread"),
+        ("Shops", 9, "Too many requests error..."),
+        ("Shops", 0, ""),
+        (None, 1, "unknown function"),
+        (None, 1, "unknown function"),
+        (None, 0, ""),
+        (None, 0, ""),
+        ("Breads", 0, ""),
+    ]
+    assert calls[-1]["arguments"] == '{"q": 1}'
+    assert output.episode.messages[-1]["content"] == '{"a": [1]}'
+    metrics = verdicts(ENTRY, output.episode.state)["official"].metrics
+    assert (metrics["hallucinated"], metrics["errors"], metrics["finish"]) == (2 / 8, 2 / 8, 0)
+
+
+def test_a_long_chain_and_a_cut_answer_are_read(tmp_path: Path) -> None:
+    raw = '{"return_type": "give_answer", "final_answer": "Rye'
+    hm = [node("assistant", str(n)) for n in range(200)]
+    given = answer_of(called(SHOPS, "{}"), *hm, called("Finish", raw), final=raw)
+    (output,) = outputs(folder(tmp_path, {ENTRY.id: given}, {ENTRY.id: solved("Solved")}))
+    assert output.episode.output == "Rye"
+    answer = output.episode.state["answer"]["answer"]
+    assert (answer["total_steps"], len(list(chain(answer)))) == (204, MAX_STORED_NODES + 2)
+    assert verdicts(ENTRY, output.episode.state)["official"].valid, "its end is kept"
+
+
+def test_json_lines_become_episodes(tmp_path: Path) -> None:
+    rows = [
+        {"id": "7", "output": "Rye."},
+        {"id": "8", "category": GROUP, "output": ANSWER},
+        {"id": "8", "output": ANSWER["answer"], "sample": 1},
+        {"id": "9", "output": None},
+    ]
+    path = write(tmp_path / "answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    found = outputs(path)
+    assert [(one.entry.id, one.sample) for one in found] == [("7", 0), ("8", 0), ("8", 1), ("9", 0)]
+    kinds = [verdicts(one.entry, one.episode.state)["official"].error_type for one in found]
+    assert kinds == ["not_judged"] * 3 + ["no_finish"]
+    assert found[0].episode.output == "Rye."
+    episode = found[1].episode
+    assert episode.state == found[2].episode.state
+    assert episode.output == "Rye, at the “Mill”."
+    assert episode.state["answer"] == {"query": QUERY, "answer": ANSWER["answer"]}
+    assert [call["api"] for call in episode.state["calls"]] == ["Breads", "Shops", "Breads"]
+    assert [message["role"] for message in episode.messages] == [
+        *("user", *("assistant", "tool") * 3, "assistant", "assistant")
+    ]
+
+
+def refused(path: Path, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        outputs(path)
+    assert message in str(caught.value)
+
+
+def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
+    refused(tmp_path, "holds no <group>.json")
+    refused(tmp_path / "nowhere", "no such file or folder")
+    refused(
+        write(tmp_path / "x.jsonl", '{"id": "7", "output": 3}\n'), "the output is 3, not a text"
+    )
+    deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
+    given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
+    for text, what in (("{}", "holds no answers"), ("[]", "holds a list"), (given, "too deeply")):
+        with pytest.raises(UserError, match=what):
+            read_reference(folder(tmp_path / "reference", text), [GROUP])
+    bad: list[tuple[Any, str]] = [
+        ('{"7": {}, "7": {}}', "appears twice"),
+        ({"7": {"answer": {"answer_details": []}}}, "query 7: has no converted answer"),
+        ({"77": ANSWER}, f"unknown id of en/{GROUP}: '77'; the nearest known one is '7'"),
+        ({"7": ANSWER | {"query": "Which cake?"}}, "is not the data's query"),
+    ]
+    for answers, what in bad:
+        refused(folder(tmp_path, answers), what)
+    votes: list[tuple[Any, str]] = [
+        ({}, "query 7: has no votes, and other queries"),
+        ({"7": {"is_solved": {}}}, "has no votes (is_solved)"),
+        ({"7": {"is_solved": {"0": ["Solved"]}}}, "a vote is ['Solved']"),
+        ({"7": solved(*["Solved"] * 101)}, "has no votes"),
+    ]
+    for given_votes, what in votes:
+        refused(folder(tmp_path, {"7": ANSWER}, given_votes), what)
+    write(tmp_path / f"{GROUP}_other.json", {})
+    refused(tmp_path, "are two files of votes")
+
+
+METADATA = Metadata("SmolLM2", "G1_tool", "judge", "official", 15.58, "2024-01-15 10:30:45")
+
+
+def written(*rows: tuple[Entry, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(result_json(METADATA, rows))
+    return found
+
+
+def test_the_file_has_the_documented_form() -> None:
+    relevant = [["Bakery Finder", "Breads"], ["Bakery Finder", "Cakes"]]
+    hopeless = state(SCRIPTS["hopeless"], ["Unsolved"] * 3) | {"judged_s": 0.5}
+    solved = (entry("588"), state(SCRIPTS["answered"], ["Solved"] * 3) | {"judged_s": 1.5})
+    found = written(solved, (entry("608", relevant), hopeless), (entry("1073"), {}))
+    config = {"test_set": "G1_tool", "num_queries": 3, "evaluator_model": "judge"}
+    times = {"overall_time": 15.58, "timestamp": "2024-01-15 10:30:45"}
+    config["evaluation_method"] = "official"
+    assert found["metadata"] == {"framework": "SmolLM2", "config": config, **times}
+    numbers = {"total_queries": 2, "total_evaluations": 2, "not_scored": 1, "solved_count": 1}
+    numbers |= {"finish_count": 1, "average_sopr_score": 0.5, "average_api_call_score": 0.75}
+    numbers |= {"total_evaluation_time": 2.0, "average_evaluation_time": 1.0}
+    assert found["summary"] == numbers | {"solved_percentage": 50.0}
+    one, other = found["results"]
+    keys = ["query_id", "query_text", "gold_answer", "system_answer"]
+    assert list(one) == [*keys, "scores", "evaluation", "timing"]
+    assert (one["query_id"], other["query_id"], one["query_text"]) == ("588", "608", QUERY)
+    assert one["gold_answer"]["relevant_apis"] == [["Bakery Finder", "Breads"]]
+    (tool,) = one["gold_answer"]["available_tools"]
+    assert (tool["category"], tool["tool_name"]) == ("Food", "Bakery Finder")
+    assert [api["api_name"] for api in tool["apis"]] == ["Breads", "Shops"]
+    assert one["scores"] == {"sopr_score": 1.0, "api_call_score": 1.0}
+    evaluation = {"answer_status": "Solved", "has_finish": True}
+    assert one["evaluation"] == evaluation | {"evaluation_method": "official"}
+    assert one["system_answer"]["final_answer"] == "Rye, at the “Mill”."
+    (system,) = one["system_answer"]["answer_details"]
+    node = system["next"][0]["next"][0]
+    called = {"name": BREADS, "arguments": {"q": "rye"}}
+    assert json.loads(node["message"]).items() >= called.items()
+    assert other["scores"] == {"sopr_score": 0.0, "api_call_score": 0.5}
+    assert other["evaluation"]["has_finish"] is False
+    # Two samples of a query are two evaluations.
+    summary = written(solved, solved)["summary"]
+    assert (summary["total_queries"], summary["total_evaluations"]) == (1, 2)
+    # A call of Finish anywhere counts; the metric ``finish`` wants it at the end.
+    script: list[Any] = [(None, [("Finish", "{")]), (None, [(BREADS, {"q": "rye"})])]
+    given = state(script, ["Unsolved"])
+    assert written((entry("1"), given))["results"][0]["evaluation"]["has_finish"] is True
+    assert verdicts(ENTRY, given)["official"].metrics["finish"] == 0
+    # Scores are null without a judge.
+    found = written((entry("1"), state(SCRIPTS["answered"], None)))
+    assert found["results"][0]["scores"] == {"sopr_score": None, "api_call_score": 1.0}
+    assert found["summary"]["average_api_call_score"] == 1.0
+
+
+def test_the_file_is_named_by_model_and_groups() -> None:
+    names = {"org/SmolLM2": "SmolLM2", "s3://b/run/step-100/": "step-100", "../..": ""}
+    for framework, name in (names | {"C:\\märz ..": "C-m-rz-..", "x" * 300: "x" * 142}).items():
+        path = replace(METADATA, framework=framework).path()
+        assert path == f"results/tools/{name}_G1_tool.json"
+
+
+def test_odd_texts_and_arguments_leave_the_file_json() -> None:
+    found = written((entry("1"), state([(None, [answer("a\ud800b")])])))
+    assert found["results"][0]["system_answer"]["final_answer"] == "a�b"
+    for arguments, shown in (('{"x": NaN}', {"x": "NaN"}), ("[" * 954 + "]" * 954, None)):
+        made = run([(None, [(BREADS, arguments)]), (None, [answer("Rye.")])])
+        given = state(SCRIPTS["answered"]) | {"answer": converted(QUERY, TOOLS, made)}
+        (nodes,) = written((ENTRY, given))["results"][0]["system_answer"]["answer_details"]
+        called = json.loads(nodes["next"][0]["next"][0]["message"])
+        assert called["arguments"] == (shown or arguments)

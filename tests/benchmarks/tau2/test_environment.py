@@ -1,0 +1,173 @@
+"""Databases that episodes share, and tools of the user's own copy, in a limited process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from ace_ray.benchmarks.tau2.environment.limited import TauEnvironment, schemas
+from ace_ray.benchmarks.tau2.environment.overlay import Overlay
+from ace_ray.benchmarks.tau2.environment.sources import (
+    KNOWN_SHA256,
+    MAX_CHARS,
+    ToolSources,
+    tool_sources,
+    value_of,
+)
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage
+from ace_ray.errors import UserError
+
+BOOKED = {"reservation_id": "EHGLP3"}
+Call = tuple[str, str, Mapping[str, Any]]
+"""Side, tool, arguments."""
+
+
+@pytest.fixture(scope="module")
+def airline(package: UpstreamPackage) -> ToolSources:
+    return tool_sources(package, "airline")
+
+
+@pytest.fixture(scope="module")
+def telecom(package: UpstreamPackage) -> ToolSources:
+    return tool_sources(package, "telecom")
+
+
+def opened(sources: ToolSources, solo: bool = False, initial: Any = None) -> TauEnvironment:
+    return TauEnvironment(sources, solo=solo, initial_state=initial)
+
+
+def told(environment: TauEnvironment, *calls: Call) -> list[tuple[str, str]]:
+    found = []
+    for side, name, arguments in calls:
+        given = {"requestor": side, "arguments": arguments, "last": True}
+        observation = environment.call(name, given)
+        found.append((observation.value, observation.error))
+    return found
+
+
+def test_tools_and_their_schemas(
+    package: UpstreamPackage, airline: ToolSources, telecom: ToolSources
+) -> None:
+    assert all(tool_sources(package, domain).known for domain in KNOWN_SHA256)
+    (tools,) = schemas(airline).values()
+    assert len(tools) == 14
+    shown = {tool["function"]["name"]: tool["function"] for tool in tools}["get_user_details"]
+    assert shown["description"].startswith("Get the details of a user")
+    user_id = {"title": "User Id", "type": "string"}
+    user_id["description"] = "The user ID, such as 'sara_doe_496'."
+    assert shown["parameters"]["properties"]["user_id"] == user_id
+    sides = {side: len(one) for side, one in schemas(telecom).items()}
+    assert sides == {"assistant": 13, "user": 30}
+
+
+def test_errors_have_upstreams_words(airline: ToolSources) -> None:
+    method = "Environment.make_tool_call() got multiple values for"
+    details = "AirlineTools.get_user_details()"
+    expected: dict[tuple[str, str], str] = {
+        ("nothing", "{}"): "Tool 'nothing' not found.",
+        ("_get_user", '{"user_id": "mia_li_3668"}'): "Tool '_get_user' not found.",
+        ("get_user_details", '{"user_id": "x"}'): "User x not found",
+        ("get_user_details", "{}"): f"{details} missing 1 required positional argument: 'user_id'",
+        ("get_user_details", '{"a": 1}'): f"{details} got an unexpected keyword argument 'a'",
+        ("nothing", '{"tool_name": "x", "self": 1}'): f"{method} argument 'tool_name'",
+        ("calculate", '{"expression": "x()"}'): "Invalid characters in expression",
+        ("calculate", '{"expression": "9**9**9"}'): "an integer of more than 100,000 bits",
+    }
+    environment = opened(airline)
+    calls: list[Call] = [("assistant", name, json.loads(given)) for name, given in expected]
+    answers = told(environment, *calls)
+    assert answers == [(f"Error: {said}", "failed") for said in expected.values()]
+    amount, refused = told(
+        environment,
+        ("assistant", "calculate", {"expression": "2 * 3.456"}),
+        ("user", "get_user_details", {"user_id": "x"}),
+    )
+    assert (amount, refused) == (("6.91", ""), ("Error: User tools not available", "failed"))
+    # Arguments are bounded.
+    deep: Any = "x"
+    for _ in range(60):
+        deep = [deep]
+    for value in (deep, 10**101, ["x"] * 20_000):
+        ((text, error),) = told(environment, ("assistant", "get_user_details", {"user_id": value}))
+        assert error == "failed"
+        assert text.startswith("Error: got ")
+
+
+def test_episodes_do_not_see_each_other(airline: ToolSources) -> None:
+    one, other = opened(airline), opened(airline)
+    look: Call = ("assistant", "get_reservation_details", BOOKED)
+    before = told(other, look)
+    _, mine = told(one, ("assistant", "cancel_reservation", BOOKED), look)
+    assert '"status": "cancelled"' in mine[0]
+    assert told(other, look) == before
+    assert '"status": null' in before[0][0]
+    assert other.state() == [{"assistant": {}}, {"assistant": {}}]
+
+
+def test_solo_agents_have_the_users_tools(telecom: ToolSources) -> None:
+    looked: Call = ("assistant", "check_status_bar", {})
+    alone, refused = told(opened(telecom, solo=True), looked, ("user", *looked[1:]))
+    assert alone[0].startswith("Status Bar")
+    assert not alone[1]
+    assert refused == ("Error: User tool calls are not allowed in solo mode", "failed")
+    (missing,) = told(opened(telecom), looked)
+    assert missing == ("Error: Tool 'check_status_bar' not found.", "failed")
+
+
+@pytest.mark.nightly
+def test_a_strange_copy_is_not_run_for_a_stored_run(airline: ToolSources) -> None:
+    strange = replace(airline, sha256="0" * 64)
+    with pytest.raises(UserError, match="only the stored run names them"):
+        schemas(strange)
+    assert schemas(replace(strange, named=True))
+
+
+class Record(BaseModel):
+    value: int = 1
+    parts: list[int] = []
+
+
+def test_a_shared_database_behaves_like_a_deep_copy() -> None:
+    base = {key: Record() for key in "abcd"}
+    ours, copy = Overlay(base), {key: Record() for key in "abcd"}
+    for each in (ours, copy):
+        each["a"].parts.append(1)
+        del each["b"], each["c"]
+        each["new"] = each["c"] = Record(value=9)
+        each["d"].value = 1
+        for record in each.values():
+            record.value += record.value == 9
+    assert dict(ours) == copy
+    assert list(ours) == list(copy) == ["a", "d", "new", "c"]
+    assert ("b" in ours, ours.get("b"), len(ours)) == (False, None, 4)
+    assert base == {key: Record() for key in "abcd"}
+    assert set(ours.changed()) == {"a", "b", "c", "new"}
+    assert ours.changed()["b"] == ('{"parts": [], "value": 1}', None)
+    ours = Overlay(base)
+    ours.copies = False
+    assert ours["a"] is next(iter(ours.values())) is base["a"]
+    ours.copies = True
+    assert ours["a"] is not base["a"]
+    assert not ours.changed()
+
+
+def test_arithmetic_is_pythons() -> None:
+    values = {"1+2*3": 7, " 7.//2": 3.0, "-2**2": -4, "2**-1": 0.5, "+3.5": 3.5, "()": ()}
+    assert {text: value_of(text) for text in values} == values
+    # Upstream makes a float of this power and fails.
+    assert value_of("2**32**3//2**32**3") == 1
+    errors: list[tuple[type[Exception], list[str]]] = [
+        (ZeroDivisionError, ["(1-.5)/0", "1(1/0)"]),
+        (TypeError, ["1(2)", "()+1"]),
+        (SyntaxError, ["(1", "1 2", "3.5.2", "*"]),
+        (ValueError, ["9**9**9**9", "(99**99)**(99**99)", "2**100001", "1+" * MAX_CHARS + "1"]),
+    ]
+    for kind, texts in errors:
+        for text in texts:
+            with pytest.raises(kind):
+                value_of(text)
