@@ -1,40 +1,46 @@
-"""What reports are tested on: rows, run folders and sweep folders as the package leaves them."""
+"""Rows, run folders, sweep folders and parsed pages for the tests of reports."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
+import pytest
+from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.categories import (
     AGENT,
     CATEGORIES,
-    LANGUAGES,
     MULTI_TURN,
     NORMAL,
     dialogue,
 )
-from ace_ray.benchmarks.results import own_task
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.pipeline.planning.plan import make_manifest
-from ace_ray.reports.paired import Cells, PairedData, groups_of
-from ace_ray.reports.paired import cells_of as cells_under
+from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import Run, read_run
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
-from ace_ray.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
-from ace_ray.types import RULE_SETS, Episode, Verdict, digest
+from ace_ray.storage.rows import ROWS, episode_columns, verdict_columns
+from ace_ray.types import Episode, Verdict, digest
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}
 SPECIAL_ERRORS = {"official": "error_detection", "strict": "detection_failed"}
@@ -126,10 +132,11 @@ def write_run(
     extra_identity: dict[str, Any] | None = None,
     parameters: int | None = None,
     adapter: str = "",
+    benchmark: str = "acebench",
 ) -> Path:
-    """``folder``, filled with a manifest made by the package's own code, and ``rows`` as parts."""
-    rows = list(rows)
-    benchmark, described = _benchmark(variant)
+    """Write ``rows`` as parts, and a manifest made by the package's own code, to ``folder``."""
+    rows = [one | {"benchmark": one["benchmark"].replace("acebench", benchmark)} for one in rows]
+    acebench, described = _benchmark(variant)
     config = RunConfig.model_validate(
         {
             "model": {"source": model},
@@ -161,7 +168,7 @@ def write_run(
     plan = SimpleNamespace(
         config=config,
         model=pinned,
-        benchmarks={"acebench": benchmark},
+        benchmarks={"acebench": acebench},
         rows=[None] * (len(rows) + missing),
         identity=identity,
         run_id=run_id or folder.name,
@@ -169,7 +176,8 @@ def write_run(
         restricted=restricted or {},
         drawn=None,
     )
-    manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))
+    text = json.dumps(make_manifest(cast(Any, plan), {}))
+    manifest = json.loads(text.replace('"acebench"', f'"{benchmark}"'))
     if parameters is not None:
         manifest["model"]["parameters"] = parameters
     store = LocalStore(str(folder))
@@ -245,100 +253,6 @@ def write_sweep(folder: Path, lines: Sequence[LedgerLine], runs: dict[str, list[
     return folder
 
 
-def made(
-    valid: bool,
-    entry_id: str,
-    *,
-    category: str = "c",
-    language: str = "en",
-    group: str = "",
-    sample: int = 0,
-    repeat: int = 0,
-    process: float | None = None,
-    status: str = "scored",
-    rules: Sequence[str] = RULE_SETS,
-) -> ResultRow:
-    """One row, alike under both rule sets; its group is the entry unless given."""
-    metrics = {} if process is None else {"process_accuracy": process}
-    verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
-    return ResultRow(
-        row_id=f"{language}/{category}/{entry_id}/{sample}/{repeat}",
-        benchmark="toy",
-        category=category,
-        language=language,
-        id=entry_id,
-        group=group or entry_id,
-        sample=sample,
-        status=status,
-        repeat=repeat,
-        verdicts=dict.fromkeys(rules, verdict) if status == "scored" else {},
-    )
-
-
-def column(values: Iterable[object], **more: object) -> list[ResultRow]:
-    """A row per value, in entries ``0``, ``1``, ..."""
-    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]  # type: ignore[arg-type]
-
-
-def cells_of(runs: Sequence[Sequence[ResultRow]], task: Callable[..., str] = own_task) -> Cells:
-    """The cells under both rule sets."""
-    return cells_under(runs, RULE_SETS, task)
-
-
-def paired(
-    *runs: Sequence[ResultRow],
-    named: dict[str, list[str]] | None = None,
-    task: Callable[..., str] = own_task,
-    repeats: Sequence[Cells | None] | None = None,
-) -> PairedData:
-    """Runs called ``r0``, ``r1``, ... of the benchmark ``toy``."""
-    cells = cells_of(runs, task)
-    return PairedData(
-        benchmark="toy",
-        labels=[f"r{i}" for i in range(len(runs))],
-        cells=cells,
-        groups=groups_of(cells.units, named or {}),
-        repeats=repeats or [None] * len(runs),
-        seeds=[None] * len(runs),
-    )
-
-
-def drawn(
-    rng: np.random.Generator, chance: dict[str, np.ndarray], samples: int = 1
-) -> list[ResultRow]:
-    """ACEBench-like rows, right with each category's ``chance`` per entry (see `chances`)."""
-    rows = []
-    for language in LANGUAGES:
-        for category in CATEGORIES:
-            for i, share in enumerate(chance[f"{language}/{category}"]):
-                entry_id = (
-                    f"{category}_{i // 3}_{i % 3}"
-                    if category in MULTI_TURN
-                    else (f"{category}_{i}")
-                )
-                for sample in range(samples):
-                    right = bool(rng.random() < share)
-                    partial = 1.0 if right else float(rng.choice([0.0, 0.25, 0.5]))
-                    rows.append(
-                        made(
-                            right,
-                            entry_id,
-                            category=category,
-                            language=language,
-                            group=dialogue(category, entry_id),
-                            sample=sample,
-                            process=partial if category in AGENT else None,
-                        )
-                    )
-    return rows
-
-
-def chances(rng: np.random.Generator, entries: int = 30) -> dict[str, np.ndarray]:
-    """How hard each entry is: mostly decided, some a toss."""
-    keys = [f"{language}/{category}" for language in LANGUAGES for category in CATEGORIES]
-    return {key: rng.choice([0.03, 0.5, 0.97], entries, p=[0.3, 0.3, 0.4]) for key in keys}
-
-
 HOSTILE = [
     "</script><script>pwned=1</script>",
     "</pre></td></table></details><h1>x</h1>",
@@ -393,3 +307,108 @@ def hostile_rows(text: str) -> list[Row]:
         *rows,
         {**rows[0], "row_id": "0" * 32, "id": stored, "group": stored, "language": stored},
     ]
+
+
+Shape = tuple[str, frozenset[str]]
+"""A tag and the names of its attributes."""
+VOID = {"meta", "wbr", "br", "img", "input", "link", "hr", "source", "base", "area", "embed"}
+_OF_VIEW = re.compile(r"http://127\.0\.0\.1:8642/run/[\w.~%-]+/row/[\w.~%-]+", re.ASCII)
+"""The only addresses that a page names."""
+
+
+class Page(HTMLParser):
+    """Elements by shape, texts, attribute values, and what is in scripts and styles."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.shapes: Counter[Shape] = Counter()
+        self.values: list[tuple[str, str, str]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.odd: list[str] = []
+        self.feed(content.decode())
+        self.close()
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.shapes[tag, frozenset(name for name, _ in attributes)] += 1
+        self.values += [(tag, name, value or "") for name, value in attributes]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.odd.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.raw:
+            self.raw[self.open[-1]].append(data)
+        else:
+            self.texts.append(data)
+
+    def handle_comment(self, data: str) -> None:
+        self.odd.append(f"comment {data[:40]!r}")
+
+    def handle_decl(self, decl: str) -> None:
+        if decl != "doctype html":
+            self.odd.append(f"declaration {decl!r}")
+
+    def handle_pi(self, data: str) -> None:
+        self.odd.append(f"instruction {data[:40]!r}")
+
+    def unknown_decl(self, data: str) -> None:
+        self.odd.append(f"section {data[:40]!r}")
+
+
+def report_page(*uris: Path | str, out: Path, **changes: Any) -> bytes:
+    """``report.html`` of the runs or sweep at ``uris``, written to ``out``."""
+    asked = {"paper": False, "rules": "official", **changes}
+    make_report([str(u) for u in uris], out=str(out), console=Console(file=StringIO()), **asked)
+    return (out / "report.html").read_bytes()
+
+
+def is_sound(page: Page) -> None:
+    """Well-formed, one script and the style of ours, nothing that asks for anything."""
+    assert page.odd == []
+    assert page.open == []
+    (policy,) = [value for _, name, value in page.values if value.startswith("default-src")]
+    (script,) = ["".join(page.raw["script"])]
+    wanted = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{wanted}'" in policy
+    assert policy.startswith("default-src 'none'; ")
+    counts = Counter(tag for tag, _ in page.shapes.elements())
+    assert (counts["script"], counts["style"]) == (1, 1)
+    assert not counts.keys() & {"img", "iframe", "object", "embed", "link", "base", "form", "image"}
+    for tag, name, value in page.values:
+        assert not name.startswith("on"), (tag, name)
+        assert name not in ("src", "srcdoc", "action", "formaction", "data"), (tag, name)
+        if name in ("href", "xlink:href"):
+            assert value.startswith("#") or _OF_VIEW.fullmatch(value), value
+        if name == "style":
+            assert "url(" not in value.replace("url(#", ""), value
+    style = "".join(page.raw["style"])
+    assert not re.search(r"@import|url\(|expression", style)
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """A headless browser of this machine; skips where there is none."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no chromium on this machine")
+    with api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()

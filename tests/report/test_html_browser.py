@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.pages import chromium, report_page
 
 from tests.report.builders import (
     HOSTILE,
@@ -20,7 +21,6 @@ from tests.report.builders import (
     utf8,
     write_sweep,
 )
-from tests.report.pages import chromium, report_page
 
 WIDTHS = (390, 1280)
 ENDLESS = "a-name-without-an-end" * 20

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
 from ace_ray.reports.folder import claim_within
 from ace_ray.storage.object_store import LocalStore, open_store
 from tests.report.builders import block, everything, row, write_run
-from tests.report.pages import Page, is_sound, report_page
 
 ROWS = everything({"special_incomplete": 4, "normal_preference": 7}, of=10)
 

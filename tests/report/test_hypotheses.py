@@ -1,31 +1,180 @@
-"""Test results: identical runs, swapped runs, tiny and clustered groups, noise, words."""
+"""Rows of two runs paired by entry, grouped, and tested for a difference."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.reports import hypotheses
+from ace_ray.benchmarks.results import own_task
 from ace_ray.reports.comparison_tables import p_text, sentence
 from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
-from ace_ray.reports.significance import CLUSTERED, MCNEMAR, SIGN_FLIP, detectable, newcombe
-from ace_ray.types import RULE_SETS
+from ace_ray.reports.hypotheses import TestResult as Result
+from ace_ray.reports.paired import ALL, Cells, Group, PairedData, cells_of, groups_of, pairs_of
+from ace_ray.reports.significance import MCNEMAR, SIGN_FLIP, detectable, newcombe
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import RULE_SETS, Verdict
 from ace_ray.util.stats import Z95
-from tests.report.builders import chances, column, drawn, made, paired
 
-PAIR = [("r0", "r1")]
+
+def made(
+    valid: bool,
+    entry_id: str,
+    *,
+    category: str = "c",
+    language: str = "en",
+    group: str = "",
+    sample: int = 0,
+    repeat: int = 0,
+    process: float | None = None,
+    status: str = "scored",
+    rules: Sequence[str] = RULE_SETS,
+) -> ResultRow:
+    """Build a row with the same verdict under all ``rules``. Its group is the entry by default."""
+    metrics = {} if process is None else {"process_accuracy": process}
+    verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
+    return ResultRow(
+        row_id=f"{language}/{category}/{entry_id}/{sample}/{repeat}",
+        benchmark="toy",
+        category=category,
+        language=language,
+        id=entry_id,
+        group=group or entry_id,
+        sample=sample,
+        status=status,
+        repeat=repeat,
+        verdicts=dict.fromkeys(rules, verdict) if status == "scored" else {},
+    )
+
+
+def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
+    """Build a row per value, in entries ``0``, ``1``, ..."""
+    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]
+
+
+def dialogue(*valid: bool, status: str = "scored", name: str = "d") -> list[ResultRow]:
+    """Build the turns of a dialogue. ``status`` is that of the last turn."""
+    statuses = [*["scored"] * (len(valid) - 1), status]
+    return [
+        made(ok, f"{name}_{i}", group=name, status=one)
+        for i, (ok, one) in enumerate(zip(valid, statuses, strict=True))
+    ]
+
+
+def pair(
+    *runs: Sequence[ResultRow], metric: str = "accuracy", rules: str = "strict"
+) -> list[tuple[float, ...]]:
+    """Return (base, other, samples, left out) of each unit; -1 for NaN."""
+    found = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
+    columns = (found.base, found.other, found.samples, found.left_out)
+    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(found.base))]
 
 
 def lines(
-    *runs: list, rules: tuple[str, ...] = ("strict",), **more: object
-) -> list[hypotheses.TestResult]:
-    data = paired(*runs, **more)  # type: ignore[arg-type]
-    pairs = [("r0", label) for label in data.labels[1:]]
-    return results_of([data], pairs, rules)
+    *runs: Sequence[ResultRow],
+    rules: Sequence[str] = ("strict",),
+    named: dict[str, list[str]] | None = None,
+    task: Callable[..., str] = own_task,
+    repeats: Sequence[Cells | None] | None = None,
+) -> list[Result]:
+    """Compare runs ``r1``, ``r2``, ... with ``r0``."""
+    labels = [f"r{i}" for i in range(len(runs))]
+    cells = cells_of(runs, RULE_SETS, task)
+    data = PairedData(
+        benchmark="toy",
+        labels=labels,
+        cells=cells,
+        groups=groups_of(cells.units, named or {}),
+        repeats=repeats or [None] * len(runs),
+        seeds=[None] * len(runs),
+    )
+    return results_of([data], [("r0", label) for label in labels[1:]], rules)
 
 
-@pytest.mark.nightly
+def test_equal_ids_in_two_languages_or_categories_are_two_entries() -> None:
+    rows = [made(True, "1"), made(False, "1", language="zh"), made(True, "1", category="d")]
+    assert cells_of([rows, rows], RULE_SETS).units == [
+        ("en", "c", "1"),
+        ("en", "d", "1"),
+        ("zh", "c", "1"),
+    ]
+    assert [base for base, *_ in pair(rows, rows)] == [1, 1, 0]
+
+
+def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
+    base = [*column([True, True]), made(True, "2", status="infra_error"), made(True, "3")]
+    other = [made(False, "0"), made(False, "1", status="skipped"), made(True, "2")]
+    assert pair(base, other) == [(1, 0, 1, 0)] + [(-1, -1, 0, 1)] * 3
+    base, other = [made(True, "0", rules=["official"])], [made(True, "0")]
+    assert pair(base, other, rules="official") == [(1, 1, 1, 0)]
+    assert pair(base, other, rules="strict") == [(-1, -1, 0, 1)]
+
+
+def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
+    runs = dialogue(True, True, True), dialogue(True, False, True)
+    assert pair(*runs) == [(1, 0, 1, 0)]
+    ((base, other, *_),) = pair(*runs, metric="process")
+    assert (base, other) == pytest.approx((1, 2 / 3))
+    whole, torn = dialogue(True, True), dialogue(True, True, status="infra_error")
+    assert pair(whole, torn) == pair(whole, whole[:1]) == [(-1, -1, 0, 2)]
+
+
+def test_samples_are_averaged_over_those_that_both_runs_have() -> None:
+    def run(*valid: bool | None) -> list[ResultRow]:
+        return [
+            made(bool(v), "0", sample=i, status="infra_error" if v is None else "scored")
+            for i, v in enumerate(valid)
+        ]
+
+    assert pair(run(True, False, True, None), run(True, True, None, False)) == [(0.5, 1.0, 2, 2)]
+    rows = [made(False, "0", process=0.25), made(True, "1")]
+    assert pair(rows, rows, metric="process") == [(0.25, 0.25, 1, 0), (-1, -1, 0, 1)]
+
+
+def test_acebench_tasks_share_a_cluster() -> None:
+    rows = [
+        made(True, f"agent_multi_step_{i}", category="agent_multi_step", language=language)
+        for language in ("en", "zh")
+        for i in (0, 1, 2)
+    ] + [made(True, "normal_preference_0", category="normal_preference")]
+    cells = cells_of([rows], RULE_SETS, ACEBench.task)
+    of_unit = dict(zip(cells.units, cells.cluster_of.tolist(), strict=True))
+    of = {(unit[0], unit[2]): number for unit, number in of_unit.items()}
+    assert of["en", "agent_multi_step_0"] == of["zh", "agent_multi_step_1"]
+    assert of["en", "agent_multi_step_2"] == of["zh", "agent_multi_step_2"]
+    assert len(set(of.values())) == 3
+    assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
+
+
+def units(*names: str) -> list[tuple[str, str, str]]:
+    return [(*name.split("/"), "0") for name in names]  # type: ignore[misc]
+
+
+def test_groups_come_before_categories_and_all_languages_before_each() -> None:
+    named = {"G": ["a", "b"], "Single": ["c"]}
+    found = groups_of(units(*(f"{lang}/{c}" for lang in ("zh", "en") for c in "cba")), named)
+    names = ["G", "Single", ALL, "a", "b"]
+    assert [(group.name, group.language) for group in found] == [
+        (name, language) for language in ("", "en", "zh") for name in names
+    ]
+    assert found[0].strata == {("en", "a"), ("en", "b"), ("zh", "a"), ("zh", "b")}
+    assert [group.category for group in found[:5]] == [False, True, False, True, True]
+    # A group that lacks a category is left out, and equal groups are listed once.
+    lacking = groups_of(units("en/a", "en/c"), named)
+    assert [group.name for group in lacking] == ["Single", ALL, "a"]
+    assert groups_of(units("en/a"), {}) == [
+        Group("a", "en", frozenset({("en", "a")}), category=True)
+    ]
+    found = groups_of(units("en/a", "zh/a", "zh/x"), {})
+    assert [(group.name, group.language) for group in found] == [
+        *((ALL, ""), ("a", ""), ("a", "en")),
+        *((ALL, "zh"), ("a", "zh"), ("x", "zh")),
+    ]
+
+
 def test_a_line_has_the_published_numbers() -> None:
     """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
     base = [True] + [False] + [True] * 7 + [False] * 12
@@ -37,52 +186,29 @@ def test_a_line_has_the_published_numbers() -> None:
     assert found.interval == newcombe(1, 1, 7, 12)
     assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
     assert not line.shown
+    (back,) = lines(column(other), column(base))
+    assert (back.difference.gained, back.difference.lost) == (7, 1)
+    assert back.difference.interval == pytest.approx([-end for end in found.interval or ()][::-1])
 
 
-@pytest.mark.nightly
 def test_identical_runs_show_nothing() -> None:
     rng = np.random.default_rng(0)
-    run = drawn(rng, chances(rng), samples=2)
-    found = lines(run, run, named=dict(ACEBench.groups), task=ACEBench.task)
-    assert len(found) == 3 * 30
+    run = [
+        row
+        for category in "cd"
+        for sample in (0, 1)
+        for row in column(rng.random(30) < 0.6, category=category, sample=sample)
+    ]
+    found = lines(run, run, task=lambda row: row.id)
+    assert len(found) == 3
     for line in found:
         assert (line.difference.value, line.difference.p, line.holm) == (0, 1, 1)
         assert not line.shown
         low, high = line.difference.interval or (0, 0)
-        assert low < 0 < high
         assert low == pytest.approx(-high)
+        assert low < 0 < high
 
 
-@pytest.mark.nightly
-def test_swapping_the_runs_mirrors_every_line() -> None:
-    rng = np.random.default_rng(1)
-    hard = chances(rng)
-    for samples in (1, 3):
-        one, two = (drawn(np.random.default_rng(seed), hard, samples) for seed in (1, 2))
-        there, back = (
-            lines(*runs, named=dict(ACEBench.groups), task=ACEBench.task)
-            for runs in ((one, two), (two, one))
-        )
-        assert len(there) == len(back) > 80
-        for a, b in zip(there, back, strict=True):
-            assert a.hypothesis.group == b.hypothesis.group
-            assert (a.difference.p, a.holm, a.difference.test) == (
-                b.difference.p,
-                b.holm,
-                b.difference.test,
-            )
-            assert (a.difference.gained, a.difference.lost) == (
-                b.difference.lost,
-                b.difference.gained,
-            )
-            assert a.difference.value == -b.difference.value
-            assert (a.difference.interval is None) == (b.difference.interval is None)
-            if a.difference.interval and b.difference.interval:
-                mirrored = (-b.difference.interval[1], -b.difference.interval[0])
-                assert a.difference.interval == pytest.approx(mirrored, abs=1e-12)
-
-
-@pytest.mark.nightly
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     runs = [column([True] * 20), column([False] * 9 + [True] * 11), column([False] * 20)]
     found = lines(*runs, rules=("official", "strict"))
@@ -94,52 +220,38 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     assert (worse.detectable or 0) > (alone or 1)
 
 
-@pytest.mark.nightly
 def test_dialogues_are_tested_whole() -> None:
-    """Three turns each: turns flip together, so three times the evidence would be a lie."""
+    """Turns flip together, so three turns are no further evidence."""
 
-    def run(flipped: int) -> list:
-        return [made(d >= flipped, f"{d}_{t}", group=str(d)) for d in range(12) for t in range(3)]
+    def run(flipped: int) -> list[ResultRow]:
+        return [row for d in range(12) for row in dialogue(*[d >= flipped] * 3, name=str(d))]
 
     accuracy, process = lines(run(0), run(5))
-    assert (accuracy.difference.n, accuracy.difference.lost, accuracy.difference.test) == (
-        12,
-        5,
-        MCNEMAR,
-    )
-    assert accuracy.difference.p == pytest.approx(2 / 2**5)
+    assert (accuracy.difference.n, accuracy.difference.lost) == (12, 5)
+    assert accuracy.difference.p == process.difference.p == pytest.approx(2 / 2**5)
     assert (process.hypothesis.metric, process.difference.n) == ("process", 12)
-    assert process.difference.p == accuracy.difference.p
-
-
-@pytest.mark.nightly
-def test_partly_valid_dialogues_move_by_parts() -> None:
-    def run(valid: dict[int, int]) -> list:
-        return [
-            made(t < valid.get(d, 4), f"{d}_{t}", group=str(d)) for d in range(20) for t in range(4)
-        ]
-
-    process = lines(run({}), run({0: 3, 1: 2, 2: 0, 3: 3}))[1]
+    # Dialogues that are partly valid move by parts.
+    whole = [True] * 4
+    base = [row for d in range(20) for row in dialogue(*whole, name=str(d))]
+    parts = {0: 3, 1: 2, 2: 0, 3: 3}
+    other = [
+        row
+        for d in range(20)
+        for row in dialogue(*(t < parts.get(d, 4) for t in range(4)), name=str(d))
+    ]
+    process = lines(base, other)[1]
     assert process.difference.test == SIGN_FLIP
     assert process.difference.p == pytest.approx(2 / 2**4)
     assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
 
 
-@pytest.mark.nightly
-def test_samples_are_no_further_evidence() -> None:
-    """Four samples that all say the same are as good as one."""
-    one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
-
-    def four(values: list[bool]) -> list:
+def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
+    def four(values: list[bool]) -> list[ResultRow]:
         return [row for sample in range(4) for row in column(values, sample=sample)]
 
+    one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
     many = lines(four([True] * 15), four([False] * 6 + [True] * 9))[0]
     assert (many.difference.n, many.difference.p) == (one.difference.n, one.difference.p)
-
-
-@pytest.mark.nightly
-def test_entries_of_one_task_are_no_further_evidence() -> None:
-    """Five tasks asked four times each: five pieces of evidence, not twenty."""
     base, other = column([True] * 40), column([False] * 20 + [True] * 20)
     apart = lines(base, other)[0]
     shared = lines(base, other, task=lambda row: str(int(row.id) // 4))[0]
@@ -150,28 +262,9 @@ def test_entries_of_one_task_are_no_further_evidence() -> None:
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
-@pytest.mark.nightly
-def test_many_partial_moves_take_the_clustered_test() -> None:
-    rng = np.random.default_rng(4)
-    base, other = (
-        [made(False, str(i), process=float(p)) for i, p in enumerate(rng.choice([0, 0.5, 1], 60))]
-        for _ in range(2)
-    )
-    accuracy, process = lines(base, other)
-    assert (accuracy.difference.p, process.difference.test) == (1.0, CLUSTERED)
-
-
-@pytest.mark.nightly
-def test_a_group_without_pairs_has_no_line() -> None:
+def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
     base = column([True, True])
     assert lines(base, column([True, True], status="infra_error")) == []
-    other = [*column([True, True]), *column([True], category="d", status="skipped")]
-    found = lines([*base, *column([True], category="d")], other, named={"Both": ["c", "d"]})
-    assert [line.hypothesis.group.name for line in found] == ["c"]
-
-
-@pytest.mark.nightly
-def test_process_lines_only_where_every_entry_has_one() -> None:
     run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
     found = lines(run, run, named={"Both": ["c", "d"]})
     assert [(line.hypothesis.group.name, line.hypothesis.metric) for line in found] == [
@@ -182,38 +275,8 @@ def test_process_lines_only_where_every_entry_has_one() -> None:
     ]
 
 
-@pytest.mark.nightly
-def test_false_positives_are_rare() -> None:
-    """Sixty comparisons of two runs of one model: tests keep their level, and families do."""
-    rng = np.random.default_rng(11)
-    hard = chances(rng, 20)
-    small, families = [], 0
-    for _ in range(60):
-        found = lines(
-            drawn(rng, hard), drawn(rng, hard), named=dict(ACEBench.groups), task=ACEBench.task
-        )
-        small += [line.difference.p < 0.05 for line in found]
-        families += any(line.shown for line in found)
-    assert 0.005 < np.mean(small) < 0.05
-    # More than 6 of 60 at a true 5 % comes once in 70 times; Holm is well below 5 % here.
-    assert families <= 6
-
-
-@pytest.mark.nightly
-def test_a_true_difference_is_found() -> None:
-    rng = np.random.default_rng(12)
-    hard = chances(rng, 40)
-    easier = {key: np.minimum(1, share + 0.25) for key, share in hard.items()}
-    found = lines(drawn(rng, hard), drawn(rng, easier), named=dict(ACEBench.groups))
-    (everything,) = [
-        x for x in found if (x.hypothesis.group.name, x.hypothesis.group.language) == ("All", "")
-    ]
-    assert everything.shown
-    assert everything.difference.value > 0.1
-
-
-def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> hypotheses.TestResult:
-    """Runs that differ in ``moved`` of ``n``; of ``of`` rows generated twice ``flips`` differ."""
+def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> Result:
+    """Compare runs that differ in ``moved`` of ``n``. Of ``of`` repeated rows, ``flips`` differ."""
     rows = column([True] * n)
     again = [made(i >= flips, str(i), repeat=1) for i in range(of)]
     repeats = repeats_of(rows, again, RULE_SETS)
@@ -221,7 +284,6 @@ def with_repeats(flips: int, of: int, moved: int, n: int = 400) -> hypotheses.Te
     return line
 
 
-@pytest.mark.nightly
 def test_the_noise_floor_by_hand() -> None:
     """Of 100 rows generated twice 10 flipped: over 400 rows 1.96 * sqrt(0.1 / 400)."""
     line = with_repeats(10, 100, moved=8)
@@ -231,26 +293,17 @@ def test_the_noise_floor_by_hand() -> None:
     assert line.under_noise
     assert "identical runs differ by up to 3.1 points" in sentence(line)
     assert not with_repeats(10, 100, moved=20).under_noise
+    (without,) = lines(column([True] * 5), column([False] * 5))
+    assert (without.noise, without.noise_floor, without.under_noise) == (None, None, False)
 
 
-@pytest.mark.nightly
-def test_without_repeats_there_is_no_floor() -> None:
-    (line,) = lines(column([True] * 5), column([False] * 5))
-    assert line.noise is None
-    assert line.noise_floor is None
-    assert not line.under_noise
-
-
-@pytest.mark.nightly
 def test_a_group_with_few_repeats_borrows_from_all() -> None:
     rows = [*column([True] * 50), *column([True] * 50, category="d")]
     again = [
         *(made(i >= 10, str(i), repeat=1) for i in range(50)),
         *(made(True, str(i), category="d", repeat=1) for i in range(2)),
     ]
-    found = lines(
-        rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None], named={"Both": ["c", "d"]}
-    )
+    found = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
     noise = {line.hypothesis.group.name: line.noise for line in found}
     every = 10 / 52
     assert noise["c"] is not None
@@ -259,8 +312,7 @@ def test_a_group_with_few_repeats_borrows_from_all() -> None:
     assert noise["d"].variance == pytest.approx(WEIGHT * every / (2 + WEIGHT))
 
 
-@pytest.mark.nightly
-def test_sentences() -> None:
+def test_sentences_say_which_run_is_better_or_what_can_be_shown() -> None:
     better = lines(column([False] * 30), column([True] * 12 + [False] * 18))[0]
     assert sentence(better) == (
         "r1 is better than r0 on c (en): +40.0 points, 95 % CI 20.9..57.7, Holm p 0.00049"
@@ -273,6 +325,8 @@ def test_sentences() -> None:
     text = sentence(alike)
     assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
     assert text.endswith("Holm p 1; this n can show a difference of at least 7.8 points")
+    (single,) = lines(column([True]), column([False]))
+    assert sentence(single).endswith("this n (1) cannot show any difference")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,8 @@ def table(number: int, *folders: Path, rules: str = "official") -> Table:
     return found
 
 
-def shares(line: object) -> list[float | None]:
-    """The shares of a line in percent, with one decimal as in the paper."""
-    assert isinstance(line, list)
+def shares(line: Any) -> list[float | None]:
+    """Return the shares of a line in percent, with one decimal as in the paper."""
     return [None if v is None else round(100 * v.value, 1) for v in line[1:]]
 
 
@@ -45,56 +45,38 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "whole", everything(SHARES))
 
 
-def test_all_tables_of_the_paper_are_there_in_its_order(whole: Path) -> None:
+def test_tables_2_7_and_8_have_groups_and_their_overall(whole: Path) -> None:
     found = paper(whole)
     assert [t.title.partition(":")[0] for t in found.tables] == [f"Table {i}" for i in range(2, 9)]
-    assert all(len(line) == len(t.header) for t in found.tables for line in t.lines)
     assert all(t.title.endswith("official rules") for t in found.tables)
-
-
-@pytest.mark.parametrize("number", [2, 7, 8])
-def test_the_groups_and_their_overall(whole: Path, number: int) -> None:
-    found = table(number, whole)
     names = "Atom Single-Turn Multi-Turn Similar-API Preference Summary Special Agent Overall"
-    assert [h.replace(" ", "-") for h in found.header] == ["Model", *names.split()]
-    (line,) = found.lines
-    assert line[0] == "Toy-7B-Instruct"
     # Square-root weights over 120, 30 and 20 judged entries.
     normal, special, agent = (12 - 0.6 - 0.5) / 12, 0.4, 0.4
     roots = [120**0.5, 30**0.5, 20**0.5]
     overall = sum(w * v for w, v in zip(roots, (normal, special, agent), strict=True)) / sum(roots)
-    expected = [90.0, 100.0, 100.0, 50.0, 100.0, 90.8, 40.0, 40.0, round(100 * overall, 1)]
-    assert shares(line) == expected
-    judged = [v.n for v in line if isinstance(v, Estimate)]
     whole_n = [60, 20, 20, 10, 10, 120, 30, 20, 170]
-    assert judged == (whole_n if number != 2 else [2 * n for n in whole_n])
-
-
-def test_a_single_category_has_its_wilson_interval(whole: Path) -> None:
-    (line,) = table(7, whole).lines
-    similar = line[4]
-    assert isinstance(similar, Estimate)
+    for number, languages in ((2, 2), (7, 1), (8, 1)):
+        (shown,) = [t for t in found.tables if t.name == f"table{number}"]
+        assert [h.replace(" ", "-") for h in shown.header] == ["Model", *names.split()]
+        ((label, *cells),) = shown.lines
+        assert label == "Toy-7B-Instruct"
+        expected = [90.0, 100.0, 100.0, 50.0, 100.0, 90.8, 40.0, 40.0, round(100 * overall, 1)]
+        assert shares([label, *cells]) == expected
+        assert [v.n for v in cells if isinstance(v, Estimate)] == [languages * n for n in whole_n]
+    (similar,) = [cell for cell in table(7, whole).lines[0][4:5] if isinstance(cell, Estimate)]
     assert similar.interval == pytest.approx(wilson(5, 10))
 
 
-def test_special_and_agent_categories(whole: Path) -> None:
+def test_tables_3_and_4_have_special_and_agent_categories(whole: Path) -> None:
     special, agent = table(3, whole), table(4, whole)
     assert list(special.header) == ["Model", "Incomplete", "Error", "Irrelevant"]
     assert shares(special.lines[0]) == [30.0, 10.0, 80.0]
-    assert list(agent.header)[1:] == [
-        "Multi-Turn EA",
-        "Multi-Turn PA",
-        "Multi-Step EA",
-        "Multi-Step PA",
-    ]
+    measures = [f"Multi-{kind} {measure}" for kind in ("Turn", "Step") for measure in ("EA", "PA")]
+    assert list(agent.header)[1:] == measures
     assert shares(agent.lines[0]) == [60.0, 75.0, 20.0, 75.0]
-    cell = agent.lines[0][1]
-    assert isinstance(cell, Estimate)
-    assert cell.n == 20
-    assert cell.interval == pytest.approx(wilson(12, 20))
 
 
-def test_special_errors_leave_irrelevant_out(tmp_path: Path) -> None:
+def test_table_5_leaves_irrelevant_out(tmp_path: Path) -> None:
     def one(category: str, number: int, official: str, strict: str) -> dict[str, object]:
         errors = {"official": official, "strict": strict}
         return row("en", category, number, official=False, errors=errors)
@@ -103,26 +85,21 @@ def test_special_errors_leave_irrelevant_out(tmp_path: Path) -> None:
         one("special_incomplete", 0, "error_detection", "detection_failed"),
         one("special_incomplete", 1, "error_correction", "detection_failed"),
         one("special_error_param", 0, "official_crash", "correction_failed"),
-        row("en", "special_error_param", 1),
+        row("en", "special_error_param", 1, official=True, strict=False),
         *block("en", "special_irrelevant", 0, 5),
     ]
     folder = write_run(tmp_path / "run", rows)
     official, strict = table(5, folder), table(5, folder, rules="strict")
     assert official.lines == [["Toy-7B-Instruct", 1, 1]]
-    assert strict.lines == [["Toy-7B-Instruct", 2, 1]]
+    assert strict.lines == [["Toy-7B-Instruct", 3, 1]]
     assert "judged rows: 4 of Toy-7B-Instruct" in official.notes
     assert any("neither column: 1 of Toy" in note for note in official.notes)
     assert not any("neither column" in note for note in strict.notes)
+    assert shares(table(3, folder).lines[0]) == [0.0, 50.0, 0.0]
+    assert shares(table(3, folder, rules="strict").lines[0]) == [0.0, 0.0, 0.0]
 
 
-def test_the_rule_sets_are_kept_apart(tmp_path: Path) -> None:
-    rows = [row("en", "special_incomplete", i, official=True, strict=i == 0) for i in range(4)]
-    folder = write_run(tmp_path / "run", rows)
-    assert shares(table(3, folder).lines[0]) == [100.0, None, None]
-    assert shares(table(3, folder, rules="strict").lines[0]) == [25.0, None, None]
-
-
-def test_what_was_not_run_is_not_zero(tmp_path: Path) -> None:
+def test_missing_categories_are_not_zero(tmp_path: Path) -> None:
     rows = [r for r in everything({}, languages=("en",)) if r["category"] not in AGENT]
     folder = write_run(tmp_path / "run", rows)
     assert shares(table(7, folder).lines[0])[5:] == [100.0, 100.0, None, None]
@@ -130,33 +107,20 @@ def test_what_was_not_run_is_not_zero(tmp_path: Path) -> None:
         assert set(shares(table(number, folder).lines[0])) == {None}, number
     assert shares(table(4, folder).lines[0]) == [None] * 4
     assert "en only: Toy-7B-Instruct" in table(2, folder).notes
-    assert table(6, folder).lines == []
-
-
-def test_a_benchmark_of_which_no_row_has_come(tmp_path: Path) -> None:
-    rows = [{**item, "benchmark": "toy"} for item in block("en", "special_incomplete", 1, 2)]
-    found = paper(write_run(tmp_path / "run", rows))
-    cells = {cell for table in found.tables for line in table.lines for cell in line[1:]}
-    assert cells == {None}
-    assert list(found.figures) == []
 
 
 def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
-    rows = everything({})
+    rows = everything({"special_error_param": 0})
     rows[0] = row("en", "normal_atom_bool", 0, status="infra_error")
+    lost = next(i for i, item in enumerate(rows) if item["category"] == "special_incomplete")
+    rows[lost] = row("en", "special_incomplete", 0, status="quarantined")
     folder = write_run(tmp_path / "run", rows, missing=2, finished=False)
     found = table(2, folder)
     (line,) = found.lines
     assert line[0] == "Toy-7B-Instruct*"
-    assert shares(line) == [None, 100.0, 100.0, 100.0, 100.0, None, 100.0, 100.0, None]
-    assert "* incomplete: Toy-7B-Instruct: of 342 rows 1 infra_error, 2 missing" in found.notes
-
-
-def test_a_category_with_unscored_rows_is_not_available(tmp_path: Path) -> None:
-    rows = everything({"special_error_param": 0})
-    lost = next(i for i, item in enumerate(rows) if item["category"] == "special_incomplete")
-    rows[lost] = row("en", "special_incomplete", 0, status="quarantined")
-    folder = write_run(tmp_path / "run", rows)
+    assert shares(line) == [None, 100.0, 100.0, 100.0, 100.0, None, None, 100.0, None]
+    (note,) = [note for note in found.notes if note.startswith("* incomplete")]
+    assert note.endswith("Toy-7B-Instruct: of 342 rows 1 infra_error, 1 quarantined, 2 missing")
     assert shares(table(3, folder).lines[0]) == [None, 0.0, 100.0]
     assert table(5, folder).lines == [["Toy-7B-Instruct*", None, None]]
     allowed = write_run(tmp_path / "allowed", rows, max_unscored=0.1)
@@ -164,22 +128,10 @@ def test_a_category_with_unscored_rows_is_not_available(tmp_path: Path) -> None:
     assert table(5, allowed).lines == [["Toy-7B-Instruct*", 20, 0]]
 
 
-def test_unscored_rows_within_the_run_s_allowance_keep_the_numbers(tmp_path: Path) -> None:
-    rows = everything({})
-    rows[0] = row("en", "normal_atom_bool", 0, status="skipped")
-    folder = write_run(tmp_path / "run", rows, max_unscored=0.2)
-    (line,) = table(7, folder).lines
-    assert line[0] == "Toy-7B-Instruct*"
-    assert shares(line) == [100.0] * 9
-    # The same rows with no allowance.
-    (line,) = table(7, write_run(tmp_path / "none", rows)).lines
-    assert shares(line)[0] is None
-
-
-def test_variants_are_composed_from_runs_that_differ_in_nothing_else(tmp_path: Path) -> None:
-    def run(name: str, variant: str, valid: int, **more: object) -> Path:
+def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -> None:
+    def run(name: str, variant: str, valid: int, **more: Any) -> Path:
         rows = everything({"normal_preference": valid})
-        return write_run(tmp_path / name, rows, variant=variant, **more)  # type: ignore[arg-type]
+        return write_run(tmp_path / name, rows, variant=variant, **more)
 
     folders = [
         run("standard", "standard", 10),
@@ -197,20 +149,11 @@ def test_variants_are_composed_from_runs_that_differ_in_nothing_else(tmp_path: P
         "missing: runs of the variants standard, minimal that differ in nothing else, model and "
         "engine arguments included, from Toy-7B-Instruct (other)" in notes
     )
-    # Two of three: what is not there is not available.
     assert shares(table(6, folders[0], folders[2]).lines[0]) == [100.0, None, 92.5]
-    # Every other table shows the standard prompts.
+    assert table(6, folders[0]).lines == []
+    # All other tables show the standard prompts.
     assert [line[0] for line in table(2, *folders).lines] == ["Toy-7B-Instruct (standard)"]
     assert any("not standard" in note for note in table(2, *folders).notes)
-
-
-def test_table_6_says_what_is_missing_instead_of_numbers(whole: Path) -> None:
-    found = table(6, whole)
-    assert found.lines == []
-    assert found.notes == [
-        "missing: runs of the variants condensed, minimal that differ in nothing else, model and "
-        "engine arguments included, from Toy-7B-Instruct"
-    ]
 
 
 def test_incomparable_runs_are_numbered(whole: Path, tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-"""Tests and intervals against published numbers, and what must hold on any data."""
+"""Tests and intervals against published numbers and by hand."""
 
 from __future__ import annotations
 
 import itertools
-import warnings
 from math import comb, sqrt
 
 import numpy as np
@@ -21,13 +20,7 @@ from ace_ray.reports.significance import (
     newcombe,
 )
 
-
-@pytest.fixture(autouse=True)
-def no_warnings() -> object:
-    """Degenerate data is decided on, not warned about."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 def moves(gained: int, lost: int, still: int = 0) -> np.ndarray:
@@ -38,15 +31,14 @@ def ones(values: np.ndarray) -> np.ndarray:
     return np.ones(len(values), dtype=np.int64)
 
 
-@pytest.mark.parametrize(
-    ("gained", "lost"), [(0, 0), (1, 0), (5, 0), (0, 6), (12, 2), (59, 121), (150, 86)]
-)
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (0, 6), (12, 2), (59, 121)])
 def test_mcnemar_is_twice_the_binomial_tail(gained: int, lost: int) -> None:
     n = gained + lost
     tail = sum(comb(n, k) for k in range(min(gained, lost) + 1)) / 2**n
     p, test = difference_test(moves(gained, lost, 30))
     assert test == MCNEMAR
     assert p == pytest.approx(min(1.0, 2 * tail), rel=1e-12)
+    assert difference_test(0.5 * moves(gained, lost)) == (p, test)
 
 
 def test_mcnemar_on_published_tables() -> None:
@@ -56,17 +48,13 @@ def test_mcnemar_on_published_tables() -> None:
     assert difference_test(moves(7, 1))[0] == pytest.approx(0.0703, abs=5e-5)
 
 
-def test_units_that_move_alike_but_not_by_one_are_mcnemar_too() -> None:
-    assert difference_test(0.5 * moves(9, 1)) == difference_test(moves(9, 1))
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, MOST_ENUMERATED])
+@pytest.mark.parametrize("count", [2, 5, MOST_ENUMERATED])
 def test_the_sign_flip_tries_every_pattern(count: int) -> None:
     values = np.array([0.25, 0.5, 1.0, 0.75] * 3)[:count] * np.resize([1, 1, -1, 1, 1], count)
     sums = [abs(float(np.dot(values, signs))) for signs in itertools.product((1, -1), repeat=count)]
     expected = np.mean([s >= abs(values.sum()) - 1e-12 for s in sums])
     p, test = difference_test(np.concatenate([values, np.zeros(20)]))
-    assert test == (SIGN_FLIP if count > 1 else MCNEMAR)
+    assert test == SIGN_FLIP
     assert p == pytest.approx(expected)
 
 
@@ -85,11 +73,9 @@ def test_the_clustered_test_agrees_with_all_sign_patterns() -> None:
             assert p < exact + 0.06
 
 
-@pytest.mark.nightly
 def test_holm_on_its_textbook_example() -> None:
     # Four p-values at 5 %: 0.005 * 4, 0.01 * 3, 0.03 * 2, and 0.04 raised to the one before it.
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([0.2]) == [0.2]
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
 
@@ -117,82 +103,35 @@ def test_newcombe_has_a_width_where_nothing_moved() -> None:
     assert newcombe(0, 0, 0, 0) is None
 
 
-def test_newcombe_covers() -> None:
-    """Of 2,000 draws with a true difference of 10 points about 95 % of the intervals hold it."""
-    rng = np.random.default_rng(1)
-    draws = rng.multinomial(60, [0.45, 0.2, 0.1, 0.25], size=2000)
-    held = sum(low <= 0.1 <= high for low, high in (newcombe(*d.tolist()) or (0, 0) for d in draws))
-    assert 0.935 <= held / 2000 <= 0.97
-
-
-class TestIntervalsOverClusters:
-    def test_they_are_mirrored_when_the_runs_are_swapped(self) -> None:
-        values = np.random.default_rng(0).choice([-1, 0, 0.5, 1.0], 30)
-        sizes = np.random.default_rng(1).integers(1, 4, 30)
-        low, high = clustered_interval(values, sizes) or (0.0, 0.0)
-        assert clustered_interval(-values, sizes) == pytest.approx((-high, -low))
-        assert low < values.sum() / sizes.sum() < high
-
-    def test_nothing_moved(self) -> None:
-        """Of 20 clusters none moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
-        most = 1 - 0.025 ** (1 / 20)
-        found = clustered_interval(np.zeros(20), np.ones(20))
-        assert found == pytest.approx((-most, most))
-
-    @pytest.mark.parametrize("values", [[0.5], [0.5, 0.5, 0.5], []])
-    def test_no_interval_without_spread(self, values: list[float]) -> None:
-        assert clustered_interval(np.array(values), np.ones(len(values))) is None
-
-    def test_it_stays_within_the_possible(self) -> None:
-        low, high = clustered_interval(np.array([1.0, 1.0, 0.9]), np.ones(3)) or (9.0, 9.0)
-        assert -1 <= low <= high <= 1
-
-    def test_units_of_one_task_are_one_piece_of_evidence(self) -> None:
-        """Ten tasks asked four times each say no more than asked once."""
-        values = np.array([1.0, 1, 0, 0, 0, -1, 0, 1, 0, 0])
-        once = clustered_interval(values, np.ones(10))
-        assert clustered_interval(4 * values, np.full(10, 4)) == pytest.approx(once)
-
-    @pytest.mark.nightly
-    def test_it_covers(self) -> None:
-        rng = np.random.default_rng(2)
-        held = 0
-        for _ in range(200):
-            values = rng.choice([-1.0, -0.5, 0.0, 0.5, 1.0], 80, p=[0.05, 0.1, 0.5, 0.2, 0.15])
-            low, high = clustered_interval(values, np.ones(80)) or (0.0, 0.0)
-            held += low <= 0.15 <= high
-        assert 180 <= held <= 199
-
-
 def test_the_clustered_interval_by_hand() -> None:
     """Means of units +0.5, 0, 0, -0.25: mean 0.0625, s 0.3146, t(3) 3.1824."""
     values = np.array([0.5, 0.0, 0.0, -0.25])
     half = 3.182446305 * values.std(ddof=1) / 2
     found = clustered_interval(values, np.ones(4))
     assert found == pytest.approx((0.0625 - half, 0.0625 + half))
+    # Ten tasks asked four times each say no more than asked once.
+    values = np.array([1.0, 1, 0, 0, 0, -1, 0, 1, 0, 0])
+    once = clustered_interval(values, np.ones(10))
+    assert clustered_interval(4 * values, np.full(10, 4)) == pytest.approx(once)
+    # It stays within the possible.
+    low, high = clustered_interval(np.array([1.0, 1.0, 0.9]), np.ones(3)) or (9.0, 9.0)
+    assert -1 <= low <= high <= 1
 
 
-def test_what_is_detectable_by_hand() -> None:
+def test_clusters_that_all_moved_alike() -> None:
+    """Of 20 clusters none moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
+    most = 1 - 0.025 ** (1 / 20)
+    found = clustered_interval(np.zeros(20), np.ones(20))
+    assert found == pytest.approx((-most, most))
+    for values in ([0.5], [0.5, 0.5, 0.5], []):
+        assert clustered_interval(np.array(values), np.ones(len(values))) is None
+
+
+def test_the_detectable_difference_by_hand() -> None:
     """z 1.959964 + 0.841621 = 2.801585: of 400 units 80 moved."""
     values = moves(50, 30, 320)
-    assert detectable(values, ones(values)) == pytest.approx(2.801585 * sqrt(80) / 400, rel=1e-6)
-
-
-def test_more_tests_and_shared_tasks_make_less_detectable() -> None:
-    values = moves(6, 4, 90)
-    alone = detectable(values, ones(values)) or 0
-    assert (detectable(values, ones(values), 100) or 0) > alone
-    assert detectable(np.zeros(40), np.full(40, 4)) == pytest.approx(
-        detectable(np.zeros(40), np.ones(40))
-    )
-
-
-@pytest.mark.nightly
-def test_the_detectable_difference_is_detected_about_four_times_in_five() -> None:
-    rng = np.random.default_rng(5)
-    n, share = 300, 0.2
-    true = 2.801585 * sqrt(share / n)
-    odds = [(share + true) / 2, (share - true) / 2, 1 - share]
-    draws = rng.multinomial(n, odds, size=1500)
-    seen = np.mean([difference_test(moves(int(g), int(lost)))[0] < 0.05 for g, lost, _ in draws])
-    assert 0.74 <= seen <= 0.88
+    alone = detectable(values, ones(values))
+    assert alone == pytest.approx(2.801585 * sqrt(80) / 400, rel=1e-6)
+    assert (detectable(values, ones(values), 100) or 0) > (alone or 1)
+    # Entries of one task are one piece of evidence. With a share d of moves, d is z ** 2 / n.
+    assert detectable(np.zeros(40), np.full(40, 4)) == pytest.approx(2.801585**2 / 40, rel=1e-6)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.cli.run import run_sweep
 from ace_ray.config.schema import StoreConfig
@@ -17,7 +18,6 @@ from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.storage.object_store import open_store
 from ace_ray.sweep.ledger import CostRecord, write_ledger
 from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
-from tests.report.pages import Page, is_sound, report_page
 
 ROWS = everything({"special_incomplete": 2}, of=5)
 BETTER = everything({"special_incomplete": 5}, of=5)
