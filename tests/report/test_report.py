@@ -1,0 +1,274 @@
+"""`ace-ray report`: the page, the CSV files, the folder that they go to, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ace_ray.benchmarks.results import Estimate, Table
+from ace_ray.config.schema import RunConfig
+from ace_ray.errors import UserError
+from ace_ray.pipeline.planning.plan import make_manifest, make_plan
+from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
+from ace_ray.reports.folder import claim, claim_within, write
+from ace_ray.reports.report import make_report
+from ace_ray.reports.table import csv_text
+from ace_ray.storage.object_store import LocalStore
+from tests.report.builders import Page, block, everything, is_sound, report_page, row, write_run
+
+ROWS = everything({"special_incomplete": 4, "normal_preference": 7})
+BETTER = everything({})
+
+
+def section(content: bytes, anchor: str) -> str:
+    """Return the markup of one section."""
+    return content.decode().split(f'<section id="{anchor}">')[1].split("</section>")[0]
+
+
+def anchors(content: bytes) -> list[str]:
+    return re.findall('<section id="([a-z]+)">', content.decode())
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def printed(*folders: Path, out: Path | None = None, paper: bool = True) -> str:
+    """Make a report and return what it prints."""
+    said, place = StringIO(), None if out is None else str(out)
+    asked: dict[str, Any] = {"paper": paper, "out": place, "rules": "official"}
+    make_report([str(f) for f in folders], console=Console(file=said, width=200), **asked)
+    return said.getvalue()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run", ROWS)
+
+
+def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
+    share = Estimate(0.5, (0.25, 0.75), 8)
+    table = Table("t", "T", ["Model", "Share", "Rows"], [["a|b*", share, 3], ["c", None, None]])
+    assert csv_text(table).splitlines() == [
+        "Model,Share,Share low,Share high,Share n,Rows",
+        "a|b*,50.0000,25.0000,75.0000,8,3",
+        "c,N/A,N/A,N/A,N/A,N/A",
+    ]
+    partial = [["=HYPERLINK(1)", replace(share, partial=True), -3], ["@x", share, 1]]
+    assert csv_text(replace(table, lines=partial)).splitlines() == [
+        "Model,Share,Share low,Share high,Share n,Share partial,Rows",
+        "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",
+        "'@x,50.0000,25.0000,75.0000,8,,1",
+    ]
+
+
+def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
+    content = report_page(run, out=tmp_path / "out", rules="strict")
+    is_sound(Page(content))
+    sections = ["results", "paper", "categories", "errors", "answers", "provenance"]
+    assert anchors(content) == sections
+    results = section(content, "results")
+    assert results.count("340/340") == 2
+    first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
+    assert 0 < results.index(first) < results.index(second)
+    assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
+    found = Page(section(content, "provenance").encode()).text
+    identity = json.loads((run / "run.json").read_text())["identity"]
+    assert identity["benchmarks"]["acebench"]["data_sha256"] in found
+    assert identity["model"] in found
+    assert "identity.benchmarks.acebench.prompts_sha256" in found
+    assert str(run) in found
+
+
+def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) -> None:
+    rows = [row("en", "special_incomplete", i, official=i < 5, strict=i < 2) for i in range(10)]
+    extra = {"replies": {f"key {i}": "v" * 1000 for i in range(1000)}}
+    folder = write_run(tmp_path / "run", rows, extra_identity=extra)
+    content = report_page(folder, out=tmp_path / "out")
+    (line,) = [p for p in section(content, "categories").split("<tr>") if "incomplete" in p]
+    # Wilson intervals of 5 and 2 of 10.
+    for part in ("10/10", "50.0", "[23.7, 76.3]", "20.0", "[5.7, 51.0]"):
+        assert part in line, part
+    provenance = section(content, "provenance")
+    assert "702 more characters" in provenance
+    assert "more lines are in run.json" in provenance
+    assert len(content) < 1_000_000
+
+
+def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
+    failed = row("zh", ROWS[-1]["category"], 9, status="infra_error")
+    rows = [*ROWS[:-1], failed]
+    folder = write_run(tmp_path / "run", rows, missing=3, finished=False)
+    results = section(report_page(folder, out=tmp_path / "out"), "results")
+    assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
+    assert 'class="share"' not in results
+    assert "339/343" in results
+    assert "Toy-7B-Instruct*" in results
+    allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
+    content = report_page(allowed, out=tmp_path / "out2")
+    assert "no headline number" not in section(content, "results")
+    assert 'class="share"' in section(content, "results")
+    assert "RuntimeError" in section(content, "failures")
+
+
+@pytest.mark.nightly
+def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any) -> None:
+    folders = [
+        write_run(tmp_path / name, rows, model=f"o/{name}-{size}B")
+        for name, rows, size in (("A", ROWS, 1), ("B", BETTER, 3), ("C", BETTER, 7))
+    ]
+    out = tmp_path / "out"
+    tables = {int(n) for n in re.findall(r"Table (\d): ", printed(*folders, out=out))}
+    assert tables == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and the runs have one"
+    content = (out / "report.html").read_bytes()
+    is_sound(Page(content))
+    assert anchors(content) == [
+        *("picture", "results", "paper", "categories", "errors", "curves", "comparison"),
+        *("flips", "answers", "provenance"),
+    ]
+    assert "Every run against A-1B, entry by entry" in content.decode()
+    assert "C-7B is better than A-1B on Special" in section(content, "comparison")
+    assert "wrong to right" in section(content, "flips")
+    further = {f"{name}-acebench.csv" for name in ("comparison", "categories", "errors")}
+    flips = {f"flips-{n}-acebench-official.csv" for n in (1, 2)}
+    whole = {"report.html", "report.json", "comparison.csv"}
+    assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
+    with (out / "table3.csv").open() as file:
+        first, second, _ = csv.DictReader(file)
+    assert [first[name] for name in ("Model", "Incomplete", "Incomplete n")] == [
+        *("A-1B", "40.0000", "20")
+    ]
+    assert (second["Model"], second["Incomplete"]) == ("B-3B", "100.0000")
+    with (out / "categories-acebench.csv").open() as file:
+        lines = {(line["Model"], line["Language"], line["Category"]): line for line in
+                 csv.DictReader(file)}  # fmt: skip
+    line = lines["A-1B", "en", "special_incomplete"]
+    assert (line["official"], line["official n"]) == ("40.0000", "10")
+    facts = json.loads((out / "report.json").read_text())
+    assert set(facts["files"]) == set(files(out)) - {"report.json"}
+    assert [run["label"] for run in facts["runs"]] == ["A-1B", "B-3B", "C-7B"]
+    # A second report replaces the first. Several runs without --output are only printed.
+    printed(folders[0], out=out)
+    assert not (out / "comparison.csv").exists()
+    assert (out / "table3.csv").read_text().count("-1B") == 1
+    before = files(tmp_path)
+    assert here("report", *folders[:2]).code == 0
+    assert files(tmp_path) == before
+
+
+def test_runs_with_other_conditions_are_not_compared(run: Path, tmp_path: Path) -> None:
+    other = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
+    content = report_page(run, other, out=tmp_path / "out")
+    assert "These runs are not compared with each other" in section(content, "comparison")
+    assert "sampling.temperature is" in section(content, "comparison")
+    assert "flips" not in anchors(content)
+
+
+def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
+    rows = block("en", "special_incomplete", 3, 4)
+    other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
+    with pytest.raises(UserError, match="there are no paper tables for toy"):
+        printed(other, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert "Accuracy" in printed(run, other)
+    assert "paper" not in anchors(report_page(other, out=tmp_path / "out"))
+
+
+def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS)
+    before = files(folder)
+    ended = here("report", folder)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
+    after = files(folder)
+    assert {name: after[name] for name in before} == before
+    own = {name for name in after if name not in before}
+    assert all(name.startswith("report/") for name in own)
+    assert {"report/report.html", "report/comparison-acebench.csv"} <= own
+    # Again: the report is replaced, not refused.
+    (folder / "report" / "report.html").write_text("old")
+    assert here("report", folder, "--wrong", "0").code == 0
+    assert files(folder).keys() == after.keys()
+    assert "data-answer data-run" not in (folder / "report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("marker", [None, "", "[]", '{"made_by": "me", "files": []}'])
+def test_a_folder_with_other_files_is_refused(
+    run: Path, tmp_path: Path, marker: str | None
+) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("mine")
+    if marker is not None:
+        (folder / "report.json").write_text(marker)
+    before = files(folder)
+    with pytest.raises(UserError, match="contains files that do not belong to a report"):
+        printed(run, out=folder)
+    assert files(folder) == before
+
+
+def test_places_that_cannot_hold_a_report_are_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "report").write_text("a file")
+    with pytest.raises(UserError, match="choose another folder with --out"):
+        claim_within(LocalStore(str(tmp_path / "run")))
+    folder = tmp_path / "working_dir_files" / "_ray_pkg_1"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"is relative, .* pass --output s3://bucket/prefix or "):
+        claim("report")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_marker_of_a_report_names_no_file_outside(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("x")
+    folder = tmp_path / "report"
+    write(claim(str(folder)), {"a.csv": b"a", "old.csv": b"o"}, {})
+    marker = json.loads((folder / "report.json").read_text())
+    marker["files"] += ["../victim", "..", "", "report.json", 7]
+    (folder / "report.json").write_text(json.dumps(marker))
+    (folder / "kept.txt").write_text("somebody's")
+    write(claim(str(folder)), {"a.csv": b"b"}, {})
+    assert victim.exists()
+    assert sorted(p.name for p in folder.iterdir()) == ["a.csv", "kept.txt", "report.json"]
+
+
+def test_a_run_resumes_with_a_report_in_its_folder(config_file: Any) -> None:
+    config = RunConfig.model_validate(json.loads(config_file().read_text()))
+    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
+    store = LocalStore(plan.uri)
+    store.put("report/report.json", b"{}")
+    assert open_output(plan)[1] is None, "it begins anew"
+    store.put("run.json", json.dumps(make_manifest(plan, {})).encode())
+    assert open_output(plan)[1] is not None
+    store.delete("run.json")
+    store.put("reports.txt", b"")
+    with pytest.raises(UserError, match="no run"):
+        open_output(plan)
+
+
+@pytest.mark.nightly
+def test_a_report_on_s3(here: Any, s3: Any, run: Path) -> None:
+    for name, data in files(run).items():
+        s3.client.put_object(Bucket=s3.bucket, Key=f"html/run/{name}", Body=data)
+    uri = f"s3://{s3.bucket}/html/run"
+    ended = here("report", f"{uri}/")
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == f"report: {uri}/report/report.html"
+    found = s3.client.get_object(Bucket=s3.bucket, Key="html/run/report/report.html")
+    assert found["ContentType"] == "text/html; charset=utf-8"
+    is_sound(Page(found["Body"].read()))
+    csv_file = s3.client.head_object(Bucket=s3.bucket, Key="html/run/report/table2.csv")
+    assert csv_file["ContentType"].startswith("text/csv")
+    assert here("report", uri).code == 0, "another report replaces it"
