@@ -1,4 +1,4 @@
-"""What was decided early, in reports: an estimate with its sequence, never a plain number."""
+"""Early decisions in reports: an estimate with its confidence sequence, not a score."""
 
 from __future__ import annotations
 
@@ -24,73 +24,59 @@ EARLY = {
 }  # fmt: skip
 
 
-def run(**more: Any) -> EarlyRun:
-    early = Early.model_validate({**EARLY, **more})
-    return EarlyRun("step 20", "step 10", early, scored=80, declared=200, device_s=800.0)
+def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[Any]:
+    """Return the line of a run of which 80 of 200 rows were evaluated in 800 device seconds."""
+    tree = {**EARLY, "stopped": stopped, "stale": stale}
+    tree["headlines"] = {"acebench/official": {**HEADLINE, **changed}}
+    run = EarlyRun("step 20", "step 10", Early.model_validate(tree), 80, 200, 800.0)
+    (found,) = decisions_table([run]).lines
+    return list(found)
 
 
 def test_a_stopped_run_has_estimates_only() -> None:
-    table = decisions_table([run()])
-    (line,) = table.lines
-    assert line == [
+    assert line() == [
         "step 20", "acebench/official", "step 10", "better", "~+3.1 [+0.4, +6.0]",
         "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
     ]  # fmt: skip
-    assert any("estimates" in note for note in table.notes)
+
+
+def test_a_complete_run_has_exact_numbers_and_saved_nothing() -> None:
+    value = {"estimate": 0.4, "low": 0.4, "high": 0.4}
+    exact = line(stopped=False, low=0.031, high=0.031, value=value)
+    assert exact[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
+    assert exact[-1] == "0.00"
+    assert line(difference=-1e-9, low=-1e-9, high=1e-9)[4] == "+0.0 [+0.0, +0.0]"
 
 
 @pytest.mark.parametrize(
-    ("outcome", "said"), [("within", "within 1 point"), (None, "undecided"), ("worse", "worse")]
+    ("changes", "said"),
+    [
+        ({"outcome": "within"}, "within 1 point"),
+        ({"outcome": None}, "undecided"),
+        ({"stale": True}, "better, based on older verdicts"),
+    ],
 )
-def test_outcomes(outcome: str | None, said: str) -> None:
-    headlines = {"acebench/official": {**HEADLINE, "outcome": outcome}}
-    assert decisions_table([run(headlines=headlines)]).lines[0][3] == said
+def test_outcomes_are_named(changes: dict[str, Any], said: str) -> None:
+    assert line(**changes)[3] == said
 
 
-def test_a_complete_run_has_saved_nothing_and_no_tilde() -> None:
-    exact = {**HEADLINE, "low": 0.031, "high": 0.031, "units": 100,
-             "value": {"estimate": 0.4, "low": 0.4, "high": 0.4}}  # fmt: skip
-    made = run(stopped=False, headlines={"acebench/official": exact})
-    line = decisions_table([made]).lines[0]
-    assert line[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
-    assert line[-1] == "0.00"
-
-
-def test_no_difference_has_no_sign_of_its_own() -> None:
-    none = {**HEADLINE, "difference": -1e-9, "low": -1e-9, "high": 1e-9}
-    line = decisions_table([run(headlines={"acebench/official": none})]).lines[0]
-    assert line[4] == "+0.0 [+0.0, +0.0]"
-
-
-def stopped(folder: Path) -> None:
-    write_run(folder, everything({"normal_preference": 3})[:-5], model="o/Toy-1B")
+def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -> None:
+    folder = write_run(tmp_path / "a", everything({"normal_preference": 3})[:-5], finished=False)
     summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
     (folder / "summary.json").write_text(json.dumps(summary))
-    (folder / "_SUCCESS").unlink(missing_ok=True)
-    manifest = json.loads((folder / "run.json").read_text())
-    manifest["early"] = {"looked": True}
+    manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
     (folder / "run.json").write_text(json.dumps(manifest))
-
-
-def test_read_back_from_a_folder(tmp_path: Path) -> None:
-    stopped(tmp_path / "run")
-    store = open_store(str(tmp_path / "run"))
-    found = early_run("x", store, read_summary(store), {"step-10": "step 10"})
+    store = open_store(str(folder))
+    found = early_run("a", store, read_summary(store), {"step-10": "step 10"})
     assert found is not None
-    assert found.early.stopped
     assert found.against == "step 10"
-
-
-@pytest.mark.nightly
-def test_reports_and_comparisons_of_a_stopped_run(tmp_path: Path, here: Any) -> None:
-    stopped(tmp_path / "a")
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
-    ended = here("report", tmp_path / "a")
+    ended = here("report", folder)
     assert ended.code == 0, ended.stderr
     assert "Early decisions" in ended.stdout
-    page = (tmp_path / "a" / "report" / "report.html").read_text()
+    page = (folder / "report" / "report.html").read_text()
     assert "~+3.1" in page
     assert page.count("they are not scores of the benchmark") == 1
-    refused = here("compare", tmp_path / "a", tmp_path / "b", "--allow-different")
+    refused = here("compare", folder, tmp_path / "b", "--allow-different")
     assert refused.code == 2
     assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())

@@ -1,9 +1,8 @@
-"""The summary of a run in a terminal: short, narrow, whole."""
+"""The summary of a run in a terminal: short, narrow, complete."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +25,23 @@ def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:
     return out.getvalue().splitlines()
 
 
-Summarized = Callable[..., dict[str, Any]]
+def summary_of(folder: Path, valid: dict[str, int], missing: int = 0) -> dict[str, Any]:
+    """Summarize English rows of ACEBench, four of each category, ``valid`` of them right."""
+    rows = [row for category, n in valid.items() for row in block("en", category, n, 4)]
+    (run,) = load_runs([str(write_run(folder, rows))])
+    manifest = {
+        "run_id": "r",
+        "model": {"source": "m"},
+        "declared": len(rows) + missing,
+        "config": {"backend": "vllm", "limit": None, "max_unscored": 0.0},
+    }
+    benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
+    return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}
 
 
-@pytest.fixture
-def summary(tmp_path: Path) -> Summarized:
-    """Of English rows of ACEBench, four of each category, some of them right."""
-
-    def made(*valid: tuple[str, int], missing: int = 0) -> dict[str, Any]:
-        rows = [row for category, n in valid for row in block("en", category, n, 4)]
-        (run,) = load_runs([str(write_run(tmp_path / "run", rows))])
-        manifest = {
-            "run_id": "r",
-            "model": {"source": "m"},
-            "declared": len(rows) + missing,
-            "config": {"backend": "vllm", "limit": None, "max_unscored": 0.0},
-        }
-        benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
-        return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}
-
-    return made
-
-
-def test_about_ten_lines_of_72_columns(summary: Summarized) -> None:
-    lines = printed(summary(("special_incomplete", 3), ("special_error_param", 1)))
+def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
+    found = summary_of(tmp_path / "run", {"special_incomplete": 3, "special_error_param": 1})
+    lines = printed(found)
     assert len(lines) <= 11
     assert max(map(len, lines)) <= WIDTH
     assert "\x1b" not in "".join(lines)
@@ -61,30 +53,21 @@ def test_about_ten_lines_of_72_columns(summary: Summarized) -> None:
     assert "Special 50.0 partial" in text
     assert lines[-1] == "results: /runs/r"
     assert not any("special_incomplete" in line for line in lines)
-
-
-def test_full_has_the_categories(summary: Summarized) -> None:
-    lines = printed(summary(("special_incomplete", 3)), full=True)
-    assert any("special_incomplete" in line for line in lines)
-
-
-def test_what_was_withheld_is_not_shown(summary: Summarized) -> None:
-    found = summary(("special_incomplete", 3), missing=1)
-    text = "\n".join(printed(found))
-    assert "official, strict  Overall (workbook) N/A" in text
-    assert "no headline number: 1 of 5 rows have no verdict, max_unscored is 0" in " ".join(
-        text.split()
-    )
-    assert found["benchmarks"]["acebench"]["scores"]["strict"][0]["value"] is None
-
-
-def test_one_headline_everywhere(summary: Summarized) -> None:
-    """In summary.json as in a report: `scores_of` makes both."""
-    part = summary(("special_incomplete", 3))["benchmarks"]["acebench"]
+    assert any("special_incomplete" in line for line in printed(found, full=True))
+    # summary.json has the headline that reports make from the same rows.
+    part = found["benchmarks"]["acebench"]
     (first, *_) = scores_of(ACEBench, part, headline=True)["official"]
     assert first.as_json() == part["scores"]["official"][0]
     assert Score.of_json(first.as_json()) == first
     assert first.key == ("Overall", "workbook")
+
+
+def test_an_incomplete_run_shows_no_headline(tmp_path: Path) -> None:
+    found = summary_of(tmp_path / "run", {"special_incomplete": 3}, missing=1)
+    text = " ".join(" ".join(printed(found)).split())
+    assert "official, strict Overall (workbook) N/A" in text
+    assert "no headline number: 1 of 5 rows have no verdict, max_unscored is 0" in text
+    assert found["benchmarks"]["acebench"]["scores"]["strict"][0]["value"] is None
 
 
 def test_formulas_are_named_where_they_differ() -> None:
@@ -98,9 +81,6 @@ def test_formulas_are_named_where_they_differ() -> None:
     assert partial_notes(scores) == []
 
 
-@pytest.mark.parametrize(
-    ("names", "text"),
-    [("abc", "a, b, c"), ("abcd", "a, b and 2 more")],
-)
-def test_few_names(names: str, text: str) -> None:
+@pytest.mark.parametrize(("names", "text"), [("abc", "a, b, c"), ("abcd", "a, b and 2 more")])
+def test_only_a_few_names_are_listed(names: str, text: str) -> None:
     assert few(names) == text

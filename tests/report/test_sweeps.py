@@ -1,4 +1,4 @@
-"""Reports of sweeps: complete runs with labels and steps, failed ones with their note, ledger."""
+"""Reports of sweeps: complete runs by label and step, other models with a reason, the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.report.pages import Page, is_sound, report_page
 
 from ace_ray.cli.run import run_sweep
 from ace_ray.config.schema import StoreConfig
@@ -17,10 +16,19 @@ from ace_ray.errors import UserError
 from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.storage.object_store import open_store
 from ace_ray.sweep.ledger import CostRecord, write_ledger
-from tests.report.builders import block, everything, ledger_line, refused, write_run, write_sweep
+from tests.report.builders import (
+    Page,
+    block,
+    everything,
+    is_sound,
+    ledger_line,
+    refused,
+    report_page,
+    write_run,
+    write_sweep,
+)
 
-ROWS = everything({"special_incomplete": 2}, of=5)
-BETTER = everything({"special_incomplete": 5}, of=5)
+FEW = block("en", "special_incomplete", 1, 2)
 LINES = [
     ledger_line("step_100", step=100),
     ledger_line("step_200", step=200, engine="swapped", note="probe passed"),
@@ -37,13 +45,20 @@ def loaded(folder: Path) -> Sweep:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sweeps") / "sweep"
-    return write_sweep(folder, LINES, {"step_100": ROWS, "step_200": BETTER})
+    runs = {
+        f"step_{step}": everything({"special_incomplete": right}, of=5)
+        for step, right in ((100, 2), (200, 5))
+    }
+    return write_sweep(tmp_path_factory.mktemp("sweeps") / "sweep", LINES, runs)
 
 
-@pytest.mark.nightly
-def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path: Path) -> None:
-    content = report_page(sweep, out=tmp_path / "out")
+def test_complete_runs_are_reported_and_others_named(sweep: Path, here: Any) -> None:
+    before = {p: p.read_bytes() for p in sweep.rglob("*") if p.is_file()}
+    ended = here("report", sweep)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
+    assert {p: p.read_bytes() for p in before} == before
+    content = (sweep / "report" / "report.html").read_bytes()
     is_sound(Page(content))
     text = content.decode()
     assert "<h1>Sweep train-1a2b</h1>" in text
@@ -54,50 +69,38 @@ def test_complete_runs_are_reported_and_failed_ones_named(sweep: Path, tmp_path:
         assert part in results, part
     assert '<section id="picture">' in text
     assert "training step" in text
-    assert '<section id="ledger">' in text
     assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
-    facts = json.loads((tmp_path / "out" / "report.json").read_text())
+    facts = json.loads((sweep / "report" / "report.json").read_text())
     assert facts["sweep"]["left_out"] == ["other", "step_300"]
     assert [run["label"] for run in facts["runs"]] == ["step_100", "step_200"]
-
-
-@pytest.mark.nightly
-def test_the_ledger_adds_up(sweep: Path, tmp_path: Path) -> None:
-    report_page(sweep, out=tmp_path / "out")
-    with (tmp_path / "out" / "ledger.csv").open() as file:
+    with (sweep / "report" / "ledger.csv").open() as file:
         *lines, every = csv.DictReader(file)
     assert [line["Model"] for line in lines] == ["step_100", "step_200", "other", "step_300"]
     first, _, _, none = lines
     assert (first["Load (s)"], first["Total (s)"], first["Devices"]) == ("20.0", "100.0", "1 gpu")
     assert (none["Total (s)"], none["Entries"], none["Cost"]) == ("N/A", "N/A", "N/A")
-    assert (every["Total (s)"], every["Generation (s)"], every["Cost"]) == (
-        "300.0",
-        "180.0",
-        "0.2200",
-    )
-    assert (every["Entries"], every["Prompt tokens"]) == ("680", "3000")
+    sums = ("Total (s)", "Generation (s)", "Cost", "Entries", "Prompt tokens")
+    assert [every[name] for name in sums] == ["300.0", "180.0", "0.2200", "680", "3000"]
     # 300 s over 680 entries; the seconds of failed runs count.
     assert every["Per 1,000 entries (s)"] == "441.2"
     assert every["Per 1,000 entries (cost)"] == "0.3235"
+    assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
 
 
 def test_without_a_price_there_is_no_sum_of_costs(tmp_path: Path) -> None:
     lines = [ledger_line("a"), ledger_line("b", cost=None, per_1000={})]
-    folder = write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS})
-    table = ledger_table(loaded(folder))
+    for line in lines:
+        line["label"] = "same"
+    found = loaded(write_sweep(tmp_path / "sweep", lines, {"a": FEW, "b": FEW}))
+    assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
+    table = ledger_table(found)
     costs = [line[table.header.index("Cost")] for line in table.lines]
     assert costs == ["0.1000", None, None]
 
 
-def test_labels_that_two_models_share_are_told_apart(tmp_path: Path) -> None:
-    lines = [ledger_line(name) | {"label": "same"} for name in "ab"]
-    found = loaded(write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "b": ROWS}))
-    assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
-
-
 def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     lines = [ledger_line("a"), ledger_line("gone"), ledger_line("torn")]
-    folder = write_sweep(tmp_path / "sweep", lines, {"a": ROWS, "torn": ROWS})
+    folder = write_sweep(tmp_path / "sweep", lines, {"a": FEW, "torn": FEW})
     (folder / "run-torn" / "run.json").write_text("{")
     found = loaded(folder)
     assert [run.label for run in found.runs] == ["a"]
@@ -106,9 +109,10 @@ def test_a_complete_run_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     assert "is not JSON" in whys["torn"]
 
 
-def refusal(folder: Path | str, **changes: Any) -> str:
+def refusal(folder: Path) -> str:
     with pytest.raises(UserError) as caught:
-        report_page(folder, out=Path("unused"), **changes)
+        report_page(folder, out=Path("unused"))
+    assert not Path("unused").exists()
     return str(caught.value)
 
 
@@ -116,50 +120,57 @@ def refusal(folder: Path | str, **changes: Any) -> str:
     ("name", "content", "words"),
     [
         ("sweep.json", "{", "is not JSON"),
-        ("sweep.json", "[]", "is not a JSON object"),
         ("sweep.json", '{"schema_version": 2}', "schema_version"),
         ("sweep.json", '{"schema_version": 1}', "'sweep_id' is missing"),
         ("ledger.json", None, "the sweep has no ledger yet"),
-        ("ledger.json", "{", "is not JSON"),
+        ("ledger.json", "[]", "is not a JSON object"),
         ("ledger.json", '{"schema_version": 1}', "'runs' is missing"),
     ],
 )
-def test_a_damaged_sweep(
-    sweep: Path, tmp_path: Path, name: str, content: str | None, words: str
+def test_a_damaged_sweep_is_refused(
+    tmp_path: Path, name: str, content: str | None, words: str
 ) -> None:
-    for file in ("sweep.json", "ledger.json"):
-        (tmp_path / file).write_bytes((sweep / file).read_bytes())
+    write_sweep(tmp_path, [], {})
     (tmp_path / name).unlink()
     if content is not None:
         (tmp_path / name).write_text(content)
     found = refusal(tmp_path)
     assert words in found
     assert name in found
-    assert not Path("unused").exists()
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_id": "../elsewhere"},
+        {"run_id": ".."},
+        {"run_id": "run-twice"},
+        {"state": "done"},
+        {"entries": "many"},
+        {"cost": float("nan")},
+        {"seconds": {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}},
+    ],
+)
+def test_a_damaged_ledger_line_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    lines = [ledger_line("a", **change), ledger_line("twice")]
+    assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {}))
+
+
 def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "sweep", [], {"a": ROWS})
+    folder = write_sweep(tmp_path / "sweep", [], {"a": FEW})
     spent = {"load": 3.0, "warm_up": 0.0, "generation": 5.5, "tool": 0.0, "idle": 1.0}
     whole = CostRecord(
-        label="a-2B",
-        step=None,
-        source="org/a",
-        run_id="run-a",
-        state="complete",
+        *("a-2B", None, "org/a", "run-a", "complete"),
         engine="fresh",
         devices=2.0,
         parameters=2_000_000_000,
         seconds=spent,
         entries=85,
         tokens={"prompt": None, "completion": 2},  # an endpoint that gives no usage
-        per_1000={"device_s": 111.8, "cost": None},
     )
     waits = [
         CostRecord("p", 7, "/x/p", "run-p"),
         CostRecord("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
-        CostRecord("s", 9, "/x/s", "", state="refused", note="no config.json"),
     ]
     write_ledger(open_store(str(folder)), [whole, *waits])
     found = loaded(folder)
@@ -168,62 +179,29 @@ def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
     assert [(one.label, one.state, one.why) for one in found.left_out] == [
         ("p", "pending", "not evaluated yet"),
         ("r", "refused", "a shard is missing"),
-        ("s", "refused", "no config.json"),
     ]
     first, *others, _ = ledger_table(found).lines
-    assert first[4:12] == ["2 cpu", "3.0", "0.0", "5.5", "0.0", "1.0", "9.5", 85]
-    assert first[12:14] == [None, 2]
+    assert first[4:14] == ["2 cpu", "3.0", "0.0", "5.5", "0.0", "1.0", "9.5", 85, None, 2]
     assert {cell for line in others for cell in line[3:]} == {None}
-    is_sound(Page(report_page(folder, out=tmp_path / "out")))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"run_id": "../elsewhere"},
-        {"run_id": ".."},
-        {"run_id": "a/b"},
-        {"run_id": "a b"},
-        {"state": "done"},
-        {"entries": "many"},
-        {"cost": float("nan")},
-        {"seconds": {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}},
-        {"run_id": "run-twice"},
-    ],
-)
-def test_a_ledger_that_cannot_be(tmp_path: Path, change: dict[str, Any]) -> None:
-    lines = [ledger_line("a", **change), ledger_line("twice")]
-    folder = write_sweep(tmp_path / "sweep", lines, {})
-    assert "ledger.json" in refusal(folder)
-
-
-def test_a_sweep_is_reported_on_alone(sweep: Path, tmp_path: Path, here: Any) -> None:
-    other = write_run(tmp_path / "run", block("en", "special_incomplete", 1, 2))
-    ended = here("report", other, sweep)
+def test_a_sweep_is_reported_alone(sweep: Path, tmp_path: Path, here: Any) -> None:
+    ended = here("report", write_run(tmp_path / "run", FEW), sweep)
     assert ended.code == 2
     assert "is a sweep" in ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
 
 
 @pytest.mark.nightly
-def test_a_sweep_s_report_lies_in_the_sweep(tmp_path: Path, here: Any) -> None:
-    folder = write_sweep(tmp_path / "sweep", LINES[:1], {"step_100": ROWS})
-    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    ended = here("report", folder)
-    assert ended.code == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
-    assert {p: p.read_bytes() for p in before} == before
-    assert here("report", folder).code == 0, "its own report is no run of the sweep"
-
-
-@pytest.mark.nightly
-def test_a_sweep_s_own_store_is_asked(
+def test_a_sweep_reports_to_the_store_of_its_config(
     s3: Any, sweep: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    """``ace-ray sweep`` knows an address that the environment does not."""
-    put_on_s3(s3, sweep, "html/own")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     uri = f"s3://{s3.bucket}/html/own"
+    for path in sweep.rglob("*"):
+        if path.is_file():
+            key = f"html/own/{path.relative_to(sweep)}"
+            s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     store = open_store(uri, endpoint_url=s3.endpoint_url)
     ended = SimpleNamespace(
         uri=uri,
@@ -240,10 +218,3 @@ def test_a_sweep_s_own_store_is_asked(
     content = store.get("report/report.html")
     assert content is not None
     assert b"2 of 4 models are complete" in content
-
-
-def put_on_s3(s3: Any, folder: Path, prefix: str) -> None:
-    for path in folder.rglob("*"):
-        if path.is_file():
-            key = f"{prefix}/{path.relative_to(folder)}"
-            s3.client.put_object(Bucket=s3.bucket, Key=key, Body=path.read_bytes())

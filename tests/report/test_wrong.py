@@ -1,4 +1,4 @@
-"""The sample of wrong answers: which rows it takes, and what it reads of them."""
+"""The sample of wrong answers on a page: chosen rows, and bounded texts."""
 
 from __future__ import annotations
 
@@ -10,44 +10,41 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
-from ace_ray.reports.html.answers import MESSAGES, TEXT, WrongAnswers, answers, choose
+from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
 from ace_ray.reports.runs import Run, load_runs
 from tests.report.builders import Row, block, row, write_run
-
-RULES = ("official", "strict")
-KINDS = [{"official": f"o{i}", "strict": f"s{i}"} for i in range(3)]
 
 
 def loaded(*folders: Path) -> list[Run]:
     return load_runs([str(folder) for folder in folders])
 
 
-def wrong(category: str, number: int, **more: Any) -> Row:
-    return row("en", category, number, official=False, **more)
+def wrong(category: str, number: int, **columns: Any) -> Row:
+    return {**row("en", category, number, official=False), **columns}
 
 
 def section(*folders: Path, per_category: int = 5) -> Any:
-    return answers(choose(loaded(*folders), per_category), RULES).view
+    return answers(choose(loaded(*folders), per_category), ("official", "strict")).view
 
 
-def counts(sample: WrongAnswers) -> list[int]:
-    """Rows of the sample, by run, language and category."""
-    rows = [(run.label, row.language, row.category) for run, of in sample.by_run for row in of]
-    return list(Counter(rows).values())
+def views(folder: Path, *rows: Row) -> dict[str, Any]:
+    """Return the views of wrong rows by id."""
+    return {view["id"]: view for view in section(write_run(folder, rows))["answers"]}
 
 
 def chat(*messages: dict[str, Any]) -> str:
     return json.dumps(list(messages))
 
 
-def test_only_what_is_wrong_under_some_rule_set_is_taken(tmp_path: Path) -> None:
+def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> None:
     rows = [
         row("en", "special_incomplete", 0),
         row("en", "special_incomplete", 1, official=False, strict=True),
         row("en", "special_incomplete", 2, official=True, strict=False),
         row("en", "special_incomplete", 3, status="infra_error"),
         row("en", "special_incomplete", 4, status="quarantined"),
-        row("en", "special_incomplete", 5, official=False),
+        wrong("special_incomplete", 5),
+        wrong("special_incomplete", 6, repeat=1),
     ]
     found = section(write_run(tmp_path / "run", rows))
     assert {view["id"][-1] for view in found["answers"]} == {"1", "2", "5"}
@@ -55,9 +52,10 @@ def test_only_what_is_wrong_under_some_rule_set_is_taken(tmp_path: Path) -> None
 
 
 def test_error_types_take_turns(tmp_path: Path) -> None:
-    rows = [wrong("normal_atom_bool", i, errors=KINDS[0]) for i in range(20)]
-    rows += [wrong("normal_atom_bool", 20 + i, errors=KINDS[1]) for i in range(5)]
-    rows.append(wrong("normal_atom_bool", 30, errors=KINDS[2]))
+    rows = [
+        row("en", "normal_atom_bool", i, official=False, errors={"official": o, "strict": "s"})
+        for i, o in enumerate(["o0"] * 20 + ["o1"] * 5 + ["o2"])
+    ]
     found = section(write_run(tmp_path / "run", rows))["answers"]
     kinds = [view["judgements"][0]["error_type"] for view in found]
     assert Counter(kinds[:3]) == {"o0": 1, "o1": 1, "o2": 1}
@@ -75,38 +73,36 @@ def test_runs_that_fail_alike_show_the_same_entries(tmp_path: Path) -> None:
     assert len(set(by_run[0])) == 4
 
 
-def test_there_is_a_bound_per_category_and_one_for_all(tmp_path: Path) -> None:
+def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
     rows = [
         r
         for lang in ("en", "zh")
         for c in ("special_incomplete", "normal_atom_bool")
         for r in block(lang, c, 0, 9)
     ]
-    folders = [write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"]
-    found = choose(loaded(*folders), 3)
-    assert found.wrong == 8 * 9
-    assert sorted(counts(found)) == [3] * 8
-    few = choose(loaded(*folders), 3, most=11)
-    assert sorted(counts(few)) == [1] * 5 + [2] * 3, "first each gives one"
-    assert sum(len(rows) for _, rows in few.by_run) == 11
-    assert not any(rows for _, rows in choose(loaded(*folders), 0).by_run)
+    runs = loaded(*(write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"))
 
+    def counts(per_category: int, most: int = 400) -> list[int]:
+        by_run = choose(runs, per_category, most).by_run
+        keys = [(run.label, one.language, one.category) for run, of in by_run for one in of]
+        return sorted(Counter(keys).values())
 
-def test_a_repeated_row_is_no_answer_of_its_own(tmp_path: Path) -> None:
-    rows = [wrong("special_incomplete", 0), {**wrong("special_incomplete", 1), "repeat": 1}]
-    assert len(section(write_run(tmp_path / "run", rows))["answers"]) == 1
+    assert choose(runs, 3).wrong == 8 * 9
+    assert counts(3) == [3] * 8
+    assert counts(3, most=11) == [1] * 5 + [2] * 3, "first each gives one"
+    assert counts(0) == []
 
 
 def test_the_answer_is_not_among_the_messages_of_a_single_call(tmp_path: Path) -> None:
     asked = {"role": "user", "content": "q"}
     said = {"role": "assistant", "content": "[f()]"}
-    rows = [
-        {**wrong("special_incomplete", 0), "messages": chat(asked, said)},
-        {**wrong("agent_multi_step", 0), "messages": chat(asked, said), "state": '{"end": [1]}'},
-        {**wrong("special_incomplete", 1), "messages": chat(asked)},
-        {**wrong("special_incomplete", 2), "messages": "[]"},
-    ]
-    found = {view["id"]: view for view in section(write_run(tmp_path / "run", rows))["answers"]}
+    found = views(
+        tmp_path / "run",
+        wrong("special_incomplete", 0, messages=chat(asked, said), gold='{"f":[1]}'),
+        wrong("agent_multi_step", 0, messages=chat(asked, said), state='{"end": [1]}'),
+        wrong("special_incomplete", 1, messages=chat(asked)),
+        wrong("special_incomplete", 2, messages="[]"),
+    )
     roles = {name: [one["role"] for one in view["messages"]] for name, view in found.items()}
     assert roles == {
         "special_incomplete_0": ["user"],
@@ -115,28 +111,16 @@ def test_the_answer_is_not_among_the_messages_of_a_single_call(tmp_path: Path) -
         "special_incomplete_2": [],
     }
     assert json.loads(found["agent_multi_step_0"]["state"].text) == {"end": [1]}
-
-
-def test_gold_answers_stand_beside(tmp_path: Path) -> None:
-    rows = [{**wrong("normal_atom_bool", 0), "gold": '{"f":[1]}'}, wrong("normal_atom_bool", 1)]
-    views = section(write_run(tmp_path / "run", rows))["answers"]
-    found = {view["id"]: view for view in views}
-    assert json.loads(found["normal_atom_bool_0"]["gold"].text) == {"f": [1]}
-    assert found["normal_atom_bool_1"]["gold"] is None
+    assert json.loads(found["special_incomplete_0"]["gold"].text) == {"f": [1]}
+    assert found["special_incomplete_1"]["gold"] is None
 
 
 def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
     long = "x" * 1_000_000
-    messages = [{"role": "user", "content": "y" * 3_000} for _ in range(50)]
-    rows = [
-        {
-            **wrong("normal_atom_bool", 0),
-            **dict.fromkeys(("output", "reasoning", "official_error", "strict_error"), long),
-            "messages": json.dumps(messages),
-            "state": json.dumps({"end": long}),
-        }
-    ]
-    (found,) = section(write_run(tmp_path / "run", rows))["answers"]
+    columns = dict.fromkeys(("output", "reasoning", "official_error", "strict_error"), long)
+    messages = chat(*({"role": "user", "content": "y" * 3_000} for _ in range(50)))
+    columns |= {"messages": messages, "state": json.dumps({"end": long})}
+    (found,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
     assert (len(found["output"].text), found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
     assert found["reasoning"].left_out == 1_000_000 - TEXT
     assert len(found["state"].text) == TEXT
@@ -147,15 +131,15 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
 
 def test_a_native_answer_is_shown_as_the_model_wrote_it(tmp_path: Path) -> None:
     calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    messages = [
+    messages = chat(
         {"role": "system", "content": "s"},
         {"role": "assistant", "content": "", "text": "<tool>f</tool>", "tool_calls": calls},
         {"role": "tool", "content": [{"ok": True}]},
         {"role": "assistant", "content": None, "tool_calls": calls},
         {"role": "user", "content": None},
-    ]
-    rows = [{**wrong("agent_multi_step", 0), "messages": json.dumps(messages), "state": "{}"}]
-    (found,) = section(write_run(tmp_path / "run", rows))["answers"]
+    )
+    item = wrong("agent_multi_step", 0, messages=messages, state="{}")
+    (found,) = views(tmp_path / "run", item).values()
     texts = [message["text"].text for message in found["messages"]]
     assert texts[:2] == ["s", "<tool>f</tool>"]
     assert json.loads(texts[2]) == [{"ok": True}]
@@ -164,10 +148,10 @@ def test_a_native_answer_is_shown_as_the_model_wrote_it(tmp_path: Path) -> None:
     assert [message["open"] for message in found["messages"]] == [False, True, True, True, True]
 
 
-def test_rows_that_went_away_meanwhile_end_the_report_with_a_word(tmp_path: Path) -> None:
+def test_rows_that_disappear_end_the_report_with_a_message(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", [wrong("normal_atom_bool", 0)])
     chosen = choose(loaded(folder), 5)
     for part in (folder / "rows").iterdir():
         part.unlink()
     with pytest.raises(UserError, match="1 rows disappeared while they were read"):
-        answers(chosen, RULES)
+        answers(chosen, ("official", "strict"))
