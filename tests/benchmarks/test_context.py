@@ -1,3 +1,5 @@
+"""The context of an episode: what a model is sent, and what is recorded."""
+
 from __future__ import annotations
 
 import asyncio
@@ -13,6 +15,10 @@ CALL = ToolCall("find", "{}", "functions.find:0")
 THOUGHT = Completion(
     "a", reasoning="why", raw="<think>why</think>a", tools=ToolAnswer("a", (CALL,))
 )
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
 
 
 @pytest.mark.parametrize(
@@ -40,14 +46,12 @@ def test_reasoning_is_stored_and_replayed_as_the_policy_says(policy: str, shown:
     last = model.chats[-1]
     assert [at for at, message in enumerate(last) if "reasoning" in message] == shown
     assert not any("raw" in message or "text" in message for message in last)
+    sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
+    assert sent == [{"role": "assistant", "content": "a"}]
 
 
 def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
-    def tool(name: str) -> dict[str, Any]:
-        return {"type": "function", "function": {"name": name}}
-
     context = EpisodeContext(RoleModel(ScriptedModel(THOUGHT), Sampling()))
-    assert context.episode.tools is None
 
     async def episode() -> None:
         context.say("user", "go")
@@ -66,37 +70,24 @@ def test_tools_are_stored_once_with_the_answer_that_they_came_for() -> None:
     assert single.episode.tools == [tool("a")]
 
 
-def test_a_role_is_offered_tools_and_draws_as_it_is_told() -> None:
+def test_a_role_has_its_own_tools_and_sampling_and_is_not_recorded() -> None:
     model = ScriptedModel(THOUGHT)
-    own, tools = Sampling(seed=3), [{"type": "function", "function": {"name": "find"}}]
+    own, tools, schema = Sampling(seed=3), [tool("find")], {"type": "object"}
     context = EpisodeContext(RoleModel(model, Sampling()), roles={"user": RoleModel(model, own)})
     messages = [{"role": "user", "content": "go"}]
 
-    async def episode() -> Completion:
+    async def episode() -> None:
         await context.ask_role("user", messages)
-        return await context.ask_role(
-            "user", messages, {"type": "object"}, tools=tools, sampling=Sampling(seed=4)
-        )
+        await context.ask_role("user", messages, schema, tools=tools, sampling=Sampling(seed=4))
 
-    answer = asyncio.run(episode())
+    asyncio.run(episode())
     first, second = model.asked
     assert (first.sampling, first.tools) == (own, None)
-    assert (second.sampling, second.tools) == (
-        Sampling(seed=4).following({"type": "object"}),
-        tools,
-    )
-    assert answer.tools is not None
-    assert [call.name for call in answer.tools.calls] == ["find"]
-    assert context.episode.messages == []
-    assert context.episode.tools is None
+    assert (second.sampling, second.tools) == (Sampling(seed=4).following(schema), tools)
+    assert (context.episode.messages, context.episode.tools) == ([], None)
 
 
-def test_without_tools_the_model_is_sent_what_was_said_alone() -> None:
-    sent = as_sent([{"role": "assistant", "content": "a", "reasoning": "r", "raw": "ra"}])
-    assert sent == [{"role": "assistant", "content": "a"}]
-
-
-def test_what_is_stored_of_an_answer_as_written_is_bounded() -> None:
+def test_the_raw_answer_is_bounded() -> None:
     assert bounded_raw("a", "a") == ""
     assert bounded_raw("x" * RAW_CHARS + "end", "end").endswith("end")
     assert len(bounded_raw("x" * RAW_CHARS + "end", "end")) == RAW_CHARS

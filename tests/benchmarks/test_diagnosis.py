@@ -1,52 +1,44 @@
-"""When a run says that its rows do not show what the model can do, and with which numbers."""
+"""Findings on answers that a run did not read, that were cut, or whose reasoning never ended."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
+
+from ace_ray.benchmarks.base import Benchmark
 from ace_ray.benchmarks.diagnosis import (
-    MIN_CATEGORY_SHARE,
-    MIN_ROWS,
-    MIN_SHARE,
+    Answers,
+    answer_texts,
     diagnose,
+    second_reading,
+    texts_of,
 )
 from ace_ray.benchmarks.results import ResultRow, SecondReading
-from ace_ray.types import SCORE, Verdict
+from ace_ray.types import SCORE, Entry, Episode, Verdict
+from tests.benchmarks.scored_row import scored_row
+
+FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'
 
 
-def row(valid: bool = False, status: str = "scored", category: str = "c", **more: Any) -> ResultRow:
+def row(valid: bool = False, category: str = "c", **more: Any) -> ResultRow:
     verdict = Verdict(valid, "" if valid else "no_calls")
-    return ResultRow(
-        row_id="r",
-        benchmark="toy",
-        category=category,
-        language="en",
-        id="i",
-        group="i",
-        sample=0,
-        status=status,
-        verdicts={"official": verdict, "strict": verdict} if status == "scored" else {},
-        **more,
-    )
+    return scored_row(category, "i", {"official": verdict, "strict": verdict}, **more)
 
 
-def unread(reader: str = "fenced_json", **more: Any) -> ResultRow:
-    return row(second_reading=SecondReading(reader, "answer", 1), **more)
+def unread(reader: str = "fenced_json", category: str = "c", **more: Any) -> ResultRow:
+    return row(category=category, second_reading=SecondReading(reader, "answer", 1), **more)
 
 
-def test_a_run_whose_calls_were_read_has_no_findings() -> None:
-    assert diagnose([row(True)] * 100) == []
-    assert diagnose([row(False)] * 100) == []
-    assert diagnose([]) == []
-
-
-def test_the_threshold_is_a_number_of_rows_and_a_share() -> None:
-    assert (MIN_ROWS, MIN_SHARE) == (5, 0.05)
+def test_a_finding_is_five_rows_and_five_percent() -> None:
+    assert diagnose([]) == diagnose([row(True)] * 100) == diagnose([row(False)] * 100) == []
     assert diagnose([unread()] * 4) == []
     assert len(diagnose([unread()] * 5)) == 1
     assert diagnose([unread()] * 5 + [row()] * 96) == []
     assert len(diagnose([unread()] * 5 + [row()] * 95)) == 1
+    failed = scored_row("c", "i", status="infra_error", finish_reason="length")
+    assert diagnose([unread(repeat=1)] * 50 + [failed] * 50 + [row()] * 10) == []
 
 
 def test_unread_calls_say_which_readers_find_them() -> None:
@@ -60,45 +52,33 @@ def test_unread_calls_say_which_readers_find_them() -> None:
     assert json.loads(json.dumps(finding)) == finding
 
 
-def test_a_category_is_a_finding_though_the_benchmark_has_few() -> None:
+def test_a_category_is_a_finding_from_ten_percent() -> None:
     others = [row(category=f"other {number % 20}") for number in range(4241)]
     (finding,) = diagnose([*[unread(category="simple")] * 200, *others])
     assert (finding["rows"], finding["of"]) == (200, 4441)
     assert finding["categories"] == {"simple": {"rows": 200, "of": 200}}
     assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding["text"]
     (finding,) = diagnose([*[row(category="long", finish_reason="length")] * 30, *others])
-    assert (finding["kind"], finding["categories"]) == (
-        "cut_by_length",
-        {"long": {"rows": 30, "of": 30}},
-    )
-    # Of the whole benchmark it says so without its categories.
+    assert finding["kind"] == "cut_by_length"
+    assert finding["categories"] == {"long": {"rows": 30, "of": 30}}
+    # A share of the whole benchmark needs no categories.
     (finding,) = diagnose([*[unread(category="simple")] * 200, *others[:3800]])
     assert "categories" not in finding
 
-
-def test_the_threshold_of_a_category_is_a_number_of_rows_and_a_larger_share() -> None:
-    assert MIN_CATEGORY_SHARE == 0.1
-    others = [row(category="d")] * 1000
-
     def found(rows: int, of: int) -> int:
-        small = [unread(category="c")] * rows + [row(category="c")] * (of - rows)
-        return len(diagnose(small + others))
+        return len(diagnose([unread()] * rows + [row()] * (of - rows) + others[:1000]))
 
     assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
 
 
-def test_readers_are_added_up_in_a_category_and_few_categories_are_named() -> None:
-    few = [
-        unread(reader=reader, category=category)
-        for category in "edcba"
-        for reader in ("hermes", "fenced_json")
-    ] * 4
+def test_only_a_few_categories_are_named() -> None:
+    few = [unread(reader, name) for name in "edcba" for reader in ("hermes", "fenced_json")] * 4
     (finding,) = diagnose(few + [row(category="z")] * 2000)
     assert list(finding["categories"]) == ["a", "b", "c", "d", "e"]
     assert "(8 of 8 in a, 8 of 8 in b, 8 of 8 in c, many in 2 more categories)" in finding["text"]
 
 
-def test_answers_that_were_cut_say_the_accuracy_of_the_others() -> None:
+def test_cut_answers_and_endless_reasoning_have_the_accuracy_of_the_others() -> None:
     cut = row(finish_reason="length")
     (finding,) = diagnose([cut] * 6 + [row(True, finish_reason="stop")] * 3 + [row()])
     assert (finding["kind"], finding["rows"], finding["of"]) == ("cut_by_length", 6, 10)
@@ -107,25 +87,88 @@ def test_answers_that_were_cut_say_the_accuracy_of_the_others() -> None:
     assert "6 of 10 rows end in an answer cut by max_tokens or the context" in finding["text"]
     assert "official 75.0 % (of all rows 30.0 %)" in finding["text"]
     assert "readers" not in finding
-
-
-def test_reasoning_that_never_ended_in_all_rows() -> None:
     endless = row(reasoning_truncated=True, finish_reason="length")
-    cut, reasoning = diagnose([endless] * 5)
-    assert (cut["kind"], reasoning["kind"]) == ("cut_by_length", "reasoning_never_ended")
+    first, reasoning = diagnose([endless] * 5)
+    assert (first["kind"], reasoning["kind"]) == ("cut_by_length", "reasoning_never_ended")
     assert reasoning["others"] == {"official": None, "strict": None}
     assert "5 of 5 rows have reasoning that never ended" in reasoning["text"]
     assert "official N/A (of all rows 0.0 %)" in reasoning["text"]
-
-
-def test_repeats_and_rows_without_a_verdict_do_not_count() -> None:
-    again = unread(repeat=1)
-    failed = row(status="infra_error", finish_reason="length")
-    assert diagnose([again] * 50 + [failed] * 50 + [row()] * 10) == []
-
-
-def test_shares_of_graded_answers_are_used() -> None:
     graded = row(finish_reason="length")
     graded.verdicts = {"correct": Verdict(False, "half", metrics={SCORE: 0.5})}
     (finding,) = diagnose([graded] * 8)
     assert (finding["accuracy"], finding["others"]) == ({"correct": 0.5}, {"correct": None})
+
+
+class Toy(Benchmark):
+    """``[f(a=1)]`` is right."""
+
+    name = "toy"
+
+    def entries(self) -> list[Entry]:
+        return [Entry(id="x", prompt="call f")]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        return Verdict(episode.output == "[f(a=1)]", "no_call")
+
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]
+
+
+class Talk(Toy):
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        return [texts_of(message) for message in episode.messages]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def read(output: str, benchmark: Benchmark | None = None, **more: Any) -> SecondReading | None:
+    toy = benchmark or Toy()
+    return second_reading(toy, toy.dataset()[0], Episode(output=output, **more))
+
+
+def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
+    assert read(FENCED) == SecondReading("fenced_json", "answer", 1)
+    assert read("[f(a=2)]") is None
+    assert read("I do not know.") is None
+    hermes = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    messages = [said(FENCED), said("Done."), said(hermes), said(FENCED)]
+    assert read("", Talk(), messages=messages) == SecondReading("fenced_json", "answer", 3)
+
+
+def test_reasoning_is_read_only_if_it_never_ended() -> None:
+    found = read("", reasoning=FENCED, reasoning_truncated=True)
+    assert found == SecondReading("fenced_json", "reasoning", 1)
+    assert read("", reasoning=FENCED) is None
+    assert read("No.", reasoning=FENCED) is None
+
+
+def test_a_message_is_read_as_the_model_wrote_it() -> None:
+    message = {**said(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
+    assert texts_of(message) == ["t", "the rest"]
+    assert texts_of(said("only")) == ["only"]
+    assert texts_of({"content": None, "text": 1, "raw": None}) == []
+    never = {**said(""), "reasoning": FENCED, "raw": f"<think>{FENCED}"}
+    assert texts_of(never) == []
+    other = {**said(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
+    assert texts_of(other) == ["[/THINK]the rest"]
+    raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
+    assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
+    assert answer_texts(Episode(messages=[{"role": "user", "content": FENCED}]), "f") == ["f"]
+    found = read("cut off: ", messages=[{**said("x"), "raw": raw["raw"]}])
+    assert found == SecondReading("mistral", "answer", 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["answer"]}, {"answers": True}],
+)
+def test_a_damaged_second_reading_is_refused(change: dict[str, Any]) -> None:
+    found = SecondReading("hermes", "answer", 7)
+    intact = json.loads(found.as_json())
+    assert SecondReading.of_json(intact) == found
+    with pytest.raises(ValueError, match=r"names|counts"):
+        SecondReading.of_json({**intact, **change})
+    with pytest.raises(ValueError, match="no object"):
+        SecondReading.of_json([intact])
