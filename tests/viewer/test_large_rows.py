@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -29,13 +27,10 @@ from tests.viewer.test_show import wrong
 MANY = 400_000
 INVISIBLE = "a\u200b" * (1 << 20)
 LONG = "some words on a line\n" * (SHOWN_CHARS // 4)
-TOLD = [{"role": "user", "content": "q"}, {"role": "assistant", "content": LONG}]
 LARGE: dict[str, dict[str, str]] = {
-    "gold": {"gold": json.dumps([0] * MANY)},
     "deep gold": {"gold": "[" * 190 + "0," * MANY + "0" + "]" * 190},
-    "invisible gold": {"gold": json.dumps(INVISIBLE)},
     "messages": {"messages": json.dumps([{}] * MANY)},
-    "text": {"messages": json.dumps(TOLD)},
+    "text": {"messages": json.dumps([{"role": "assistant", "content": LONG}])},
     "tools": {"tools": json.dumps([{}] * MANY)},
     "states": {"state": json.dumps({"before": [0] * MANY, "end": [1] * MANY})},
     "reason": {"strict_error": INVISIBLE},
@@ -44,7 +39,7 @@ LARGE: dict[str, dict[str, str]] = {
 
 
 def run_with(folder: Path, changed: dict[str, str]) -> str:
-    """Write a run in which one row has these columns; returns the row's id."""
+    """Write a run in which one row has these columns. Returns the id of the row."""
     plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
     rows = judged_rows(plan, wrong)
     rows[0] |= changed
@@ -57,7 +52,7 @@ def run_with(folder: Path, changed: dict[str, str]) -> str:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", LARGE)
-def test_what_is_shown_of_a_large_row_is_bounded(name: str, tmp_path: Path, here: Any) -> None:
+def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> None:
     folder = tmp_path / "run"
     row_id = run_with(folder, LARGE[name])
     stored = StoredRun(open_store(str(folder)))
@@ -83,29 +78,7 @@ def test_what_is_shown_of_a_large_row_is_bounded(name: str, tmp_path: Path, here
         assert files.getinfo("summaries.json").file_size < 100_000
 
 
-@pytest.mark.nightly
-def test_a_large_text_takes_bounded_memory(tmp_path: Path) -> None:
-    """Without a bound, an export of these 48 MiB took over 1 GiB."""
-    told = [
-        {"role": "user", "content": "q"},
-        {"role": "assistant", "content": "words " * (8 << 20)},
-    ]
-    run_with(tmp_path / "run", {"messages": json.dumps(told)})
-    code = (
-        "import re, sys, ace_ray.cli.main as c\n"
-        "try: c.main(sys.argv[1:])\n"
-        # Not ru_maxrss, which a child inherits from the process that started it.
-        "except SystemExit: print(int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status')"
-        ".read())[1]) >> 10)"
-    )
-    command = ["export", str(tmp_path / "run"), "--to", "inspect", "--output", str(tmp_path / "x")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *command], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout.split()[-1]) < 640
-
-
-def test_texts_of_many_rows_are_not_held_together(
+def test_texts_of_many_rows_are_not_in_memory_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = json.dumps([{"role": "user", "content": "x" * (4 << 20)}])
@@ -126,7 +99,7 @@ def test_texts_of_many_rows_are_not_held_together(
         tracemalloc.stop()
 
 
-def test_a_value_is_cut_where_it_is_too_long() -> None:
+def test_long_values_are_cut() -> None:
     assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
     assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
     assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
@@ -135,20 +108,21 @@ def test_a_value_is_cut_where_it_is_too_long() -> None:
     assert len(shortened([0] * MANY)) == SHOWN_VALUES
 
 
-def test_stored_arguments_are_shown_as_they_are(tmp_path: Path, here: Any) -> None:
+def test_stored_texts_are_not_masked(tmp_path: Path, here: Any) -> None:
     said = "login(password='hunter2-42', api_key='sk-abcdefghijklmnopqrstuvwxyz')\x1b[2J"
     told = [{"role": "user", "content": "q"}, {"role": "assistant", "content": said}]
     error = f"expected {said}"
     row_id = run_with(tmp_path, {"messages": json.dumps(told), "strict_error": error})
-    for shown in (here("show", tmp_path, row_id), here("show", tmp_path)):
-        assert "login(password='hunter2-42'" in shown.stdout
-        assert "***" not in shown.stdout
-        assert "\x1b" not in shown.stdout
-    assert "expected login(password='hunter2-42'" in here("show", tmp_path, row_id).stdout
+    whole, listed = here("show", tmp_path, row_id).stdout, here("show", tmp_path).stdout
+    for shown in (whole, listed):
+        assert "login(password='hunter2-42'" in shown
+        assert "***" not in shown
+        assert "\x1b" not in shown
+    assert "expected login(password='hunter2-42'" in whole
 
 
-@pytest.mark.parametrize("seconds", ["1" + "0" * 400, "NaN", "-1e308"])
-def test_durations_that_are_none_are_passed_over(seconds: str, tmp_path: Path, here: Any) -> None:
+@pytest.mark.parametrize("seconds", ["1" + "0" * 400, "NaN"])
+def test_impossible_durations_are_passed_over(seconds: str, tmp_path: Path, here: Any) -> None:
     told = f'"speaker": "agent", "text": "said", "seconds": {seconds}'
     row_id = run_with(tmp_path / "run", {"state": f'{{"steps": [{{{told}}}]}}'})
     shown = here("show", tmp_path / "run", row_id)

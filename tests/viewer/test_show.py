@@ -1,4 +1,4 @@
-"""``ace-ray show``: rows found by what they are, and one row whole."""
+"""``ace-ray show``: lists of rows, and complete rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.types import Entry, Episode
-from ace_ray.viewer.episode import Change, changes
+from ace_ray.viewer.episode import changes
 from tests.pipeline.made_run import written_run
 
 HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"
@@ -34,27 +34,28 @@ def run(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     return tmp_path / "run", written_run(tmp_path / "run", answered)
 
 
-def test_rows_are_listed_by_what_they_are(run: Any, here: Any) -> None:
+def test_rows_are_listed_and_filtered(run: Any, here: Any, tmp_path: Path) -> None:
     folder, rows = run
-    ended = here("show", folder)
-    assert ended.code == 0
-    assert ended.stdout.startswith("8 of 8 rows\n")
-    assert all(row["id"] in ended.stdout for row in rows)
-    assert "  right\n" in ended.stdout
-    assert here("show", folder, "--wrong").stdout.startswith("1 of 8 rows\n")
-    assert here("show", folder, "--valid").stdout.startswith("7 of 8 rows\n")
-    assert here("show", folder, "--valid", "--limit", 2).stdout.endswith(
-        "5 more; --limit 0 shows all\n"
-    )
+    listed = here("show", folder).stdout
+    assert listed.startswith("8 of 8 rows\n")
+    assert all(row["id"] in listed for row in rows)
+    assert "  right\n" in listed
     kind = rows[0]["strict_error_type"]
-    found = here("show", folder, "--error-type", kind, "--rules", "strict").stdout
-    assert found.startswith("1 of 8 rows\n")
-    assert rows[0]["id"] in found
-    one = here("show", folder, "--category", "special_incomplete").stdout
-    assert one.startswith("4 of 8 rows\n")
+    written_run(tmp_path / "other", wrong)
+    for words, start in (
+        (["--wrong"], "1 of 8 rows\n"),
+        (["--valid"], "7 of 8 rows\n"),
+        (["--error-type", kind, "--rules", "strict"], "1 of 8 rows\n"),
+        (["--category", "special_incomplete"], "4 of 8 rows\n"),
+        (["--changed", tmp_path / "other"], "7 of 8 rows have a different verdict in "),
+        (["--changed", folder], "0 of 8 rows"),
+    ):
+        assert here("show", folder, *words).stdout.startswith(start), words
+    cut = here("show", folder, "--valid", "--limit", 2).stdout
+    assert cut.endswith("5 more; --limit 0 shows all\n")
 
 
-def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
+def test_a_row_is_shown_whole_and_harmless(run: Any, here: Any) -> None:
     folder, rows = run
     right = rows[1]
     whole = here("show", folder, right["id"]).stdout
@@ -62,6 +63,11 @@ def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
     for part in ("official: right", "question 1", "because", "gold", right["output"]):
         assert part in whole
     assert here("show", folder, right["row_id"][:10]).stdout == whole
+    for words in ([rows[0]["id"]], []):
+        shown = here("show", folder, *words).stdout
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+        assert "evil" in shown
 
 
 def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> None:
@@ -82,7 +88,7 @@ def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> Non
     assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
 
 
-def test_tools_come_after_what_was_asked(here: Any, tmp_path: Path) -> None:
+def test_tools_are_shown_after_the_prompt(here: Any, tmp_path: Path) -> None:
     def offered(number: int, entry: Entry) -> Episode:
         episode = answered(number, entry)
         schema = {"type": "object", "properties": {"x": {"type": "string"}}}
@@ -102,52 +108,24 @@ def test_tools_come_after_what_was_asked(here: Any, tmp_path: Path) -> None:
     assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
 
 
-def test_hostile_text_is_text(run: Any, here: Any) -> None:
-    folder, rows = run
-    for words in ([rows[0]["id"]], []):
-        shown = here("show", folder, *words).stdout
-        assert "\x1b" not in shown
-        assert "\u202e" not in shown
-        assert "evil" in shown
-
-
-def test_as_json_every_text_is_whole(run: Any, here: Any) -> None:
-    folder, rows = run
-    lines = here("show", folder, "--json", "--limit", 0).stdout.splitlines()
-    read = {view["row_id"]: view for view in map(json.loads, lines)}
+def test_json_has_all_rows_and_complete_texts(
+    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rows = tmp_path / "run", written_run(tmp_path / "run", answered, samples=4)
+    lines = [json.loads(line) for line in here("show", folder, "--json").stdout.splitlines()]
+    read = {view["row_id"]: view for view in lines}
     assert read.keys() == {row["row_id"] for row in rows}
+    assert len(lines) == 32
     for row in rows:
         view = read[row["row_id"]]
         assert view["gold"] == json.loads(row["gold"])
         assert view["steps"][-1]["text"] == row["output"]
         assert view["verdicts"]["official"]["valid"] == row["official_valid"]
-
-
-def test_as_json_no_row_is_left_out_unasked(here: Any, tmp_path: Path) -> None:
-    rows = written_run(tmp_path / "run", answered, samples=4)
-    lines = here("show", tmp_path / "run", "--json").stdout.splitlines()
-    assert len(lines) == len(rows) == 32
-    assert len(here("show", tmp_path / "run", "--json", "--limit", 3).stdout.splitlines()) == 3
-
-
-def test_many_rows_are_streamed(run: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rows = run
+    assert len(here("show", folder, "--json", "--limit", 3).stdout.splitlines()) == 3
+    # Rows that do not fit into memory together come in the same order.
     monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", 1)
-    lines = here("show", folder, "--json").stdout.splitlines()
-    assert [json.loads(line)["row_id"] for line in lines] == [row["row_id"] for row in rows]
-    listed = here("show", folder).stdout.splitlines()
-    for row in rows[1:]:  # each beside its own answer
-        (place,) = (n for n, line in enumerate(listed) if line.startswith(f"{row['id']}  "))
-        assert listed[place + 1].strip() == " ".join(row["output"].split())[:68].strip()
-
-
-def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -> None:
-    folder, rows = run
-    written_run(tmp_path / "other", wrong)
-    changed = here("show", folder, "--changed", tmp_path / "other").stdout
-    assert changed.startswith("7 of 8 rows have a different verdict in ")
-    assert rows[0]["id"] not in changed
-    assert here("show", folder, "--changed", folder).stdout.startswith("0 of 8 rows")
+    streamed = here("show", folder, "--json").stdout.splitlines()
+    assert [json.loads(line) for line in streamed] == lines
 
 
 @pytest.mark.parametrize(
@@ -159,29 +137,24 @@ def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -
         (["--status", "x"], "has no row with 'x'"),
     ],
 )
-def test_what_no_row_can_be_is_one_line(run: Any, here: Any, words: list[str], said: str) -> None:
+def test_filters_that_match_no_row_are_refused(
+    run: Any, here: Any, words: list[str], said: str
+) -> None:
     ended = here("show", run[0], *words)
     assert (ended.code, ended.stdout) == (2, "")
     assert said in ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
 
 
-def test_no_run_is_one_line(here: Any, tmp_path: Path) -> None:
-    ended = here("show", tmp_path)
-    assert ended.code == 2
-    assert len(ended.stderr.strip().splitlines()) == 1
-
-
 def test_differences_of_states() -> None:
     before = {"a": {"x": 1, "gone": True}, "list": [1, 2], "same": "s", "flag": 1}
     after = {"a": {"x": 2, "new": None}, "list": [1, 3, 4], "same": "s", "flag": True}
-    assert changes(before, after) == [
-        Change(("a", "x"), "changed", 1, 2),
-        Change(("a", "gone"), "removed", before=True),
-        Change(("a", "new"), "added", after=None),
-        Change(("list", 1), "changed", 2, 3),
-        Change(("list", 2), "added", after=4),
-        Change(("flag",), "changed", 1, True),
+    assert [(one.path, one.kind, one.before, one.after) for one in changes(before, after)] == [
+        ("a.x", "changed", 1, 2),
+        ("a.gone", "removed", True, None),
+        ("a.new", "added", None, None),
+        ("list[1]", "changed", 2, 3),
+        ("list[2]", "added", None, 4),
+        ("flag", "changed", 1, True),
     ]
-    assert [one.path for one in changes(before, after)][2:4] == ["a.new", "list[1]"]
     assert changes(after, after) == []
