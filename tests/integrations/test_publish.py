@@ -1,8 +1,9 @@
-"""A tracker may fail in any way: it is one warning, and the run is what it was."""
+"""Publications of runs and sweeps, and trackers that fail."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,23 @@ import pytest
 from ace_ray.config.schema import RunConfig, load_config
 from ace_ray.errors import UserError
 from ace_ray.integrations import publish
+from ace_ray.integrations.publications import publications
 from ace_ray.integrations.publish import publish_run
-from ace_ray.integrations.trackers import make_publisher
+from ace_ray.integrations.trackers import Publication, make_publisher
 from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.sweep.config import SweepModel, _identity, load_sweep
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.sweep.sweep import Sweep
-from tests.integrations.made import complete_run, sweep_of, whole
+from tests.integrations.made import complete_run, summarized, sweep_of, whole
+from tests.report.builders import write_run
 
+HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
+
+
+def of(folder: Path, said: list[str] | None = None) -> Publication:
+    (found,) = publications(LocalStore(str(folder)), ([] if said is None else said).append)
+    return found
 
 
 @pytest.fixture
@@ -29,11 +38,84 @@ def config(config_file: Any, tmp_path: Path) -> RunConfig:
     return load_config(str(config_file(publish=[target])))
 
 
-def stub(folder: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """Let the tracker's package run ``code`` when a child imports it."""
-    (folder / "tensorboard").mkdir(parents=True)
-    (folder / "tensorboard" / "__init__.py").write_text(code)
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
+    identity = {
+        "engine": {
+            "dtype": "float16",
+            "speculative_config": {"model": "/home/me/draft"},
+            "several": ["/home/me/a", {"at": "file:/home/me/b"}],
+        },
+        "model": "abc",
+    }
+    run = complete_run(tmp_path / "run", model="/home/me/toy", extra_identity=identity)
+    config = of(run).config
+    assert config["engine.dtype"] == "float16"
+    assert config["engine.speculative_config.model"] == "draft"
+    assert config["engine.several"] == '["a",{"at":"b"}]'
+    assert config["model"] == "toy"
+    assert config["sampling.temperature"] == 0.0
+    assert "/home/me" not in json.dumps(dict(config))
+    assert all(isinstance(value, str | int | float) for value in config.values())
+
+
+def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {200: whole(5), 100: whole(2)})
+    found = of(sweep)
+    assert [point.step for point in found.points] == [100, 200]
+    assert "model" not in found.config, "each checkpoint has another one"
+    assert found.config["backend"] == "vllm"
+    assert found.words[f"{HEADLINE}_is"] == "Overall (workbook)"
+    (sweep / "run-step_100" / "summary.json").write_text("{}")
+    said: list[str] = []
+    assert [point.step for point in of(sweep, said).points] == [200]
+    assert said[0].startswith("step_100: skipped: ")
+    (sweep / "run-step_200" / "_SUCCESS").unlink()
+    with pytest.raises(UserError, match="no run of the sweep can be published"):
+        of(sweep)
+
+
+def test_partial_and_missing_headlines_are_named(tmp_path: Path) -> None:
+    rows = [row for row in whole(2) if row["category"] != "special_incomplete"]
+    partial = of(complete_run(tmp_path / "partial", rows, limit=3))
+    assert "partial, without en/special_incomplete" in partial.words[f"{HEADLINE}_is"]
+    assert partial.words["limited_to"] == "3"
+    rows = [{**row, "status": "quarantined"} if not i else row for i, row in enumerate(whole(5))]
+    none = of(complete_run(tmp_path / "none", rows))
+    metrics = none.points[0].metrics
+    assert not [name for name in metrics if "headline" in name]
+    assert (metrics["rows/not_scored"], metrics["rows/quarantined"]) == (1, 1)
+    assert "no score, 1 of" in none.words[f"{HEADLINE}_is"]
+
+
+def test_incomplete_runs_and_other_folders_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", whole(5), finished=False)
+    with pytest.raises(UserError, match="the run is not complete; complete the evaluation"):
+        of(run)
+    with pytest.raises(UserError, match="is not a run"):
+        of(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["../../out", "/etc", ""])
+def test_a_foreign_sweep_names_no_folder(tmp_path: Path, name: str) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
+    manifest = json.loads((sweep / "sweep.json").read_text())
+    (sweep / "sweep.json").write_text(json.dumps({**manifest, "sweep_id": name}))
+    found = of(sweep)
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found.group)
+    assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", found.key)
+    assert ".." not in found.key
+
+
+def test_a_run_that_replaces_another_has_its_own_key(tmp_path: Path) -> None:
+    keys = set()
+    for created in ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"):
+        run = write_run(tmp_path / "run", whole(5))
+        manifest = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**manifest, "created_at": created}))
+        found = of(summarized(run))
+        keys.add(found.key)
+        assert found.points[0].time > 1.7e9
+    assert len(keys) == 2
 
 
 @pytest.mark.nightly
@@ -51,7 +133,10 @@ def test_a_failed_tracker_is_one_warning(
     config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
 ) -> None:
     run = complete_run(tmp_path / "run")
-    stub(tmp_path / "site", monkeypatch, code)
+    package = tmp_path / "site" / "tensorboard"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
     monkeypatch.setattr(publish, "MOST_S", 8.0 if "sleep" in code else 120.0)
     said: list[str] = []
     publish_run(str(run), config, said.append)
@@ -61,7 +146,7 @@ def test_a_failed_tracker_is_one_warning(
 
 
 @pytest.mark.nightly
-def test_a_run_is_published(config: RunConfig, tmp_path: Path) -> None:
+def test_a_run_is_published_by_a_child_process(config: RunConfig, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     said: list[str] = []
     publish_run(str(complete_run(tmp_path / "run")), config, said.append)
@@ -70,7 +155,7 @@ def test_a_run_is_published(config: RunConfig, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 75])
-def test_evaluate_publishes_a_run_that_is_complete(
+def test_evaluate_publishes_a_complete_run(
     here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     run = complete_run(tmp_path / "run")
@@ -82,7 +167,7 @@ def test_evaluate_publishes_a_run_that_is_complete(
     assert published == [str(run)] * (code == 0)
 
 
-def test_a_sweep_publishes_when_its_ledger_is_written(
+def test_a_sweep_publishes_when_a_run_has_ended(
     here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
@@ -111,11 +196,10 @@ def test_a_sweep_publishes_when_its_ledger_is_written(
         ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
         ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'?"),
         ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
-        ("mlflow", {"experiment": "https://me:pw12345678@host"}, "a user name or a password"),
         ("mlflow", {}, "pip install 'ace-ray[mlflow]'"),
     ],
 )
-def test_what_is_refused(
+def test_wrong_trackers_and_options_are_refused(
     name: str, options: dict[str, Any], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -126,22 +210,13 @@ def test_what_is_refused(
         make_publisher(name, options, "publish.0")
     assert words in str(error.value)
     assert "0123456789" not in str(error.value)
-    assert "pw12345678" not in str(error.value)
 
 
-def test_it_is_refused_before_a_run(config_file: Any) -> None:
-    config = load_config(str(config_file(publish=[{"to": "nowhere"}])))
-    with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
-        plan_run(config)
-
-
-def test_publishing_is_no_part_of_what_a_run_or_a_sweep_is(
+def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
     config: RunConfig, config_file: Any
 ) -> None:
-    plain = plan_run(load_config(str(config_file())))
-    asked = plan_run(config)
+    plain, asked = plan_run(load_config(str(config_file()))), plan_run(config)
     assert (asked.run_id, asked.identity) == (plain.run_id, plain.identity)
-    path = str(config_file(model={}, models=[{"source": "a"}]))
-    sweep = load_sweep(path, values={"publish": [{"to": "tensorboard"}]})
-    assert _identity(sweep) == _identity(load_sweep(path))
-    assert sweep.run_of(SweepModel(source="a"), "out").publish == []
+    unknown = load_config(str(config_file(publish=[{"to": "nowhere"}])))
+    with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
+        plan_run(unknown)
