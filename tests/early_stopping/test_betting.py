@@ -1,75 +1,70 @@
-"""Confidence sequences by betting: never below what is true more often than they say, and exact at
-the end."""
+"""Confidence sequences by betting, and the decisions that they allow."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ace_ray.early_stopping.betting import (
+    Decision,
     Draws,
+    Outcome,
+    Rule,
     confidence_sequence,
+    decide,
     log_capital,
-    lower_bound,
     rejected_at,
 )
 from ace_ray.early_stopping.units import drawn_order
 
-ALPHA = 0.1
+RULE = Rule(alpha=0.05, margin=0.01)
 
 
-def draws(values: np.ndarray, weights: np.ndarray | None = None) -> Draws:
-    count = values.shape[-1]
-    equal = np.full(count, 1 / max(1, count))
+def draws(values: np.ndarray, weights: np.ndarray | None = None, of: int = 0) -> Draws:
+    """Build the draws of known values, by default the first of ``of`` units of equal weight."""
+    equal = np.full(len(values), 1 / max(1, of or len(values)))
     return Draws(values, values, equal if weights is None else weights / weights.sum())
 
 
-def population(rng: np.random.Generator, count: int, difference: float) -> np.ndarray:
-    moved = round(0.2 * count)
-    gained = round((moved + difference * count) / 2)
-    values = np.zeros(count)
-    values[:gained], values[gained:moved] = 1.0, -1.0
-    return rng.permutation(values)
+def population(gained: int, lost: int, of: int, seed: int = 0) -> np.ndarray:
+    values = np.zeros(of)
+    values[:gained], values[gained : gained + lost] = 1.0, -1.0
+    return np.random.default_rng(seed).permutation(values)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_a_true_null_is_rejected_as_often_as_alpha_says(weighted: bool) -> None:
+def test_a_true_null_is_rejected_as_often_as_alpha_says() -> None:
     """At any of all draws, over 2,000 orders of one population."""
-    rng = np.random.default_rng(1)
-    values = population(rng, 300, 0.0)
-    weights = rng.uniform(0.2, 3.0, 300) if weighted else np.ones(300)
+    rng, alpha = np.random.default_rng(1), 0.1
+    values, weights = population(30, 30, 300), rng.uniform(0.2, 3.0, 300)
     truth = float(values @ weights / weights.sum())
     wrong = 0
     for _ in range(2_000):
-        keys = rng.exponential(size=300) / weights if weighted else rng.uniform(size=300)
-        order = np.argsort(keys)
-        at = rejected_at(draws(values[order], weights[order]), truth, ALPHA)
-        wrong += bool(np.isfinite(at))
+        order = np.argsort(rng.exponential(size=300) / weights)
+        wrong += bool(np.isfinite(rejected_at(draws(values[order], weights[order]), truth, alpha)))
     # 2,000 * 0.1 with six standard deviations.
-    assert wrong <= 2_000 * ALPHA + 6 * np.sqrt(2_000 * ALPHA * (1 - ALPHA))
+    assert wrong <= 2_000 * alpha + 6 * np.sqrt(2_000 * alpha * (1 - alpha))
 
 
 def test_all_units_tell_the_difference_exactly() -> None:
-    rng = np.random.default_rng(2)
-    weights = rng.uniform(0.5, 2.0, 200)
-    values = population(rng, 200, 0.05)
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, 200)
+    values = population(25, 15, 200)
     truth = float(values @ weights / weights.sum())
     half = Draws(values[:100], values[:100], (weights / weights.sum())[:100])
     low, high = confidence_sequence(half, 0.05)
     assert low < truth < high
-    low, high = confidence_sequence(draws(values, weights), 0.05)
-    assert low == pytest.approx(truth, abs=1e-12)
-    assert high == pytest.approx(truth, abs=1e-12)
+    assert confidence_sequence(draws(values, weights), 0.05) == pytest.approx(
+        (truth, truth), abs=1e-12
+    )
     assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
 
 
 def test_capitals_of_nested_nulls_are_nested_on_every_path() -> None:
-    """So what is not rejected is an interval, and tests of several nulls share one alpha."""
     rng = np.random.default_rng(3)
-    for _ in range(50):
+    for _ in range(20):
         count = int(rng.integers(2, 60))
-        values = rng.uniform(-1, 1, count)
-        one = draws(values, rng.uniform(0.1, 2.0, count))
+        one = draws(rng.uniform(-1, 1, count), rng.uniform(0.1, 2.0, count))
         before = np.full(count, np.inf)
         for null in np.linspace(-1.0, 1.0, 21):
             capital = log_capital(one, float(null))
@@ -77,8 +72,7 @@ def test_capitals_of_nested_nulls_are_nested_on_every_path() -> None:
             before = capital
 
 
-def test_at_the_ends_of_the_range() -> None:
-    """A null whose mean of what is left leaves [-1, 1] is impossible, or lost for ever."""
+def test_nulls_at_the_ends_of_the_range() -> None:
     right = draws(np.ones(10))
     assert rejected_at(right, -1.0, 0.05) == 1.0
     assert np.isinf(rejected_at(right, 1.0, 0.05))
@@ -91,36 +85,49 @@ def test_at_the_ends_of_the_range() -> None:
     # After nine of ten, the difference is at least 0.8 whatever comes.
     assert rejected_at(mixed, 0.79, 1e-12) == 9.0
     assert np.isinf(rejected_at(mixed, 0.8, 1e-12))
+    assert np.isinf(rejected_at(draws(np.zeros(0)), -1.0, 0.5))
 
 
-@pytest.mark.nightly
-def test_unknown_values_are_at_their_worst() -> None:
-    rng = np.random.default_rng(4)
-    for _ in range(50):
-        values = rng.choice([-1.0, 0.0, 1.0], 80)
-        unknown = rng.uniform(size=80) < 0.2
-        lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
-        bounded = Draws(lows, highs, np.full(80, 1 / 80))
-        for null in (-0.2, 0.0, 0.2):
-            assert np.all(log_capital(bounded, null) <= log_capital(draws(values), null) + 1e-9)
-        low, high = confidence_sequence(bounded, 0.1)
-        of_known = confidence_sequence(draws(values), 0.1)
-        assert low <= of_known[0] + 1e-3
-        assert high >= of_known[1] - 1e-3
+@pytest.mark.parametrize(
+    ("gained", "lost", "margin", "outcome"),
+    [
+        (300, 100, 0.01, Outcome.BETTER),
+        (100, 300, 0.01, Outcome.WORSE),
+        (100, 100, 0.01, Outcome.WITHIN),
+        (100, 100, 0.0, None),
+        # The margin itself is not within.
+        (110, 100, 0.01, Outcome.BETTER),
+    ],
+)
+def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
+    found = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
+    assert (found.outcome if found else None) is outcome
 
 
-def test_bounds_never_loosen() -> None:
-    values = population(np.random.default_rng(5), 150, 0.1)
-    prefixes = [Draws(values[:n], values[:n], np.full(n, 1 / 150)) for n in range(10, 151, 20)]
-    assert np.all(np.diff([lower_bound(one, 0.05) for one in prefixes]) >= -1e-4)
+def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
+    """A run that was killed and resumed decides the same."""
+    values = population(250, 100, 1000)
+    whole = decide(draws(values), RULE)
+    assert whole is not None
+    assert whole.units < 1000
+    for seen in range(0, 1001, 25):
+        found = decide(draws(values[:seen], of=1000), RULE)
+        assert found == (whole if seen >= whole.units else None)
+    rule = replace(RULE, min_units=100)
+    assert decide(draws(np.ones(99), of=400), rule) is None
+    assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
+    close = draws(population(100, 100, 1000))
+    assert decide(close, replace(RULE, margin=0.001)) == Decision(Outcome.WITHIN, 1000)
 
 
-def test_without_draws_nothing_is_rejected() -> None:
-    empty = draws(np.zeros(0))
-    assert np.isinf(rejected_at(empty, -1.0, 0.5))
+def test_unsettled_units_keep_both_sides_open() -> None:
+    values = population(300, 100, 1000)
+    unknown = np.arange(1000) % 3 == 0
+    lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
+    assert decide(Draws(lows, highs, np.full(1000, 1e-3)), RULE) is None
 
 
-def test_the_order_depends_on_nothing_but_seed_names_and_weights() -> None:
+def test_the_order_depends_on_seed_names_and_weights_only() -> None:
     names = [f"u{i}" for i in range(200)]
     weights = [1.0 + i % 3 for i in range(200)]
     order = drawn_order(names, weights, 7)
@@ -129,9 +136,8 @@ def test_the_order_depends_on_nothing_but_seed_names_and_weights() -> None:
     again = drawn_order([names[i] for i in shuffled], [weights[i] for i in shuffled], 7)
     assert [names[i] for i in order] == [names[shuffled[i]] for i in again]
     assert list(order) != list(drawn_order(names, weights, 8))
-    # Fewer others do not change who comes before whom.
-    some = drawn_order(names[:50], weights[:50], 7)
-    assert list(some) == [i for i in order if i < 50]
+    # Without the others, the first fifty keep their order.
+    assert list(drawn_order(names[:50], weights[:50], 7)) == [i for i in order if i < 50]
 
 
 def test_heavy_units_come_early_and_those_without_weight_last() -> None:
@@ -141,5 +147,5 @@ def test_heavy_units_come_early_and_those_without_weight_last() -> None:
         order = drawn_order([f"u{i}" for i in range(205)], weights, seed)
         assert set(order[-5:].tolist()) == set(range(200, 205))
         places[order] += np.arange(205) / 60
-    # Of the first draw a heavy one has four chances in five.
+    # A heavy unit has four chances in five at the first draw.
     assert places[:100].mean() < 75 < 125 < places[100:200].mean()

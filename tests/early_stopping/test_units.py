@@ -1,8 +1,8 @@
-"""What is drawn: tasks with the weight that their headline gives them, and their worth."""
+"""Units of early stopping: tasks, with the weight that the headline gives them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -72,7 +72,7 @@ def test_weights_are_those_of_the_headline() -> None:
     assert by_category == pytest.approx({"a": 0.5, "b": 0.5})
 
 
-def test_a_headline_that_is_no_mean_is_refused() -> None:
+def test_a_headline_that_is_not_a_mean_is_refused() -> None:
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(Squared())
 
@@ -103,7 +103,7 @@ def test_all_units_together_are_the_headline() -> None:
         assert draws.estimate == pytest.approx(whole)
 
 
-def test_windows_hold_their_part_of_the_order() -> None:
+def test_windows_keep_the_order_of_units() -> None:
     benchmark = Simple()
     entries = benchmark.dataset()
     config = EarlyConfig(min_rows=10)
@@ -124,23 +124,8 @@ def test_windows_hold_their_part_of_the_order() -> None:
     assert again["orders"] == facts["orders"]
 
 
-def test_statistics_see_rows_as_they_are_asked_to() -> None:
-    """A benchmark of another package may look at more of a row: what it is asked for is there."""
-
-    class Looks(Simple):
-        @classmethod
-        def statistics(cls, rows: Iterable[ResultRow], max_unscored: float) -> dict[str, Any]:
-            kept = list(rows)
-            assert all(row.status == "scored" for row in kept)
-            assert {row.sample for row in kept} == {0}
-            assert all(row.group and row.id and row.language is not None for row in kept)
-            return super().statistics(iter(kept), max_unscored)
-
-    assert len(order(Looks()).units) == 45
-
-
 class Weightless(Simple):
-    """Of category b, which has most entries, no headline speaks."""
+    """The headline leaves category b out."""
 
     @classmethod
     def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
@@ -149,7 +134,6 @@ class Weightless(Simple):
 
 
 def test_entries_without_weight_come_last() -> None:
-    """BFCL's relevance counts in no headline."""
     one = order(Weightless())
     weighed = sum(unit.weight > 0 for unit in one.units)
     assert 0 < weighed < len(one.units)
