@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-import ace_ray
 from ace_ray.integrations import inspect_log
 from ace_ray.integrations.inspect_log import export_inspect, model_name
-from ace_ray.integrations.result_files import export_hub, export_lm_eval
+from ace_ray.integrations.result_files import export_lm_eval
 from ace_ray.storage.object_store import open_store
 from ace_ray.viewer.select import StoredRun
 from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
@@ -72,7 +71,6 @@ def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
     header, summaries = log["header.json"], log["summaries.json"]
     assert header["version"] == log["_journal/start.json"]["version"] == 2
-    assert header["eval"] == log["_journal/start.json"]["eval"]
     assert (header["eval"]["model"], header["eval"]["task"]) == ("vllm/org/Toy-7B", "acebench")
     assert header["eval"]["metadata"]["identity"]["backend"] == "vllm"
     results = header["results"]
@@ -83,8 +81,7 @@ def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
     ids = header["eval"]["dataset"]["sample_ids"]
     assert len(ids) == len(set(ids)) == 5
     assert {"en-normal_atom_bool_0", "zh-normal_atom_bool_0"} < set(ids)
-    samples = {name for name in log if name.startswith("samples/")}
-    assert samples == {f"samples/{name}_epoch_1.json" for name in ids}
+    assert {f"samples/{name}_epoch_1.json" for name in ids} < log.keys()
     assert [one["id"] for one in summaries] == ids
     assert max(len(one["input"]) for one in summaries) == 1000
 
@@ -137,19 +134,10 @@ def test_limited_and_incomplete_runs_are_marked(tmp_path: Path) -> None:
     assert [one["metrics"] for one in log["header.json"]["results"]["scores"]] == [{}, {}]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("started", "created"),
-    [
-        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC), "0001-01-01T00:00:00"),
-        (datetime(1969, 1, 1, tzinfo=UTC), "9999-12-31T23:59:59-14:00"),
-        (None, "x" * 999),
-    ],
-)
-def test_any_time_can_be_exported(tmp_path: Path, started: Any, created: str) -> None:
-    rows = [
-        told({**one, "started_at": started, "duration_s": 2.0**40}) for one in everything({}, of=1)
-    ]
+@pytest.mark.parametrize(("year", "created"), [(9999, "0001-01-01"), (1969, "x" * 999)])
+def test_any_time_can_be_exported(tmp_path: Path, year: int, created: str) -> None:
+    times = {"started_at": datetime(year, 1, 1, tzinfo=UTC), "duration_s": 2.0**40}
+    rows = [told(one | times) for one in everything({}, of=1)]
     folder = write_run(tmp_path / "run", rows)
     manifest = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**manifest, "created_at": created}))
@@ -159,9 +147,6 @@ def test_any_time_can_be_exported(tmp_path: Path, started: Any, created: str) ->
         assert 1970 <= began.year < ended.year <= 3010
     run = StoredRun(open_store(str(folder)))
     assert len(export_lm_eval(run, open_store(str(tmp_path / "lm-eval")))) == 3
-    assert export_hub(run, open_store(str(tmp_path / "hub")), "a/b")
-    opened = ace_ray.Run.open(str(folder))
-    assert opened.episode("normal_atom_bool_0", language="en").as_json()
 
 
 def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,18 +163,10 @@ def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25
 
 
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("org/Toy-7B", "org/Toy-7B"),
-        ("/models/Toy.gguf", "local/Toy"),
-        ("s3://bucket/Toy/", "local/Toy"),
-        ("package:pack/Toy.Q4.gguf", "local/Toy.Q4"),
-        ("gpt-x", "local/gpt-x"),
-    ],
-)
-def test_models_have_a_developer_and_a_name(source: str, name: str) -> None:
-    assert model_name(source) == name
+def test_models_have_a_developer_and_a_name() -> None:
+    sources = ("org/Toy-7B", "/models/Toy.gguf", "s3://b/Toy/", "package:pack/Toy.Q4.gguf", "x")
+    names = ["org/Toy-7B", "local/Toy", "local/Toy", "local/Toy.Q4", "local/x"]
+    assert [model_name(source) for source in sources] == names
 
 
 def test_lm_eval_files_have_metrics_and_samples(here: Any, tmp_path: Path) -> None:
@@ -234,26 +211,22 @@ def test_the_hub_file_has_headlines(here: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "changes", "words"),
+    ("changes", "words"),
     [
-        (block("en", "normal_atom_bool", 3, 4), {}, "is partial: without en/"),
-        (everything({}), {"limit": 5}, "the run is limited to 5 entries"),
-        (
-            everything({}),
-            {"restricted": {"acebench": {"ids": ["x", "y"], "limit": 1}}},
-            "the run is limited to 1 entries of 2 named ids",
-        ),
+        ({}, "is partial: without en/"),
+        ({"limit": 5}, "the run is limited to 5 entries"),
+        ({"restricted": {"acebench": {"ids": ["x", "y"], "limit": 1}}}, "1 entries of 2 named ids"),
     ],
 )
 def test_the_hub_takes_no_partial_results(
-    here: Any, tmp_path: Path, rows: Any, changes: dict[str, Any], words: str
+    here: Any, tmp_path: Path, changes: dict[str, Any], words: str
 ) -> None:
+    rows = everything({}, of=1) if changes else block("en", "normal_atom_bool", 3, 4)
     folder = write_run(tmp_path / "run", rows, **changes)
     out = ("--output", tmp_path / "out")
     ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
     assert ended.code == 2
     assert words in ended.stderr
     assert "publish a complete run" in ended.stderr
-    assert not (tmp_path / "out").exists()
     wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
     assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr

@@ -20,8 +20,7 @@ from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep.ledger import CostRecord
 from ace_ray.sweep.sweep import Sweep
-from tests.integrations.made import complete_run, summarized, sweep_of, whole
-from tests.report.builders import write_run
+from tests.integrations.made import complete_run, sweep_of, whole
 
 HEADLINE = "acebench/official/headline"
 AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
@@ -72,6 +71,8 @@ def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Pat
     (sweep / "run-step_200" / "_SUCCESS").unlink()
     with pytest.raises(UserError, match="no run of the sweep can be published"):
         of(sweep)
+    with pytest.raises(UserError, match="the run is not complete; complete the evaluation"):
+        of(sweep / "run-step_200")
 
 
 def test_partial_and_missing_headlines_are_named(tmp_path: Path) -> None:
@@ -87,35 +88,18 @@ def test_partial_and_missing_headlines_are_named(tmp_path: Path) -> None:
     assert "no score, 1 of" in none.words[f"{HEADLINE}_is"]
 
 
-def test_incomplete_runs_and_other_folders_are_refused(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", whole(5), finished=False)
-    with pytest.raises(UserError, match="the run is not complete; complete the evaluation"):
-        of(run)
-    with pytest.raises(UserError, match="is not a run"):
-        of(tmp_path / "nowhere")
-
-
-@pytest.mark.parametrize("name", ["../../out", "/etc", ""])
-def test_a_foreign_sweep_names_no_folder(tmp_path: Path, name: str) -> None:
-    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
+def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path: Path) -> None:
+    sweep, keys = sweep_of(tmp_path / "sweep", {100: whole(2)}), set()
     manifest = json.loads((sweep / "sweep.json").read_text())
-    (sweep / "sweep.json").write_text(json.dumps({**manifest, "sweep_id": name}))
-    found = of(sweep)
-    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found.group)
-    assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", found.key)
-    assert ".." not in found.key
-
-
-def test_a_run_that_replaces_another_has_its_own_key(tmp_path: Path) -> None:
-    keys = set()
-    for created in ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"):
-        run = write_run(tmp_path / "run", whole(5))
-        manifest = json.loads((run / "run.json").read_text())
-        (run / "run.json").write_text(json.dumps({**manifest, "created_at": created}))
-        found = of(summarized(run))
+    for change in ({"sweep_id": "../../out"}, {"sweep_id": ""}, {"created_at": "2026-01-02"}):
+        (sweep / "sweep.json").write_text(json.dumps(manifest | change))
+        found = of(sweep)
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found.group)
+        assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", found.key)
+        assert ".." not in found.key
         keys.add(found.key)
-        assert found.points[0].time > 1.7e9
-    assert len(keys) == 2
+    (sweep / "sweep.json").write_text(json.dumps(manifest))
+    assert of(sweep).key not in keys
 
 
 @pytest.mark.nightly
@@ -123,7 +107,6 @@ def test_a_run_that_replaces_another_has_its_own_key(tmp_path: Path) -> None:
     ("code", "words"),
     [
         (AWAY, "not published: ConnectionError: the tracker is away, api_key=***"),
-        ("import sys; sys.exit(3)", "not published: SystemExit: 3"),
         ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
         ("import os; os._exit(0)", "the process ended before it published anything"),
         ("import time; time.sleep(600)", "not published: timed out after 8 s"),
@@ -143,15 +126,6 @@ def test_a_failed_tracker_is_one_warning(
     (warning,) = said
     assert warning.startswith(f"warning: tensorboard: {words}")
     assert f"; to repeat: ace-ray publish {run} --to tensorboard --option " in warning
-
-
-@pytest.mark.nightly
-def test_a_run_is_published_by_a_child_process(config: RunConfig, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    said: list[str] = []
-    publish_run(str(complete_run(tmp_path / "run")), config, said.append)
-    assert [line.split(": ")[1] for line in said] == ["published to tensorboard"]
-    assert list((tmp_path / "tb").rglob("*tfevents*"))
 
 
 @pytest.mark.parametrize("code", [0, 75])

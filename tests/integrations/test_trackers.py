@@ -148,10 +148,7 @@ def test_trackio_has_each_point_once(
     curve = sorted((int(one["step"]), one[HEADLINE]) for one in entries)
     assert [step for step, _ in curve] == [50, 100, 200]
     assert curve[2][1] == 100.0
-    config = SQLiteStorage.get_run_config("toys", name)
-    assert config is not None
-    assert config["backend"] == "vllm"
-    assert "workbook" in config[f"{HEADLINE}_is"]
+    assert "workbook" in (SQLiteStorage.get_run_config("toys", name) or {})[f"{HEADLINE}_is"]
 
 
 def test_mlflow_has_each_point_once(
@@ -188,8 +185,9 @@ def test_wandb_is_sent_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = Publication("key-1", "train", "sweep-1", {"a.b": 1}, {"says": "so"}, points)
     assert to_wandb(WandBOptions(project="p"), curve) == "https://host/id"
     asked = wandb.init.call_args.kwargs
-    assert (asked["id"], asked["resume"], asked["group"]) == ("key-1", "allow", "sweep-1")
-    assert (asked["project"], asked["config"]) == ("p", {"a.b": 1})
+    assert [asked[n] for n in ("id", "resume", "group", "project", "config")] == [
+        *("key-1", "allow", "sweep-1", "p", {"a.b": 1})
+    ]
     sent = [call.args[0] for call in run.log.call_args_list]
     assert sent == [{"x/y": 4.0, "train_step": 100}, {HEADLINE: 2.0, "train_step": 50}]
     run.summary.update.assert_called_once_with({HEADLINE: 2.0, "says": "so"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,16 +53,9 @@ def rewrite(folder: Path, **changed: Any) -> None:
 
 def run_compare(folders: list[Path], **asked: Any) -> str:
     printed = StringIO()
-    options: dict[str, Any] = {
-        "rules": "both",
-        "out": None,
-        "baseline": None,
-        "groups": (),
-        "allow_different": False,
-        "with_flips": False,
-    }
-    console = Console(file=printed, width=200)
-    compare([str(folder) for folder in folders], **(options | asked), console=console)
+    options: dict[str, Any] = {"rules": "both", "out": None, "baseline": None, "groups": ()}
+    options |= {"allow_different": False, "with_flips": False, **asked}
+    compare([str(f) for f in folders], **options, console=Console(file=printed, width=200))
     return printed.getvalue()
 
 
@@ -151,88 +143,53 @@ def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("first", "second", "floor"),
-    [
-        ({"seed": 1}, {"seed": 2}, True),
-        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 1}, True),
-        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 2}, False),
-    ],
-)
+@pytest.mark.parametrize(("seed", "floor"), [(1, True), (2, False)])
 def test_repeats_give_the_noise_of_runs_with_one_seed(
-    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], floor: bool
+    tmp_path: Path, seed: int, floor: bool
 ) -> None:
     again = [
         {**item, "repeat": 1, "row_id": item["row_id"][::-1]}
         for item in block("en", "special_incomplete", 5, 20)
     ]
+    drawn = {"temperature": 0.7, "seed": 1}
     runs = loaded(
-        write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=first),
-        write_run(tmp_path / "b", WORSE, model="o/B", sampling=second),
+        write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=drawn),
+        write_run(tmp_path / "b", WORSE, model="o/B", sampling=drawn | {"seed": seed}),
     )
     comparison = compare_runs(runs, rule_sets=["strict"])
     (line,) = comparison.results
     assert (line.difference.n, line.difference.base) == (20, 0.5), "repeats count in no accuracy"
-    assert (line.noise is not None) is floor
-    if line.noise is not None:
-        assert (line.noise.flips, line.noise.n) == (5, 20)
-    assert (
-        "A: 5 of 20 entries or dialogues of acebench that were generated twice changed their "
-        "verdict (strict rules)" in comparison.notes
-    )
-    unequal = [note for note in comparison.notes if "repeated rows give no noise floor" in note]
-    assert bool(unequal) is not floor
-
-
-def test_too_few_runs_and_equal_labels_are_refused(tmp_path: Path) -> None:
-    runs = two(tmp_path, ROWS, WORSE)
-    with pytest.raises(UserError, match="fewer than two runs are named"):
-        compare_runs(runs[:1])
-    with pytest.raises(UserError, match=r"two runs are named 'A'"):
-        compare_runs([runs[0], replace(runs[1], label="A")])
+    noise = line.noise
+    assert (noise and (noise.flips, noise.n)) == ((5, 20) if floor else None)
+    notes = "\n".join(comparison.notes)
+    assert "A: 5 of 20 entries or dialogues of acebench that were generated twice changed" in notes
+    assert ("repeated rows give no noise floor" in notes) is not floor
 
 
 def named(*names: str) -> list[Any]:
     """Build stand-ins for runs; ``a/3`` is step 3 of training a."""
-    found = []
-    for name in names:
-        series, _, step = name.rpartition("/")
-        found.append(
-            SimpleNamespace(label=name, step=int(step) if series else None, training=series)
-        )
-    return found
+    parts = [(name, *name.rpartition("/")[::2]) for name in names]
+    return [
+        SimpleNamespace(label=name, step=int(step) if series else None, training=series)
+        for name, series, step in parts
+    ]
 
 
 @pytest.mark.parametrize(
     ("names", "pairs", "words"),
     [
         ("A B C", "A-B A-C", "Every run against A"),
-        ("t/1 t/2", "t/1-t/2", "Every run against t/1"),
         # As a shell lists them.
         ("t/10 t/2 t/9", "t/9-t/10 t/2-t/9", "Every checkpoint against the one before it"),
-        ("t/2 A", "t/2-A", "Every run against t/2"),
-        (
-            "A B t/1 t/2",
-            "A-B t/1-t/2 A-t/2",
-            "Every checkpoint against the one before it; the last of a training, and every other "
-            "model, against A",
-        ),
-        (
-            "t/1 t/2 u/1 u/2",
-            "t/1-t/2 u/1-u/2 t/2-u/2",
-            "Every checkpoint against the one before it; the last of a training, and every other "
-            "model, against t/2",
-        ),
+        ("A B t/1 t/2", "A-B t/1-t/2 A-t/2", "model, against A"),
+        ("t/1 t/2 u/1 u/2", "t/1-t/2 u/1-u/2 t/2-u/2", "model, against t/2"),
     ],
 )
 def test_checkpoints_are_compared_with_the_step_before(names: str, pairs: str, words: str) -> None:
     runs = named(*names.split())
     found = make_pairs(runs, None)
     assert [f"{base}-{other}" for base, other in found] == pairs.split()
-    assert describe_pairs(runs, found) == words
-    assert make_pairs(runs, runs[1].label) == [
-        (runs[1].label, run.label) for run in runs if run is not runs[1]
-    ]
+    assert describe_pairs(runs, found).endswith(words)
 
 
 @pytest.mark.nightly
@@ -250,6 +207,8 @@ def test_pairs_are_compared_on_the_benchmarks_that_both_hold(tmp_path: Path) -> 
     assert "A has no rows of toy and is not compared there" in comparison.notes
     with pytest.raises(UserError, match=r"no two compared runs share a benchmark, e\.g\. A and st"):
         compare_runs(loaded(folders[0], folders[2]))
+    with pytest.raises(UserError, match="fewer than two runs are named"):
+        compare_runs(loaded(folders[0]))
 
 
 def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
@@ -326,13 +285,3 @@ def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here
     ended = here("compare", tmp_path / "a", tmp_path / "b", *words)
     assert (ended.code, len(ended.stderr.strip().splitlines())) == (2, 1)
     assert said in ended.stderr
-
-
-def test_runs_without_a_common_verdict_have_no_lines(tmp_path: Path) -> None:
-    failed = block("en", "special_incomplete", 0, 20, status="infra_error")
-    out = tmp_path / "out"
-    two(tmp_path, ROWS, failed)
-    text = run_compare([tmp_path / "a", tmp_path / "b"], out=str(out), with_flips=True)
-    assert "no difference shown in 0 of 0 lines" in text
-    assert "20 of 20 rows are left out" in text
-    assert (out / "comparison.csv").read_text().strip() == ""

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from ace_ray.reports.early import EarlyRun, decisions_table, early_run
 from ace_ray.storage.object_store import open_store
 from ace_ray.storage.stored import Early, read_summary
@@ -40,24 +38,15 @@ def test_a_stopped_run_has_estimates_only() -> None:
     ]  # fmt: skip
 
 
-def test_a_complete_run_has_exact_numbers_and_saved_nothing() -> None:
+def test_exact_numbers_and_outcomes_are_named() -> None:
     value = {"estimate": 0.4, "low": 0.4, "high": 0.4}
     exact = line(stopped=False, low=0.031, high=0.031, value=value)
     assert exact[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
     assert exact[-1] == "0.00"
     assert line(difference=-1e-9, low=-1e-9, high=1e-9)[4] == "+0.0 [+0.0, +0.0]"
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"outcome": "within"}, "within 1 point"),
-        ({"outcome": None}, "undecided"),
-        ({"stale": True}, "better, based on older verdicts"),
-    ],
-)
-def test_outcomes_are_named(changes: dict[str, Any], said: str) -> None:
-    assert line(**changes)[3] == said
+    assert line(outcome="within")[3] == "within 1 point"
+    assert line(outcome=None)[3] == "undecided"
+    assert line(stale=True)[3] == "better, based on older verdicts"
 
 
 def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -> None:

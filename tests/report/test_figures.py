@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,15 +46,14 @@ def test_hostile_and_long_names_are_drawn_as_they_are() -> None:
 
 
 def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
-    folders = [
-        write_run(tmp_path / "a", everything({"normal_preference": 0}), model="o/Toy-7B-Chat"),
-        write_run(tmp_path / "b", everything({}), model="o/Toy-0.5B-Chat"),
-        write_run(tmp_path / "c", everything({}), model="o/other", parameters=3_000_000_000),
-        write_run(tmp_path / "d", everything({}), model="o/unsized"),
-        write_run(tmp_path / "e", everything({}), model="o/Toy-3B-Chat", samples=2),
-        write_run(tmp_path / "f", everything({}), model="o/step_9", parameters=3_000_000_000),
-    ]
-    runs = load_runs([str(folder) for folder in folders])
+    models: dict[str, Any] = {"Toy-7B-Chat": {}, "Toy-0.5B-Chat": {}, "unsized": {}}
+    models |= {name: {"parameters": 3_000_000_000} for name in ("other", "step_9")}
+    models["Toy-3B-Chat"] = {"samples": 2}
+    folders = []
+    for name, more in models.items():
+        rows = everything({"normal_preference": 0 if "7B" in name else 2}, of=2)
+        folders.append(str(write_run(tmp_path / name, rows, model=f"o/{name}", **more)))
+    runs = load_runs(folders)
     found = ACEBench.paper(
         [run.reported("acebench", ACEBench.statistics) for run in runs], "official"
     )
@@ -92,22 +92,16 @@ def test_sizes_are_read_from_names(model: str, billions: float | None, family: s
 @pytest.mark.parametrize(
     ("models", "axis", "curves"),
     [
-        (
-            ["o/Toy-3B", "o/Toy-7B", "o/Other-1B", "o/unsized"],
-            "parameters",
-            {"Toy": [3.0, 7.0], "Other": [1.0]},
-        ),
-        (["train-a/step_200", "train-a/step_100", "o/Toy-3B"], "step", {"train-a": [100, 200]}),
-        (["o/Toy-3B", "o/Other-3B"], "", {}),
+        ("o/Toy-3B o/Toy-7B o/Other-1B o/x", "parameters", {"Toy": [3.0, 7.0], "Other": [1.0]}),
+        ("train-a/step_200 train-a/step_100 o/Toy-3B", "step", {"train-a": [100, 200]}),
+        ("o/Toy-3B o/Other-3B", "", {}),
     ],
 )
 def test_the_overview_is_drawn_by_size_or_step(
-    tmp_path: Path, models: list[str], axis: str, curves: dict[str, list[float]]
+    tmp_path: Path, models: str, axis: str, curves: dict[str, list[float]]
 ) -> None:
-    folders = []
-    for number, model in enumerate(models):
-        rows = block("en", "normal_atom_bool", number, 4) + block("en", "special_incomplete", 1, 4)
-        folders.append(str(write_run(tmp_path / f"run{number}", rows, model=model)))
+    rows = block("en", "normal_atom_bool", 2, 4)
+    folders = [str(write_run(tmp_path / m, rows, model=m)) for m in models.split()]
     picture = content_of(load_runs(folders), None, "strict").benchmarks[0].picture
     assert (picture.axis if picture else "") == axis
     normal = picture.panels["Normal"] if picture else {}

@@ -14,7 +14,7 @@ from ace_ray.reports.comparison_tables import p_text, sentence
 from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
 from ace_ray.reports.hypotheses import TestResult as Result
 from ace_ray.reports.paired import ALL, Cells, Group, PairedData, cells_of, groups_of, pairs_of
-from ace_ray.reports.significance import MCNEMAR, SIGN_FLIP, detectable, newcombe
+from ace_ray.reports.significance import MCNEMAR, SIGN_FLIP, newcombe
 from ace_ray.storage.rows import ResultRow
 from ace_ray.types import RULE_SETS, Verdict
 from ace_ray.util.stats import Z95
@@ -94,16 +94,6 @@ def lines(
     return results_of([data], [("r0", label) for label in labels[1:]], rules)
 
 
-def test_equal_ids_in_two_languages_or_categories_are_two_entries() -> None:
-    rows = [made(True, "1"), made(False, "1", language="zh"), made(True, "1", category="d")]
-    assert cells_of([rows, rows], RULE_SETS).units == [
-        ("en", "c", "1"),
-        ("en", "d", "1"),
-        ("zh", "c", "1"),
-    ]
-    assert [base for base, *_ in pair(rows, rows)] == [1, 1, 0]
-
-
 def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
     base = [*column([True, True]), made(True, "2", status="infra_error"), made(True, "3")]
     other = [made(False, "0"), made(False, "1", status="skipped"), made(True, "2")]
@@ -123,13 +113,9 @@ def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
 
 
 def test_samples_are_averaged_over_those_that_both_runs_have() -> None:
-    def run(*valid: bool | None) -> list[ResultRow]:
-        return [
-            made(bool(v), "0", sample=i, status="infra_error" if v is None else "scored")
-            for i, v in enumerate(valid)
-        ]
-
-    assert pair(run(True, False, True, None), run(True, True, None, False)) == [(0.5, 1.0, 2, 2)]
+    base = [made(valid, "0", sample=i) for i, valid in enumerate((True, False, True))]
+    other = [made(valid, "0", sample=i) for i, valid in ((0, True), (1, True), (3, False))]
+    assert pair(base, other) == [(0.5, 1.0, 2, 2)]
     rows = [made(False, "0", process=0.25), made(True, "1")]
     assert pair(rows, rows, metric="process") == [(0.25, 0.25, 1, 0), (-1, -1, 0, 1)]
 
@@ -141,11 +127,9 @@ def test_acebench_tasks_share_a_cluster() -> None:
         for i in (0, 1, 2)
     ] + [made(True, "normal_preference_0", category="normal_preference")]
     cells = cells_of([rows], RULE_SETS, ACEBench.task)
-    of_unit = dict(zip(cells.units, cells.cluster_of.tolist(), strict=True))
-    of = {(unit[0], unit[2]): number for unit, number in of_unit.items()}
-    assert of["en", "agent_multi_step_0"] == of["zh", "agent_multi_step_1"]
-    assert of["en", "agent_multi_step_2"] == of["zh", "agent_multi_step_2"]
-    assert len(set(of.values())) == 3
+    first, second, third, _, *chinese = cells.cluster_of.tolist()
+    assert first == second != third
+    assert chinese == [first, second, third]
     assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
 
 
@@ -162,7 +146,7 @@ def test_groups_come_before_categories_and_all_languages_before_each() -> None:
     ]
     assert found[0].strata == {("en", "a"), ("en", "b"), ("zh", "a"), ("zh", "b")}
     assert [group.category for group in found[:5]] == [False, True, False, True, True]
-    # A group that lacks a category is left out, and equal groups are listed once.
+    # A group that lacks a category is left out. Equal groups are listed once.
     lacking = groups_of(units("en/a", "en/c"), named)
     assert [group.name for group in lacking] == ["Single", ALL, "a"]
     assert groups_of(units("en/a"), {}) == [
@@ -186,27 +170,8 @@ def test_a_line_has_the_published_numbers() -> None:
     assert found.interval == newcombe(1, 1, 7, 12)
     assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
     assert not line.shown
-    (back,) = lines(column(other), column(base))
-    assert (back.difference.gained, back.difference.lost) == (7, 1)
-    assert back.difference.interval == pytest.approx([-end for end in found.interval or ()][::-1])
-
-
-def test_identical_runs_show_nothing() -> None:
-    rng = np.random.default_rng(0)
-    run = [
-        row
-        for category in "cd"
-        for sample in (0, 1)
-        for row in column(rng.random(30) < 0.6, category=category, sample=sample)
-    ]
-    found = lines(run, run, task=lambda row: row.id)
-    assert len(found) == 3
-    for line in found:
-        assert (line.difference.value, line.difference.p, line.holm) == (0, 1, 1)
-        assert not line.shown
-        low, high = line.difference.interval or (0, 0)
-        assert low == pytest.approx(-high)
-        assert low < 0 < high
+    (same,) = lines(column(base), column(base))
+    assert (same.difference.value, same.difference.p, same.shown) == (0, 1, False)
 
 
 def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
@@ -216,8 +181,6 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     worse, worst = found[:2]
     assert worst.holm == pytest.approx(2 * worst.difference.p)
     assert worse.holm == pytest.approx(worse.difference.p)
-    alone = detectable(worse.difference.moves, worse.difference.sizes)
-    assert (worse.detectable or 0) > (alone or 1)
 
 
 def test_dialogues_are_tested_whole() -> None:
@@ -258,8 +221,6 @@ def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
     assert apart.difference.p == pytest.approx(2 / 2**20)
     assert shared.difference.p == pytest.approx(2 / 2**5)
     assert (shared.difference.n, len(shared.difference.sizes)) == (40, 10)
-    wide, narrow = shared.difference.interval or (0, 0), apart.difference.interval or (0, 0)
-    assert wide[0] < narrow[0] < narrow[1] < wide[1]
 
 
 def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:

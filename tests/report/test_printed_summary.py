@@ -6,11 +6,10 @@ import io
 from pathlib import Path
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.headline import few, partial_notes, scores_of, titles
+from ace_ray.benchmarks.headline import few, scores_of, titles
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Estimate, Score
 from ace_ray.pipeline.summary import summarize
@@ -72,15 +71,10 @@ def test_an_incomplete_run_shows_no_headline(tmp_path: Path) -> None:
 
 def test_formulas_are_named_where_they_differ() -> None:
     share = Estimate(0.5, (0.4, 0.6), 10)
-    scores = [
-        Score("Overall", "v4", share),
-        Score("Live", "v4", share),
-        Score("Overall", "v3", None),
+    names = [("Overall", "v4"), ("Live", "v4"), ("Overall", "v3")]
+    assert titles([Score(*name, share) for name in names]) == [
+        "Overall (v4)",
+        "Live",
+        "Overall (v3)",
     ]
-    assert titles(scores) == ["Overall (v4)", "Live", "Overall (v3)"]
-    assert partial_notes(scores) == []
-
-
-@pytest.mark.parametrize(("names", "text"), [("abc", "a, b, c"), ("abcd", "a, b and 2 more")])
-def test_only_a_few_names_are_listed(names: str, text: str) -> None:
-    assert few(names) == text
+    assert (few("abc"), few("abcd")) == ("a, b, c", "a, b and 2 more")

@@ -14,10 +14,7 @@ import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.results import Estimate, Table
-from ace_ray.config.schema import RunConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.planning.plan import make_manifest, make_plan
-from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
 from ace_ray.reports.folder import claim, claim_within, write
 from ace_ray.reports.report import make_report
 from ace_ray.reports.table import csv_text
@@ -82,10 +79,8 @@ def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
     found = Page(section(content, "provenance").encode()).text
     identity = json.loads((run / "run.json").read_text())["identity"]
-    assert identity["benchmarks"]["acebench"]["data_sha256"] in found
-    assert identity["model"] in found
-    assert "identity.benchmarks.acebench.prompts_sha256" in found
-    assert str(run) in found
+    for part in (identity["benchmarks"]["acebench"]["data_sha256"], identity["model"], str(run)):
+        assert part in found
 
 
 def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) -> None:
@@ -111,7 +106,6 @@ def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
     assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
     assert 'class="share"' not in results
     assert "339/343" in results
-    assert "Toy-7B-Instruct*" in results
     allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
     content = report_page(allowed, out=tmp_path / "out2")
     assert "no headline number" not in section(content, "results")
@@ -143,18 +137,10 @@ def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any
     assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
     with (out / "table3.csv").open() as file:
         first, second, _ = csv.DictReader(file)
-    assert [first[name] for name in ("Model", "Incomplete", "Incomplete n")] == [
-        *("A-1B", "40.0000", "20")
-    ]
+    assert (first["Model"], first["Incomplete"], first["Incomplete n"]) == ("A-1B", "40.0000", "20")
     assert (second["Model"], second["Incomplete"]) == ("B-3B", "100.0000")
-    with (out / "categories-acebench.csv").open() as file:
-        lines = {(line["Model"], line["Language"], line["Category"]): line for line in
-                 csv.DictReader(file)}  # fmt: skip
-    line = lines["A-1B", "en", "special_incomplete"]
-    assert (line["official"], line["official n"]) == ("40.0000", "10")
-    facts = json.loads((out / "report.json").read_text())
-    assert set(facts["files"]) == set(files(out)) - {"report.json"}
-    assert [run["label"] for run in facts["runs"]] == ["A-1B", "B-3B", "C-7B"]
+    line = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
+    assert line in (out / "categories-acebench.csv").read_text()
     # A second report replaces the first. Several runs without --output are only printed.
     printed(folders[0], out=out)
     assert not (out / "comparison.csv").exists()
@@ -164,14 +150,6 @@ def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any
     assert files(tmp_path) == before
 
 
-def test_runs_with_other_conditions_are_not_compared(run: Path, tmp_path: Path) -> None:
-    other = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
-    content = report_page(run, other, out=tmp_path / "out")
-    assert "These runs are not compared with each other" in section(content, "comparison")
-    assert "sampling.temperature is" in section(content, "comparison")
-    assert "flips" not in anchors(content)
-
-
 def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
     rows = block("en", "special_incomplete", 3, 4)
     other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
@@ -179,6 +157,11 @@ def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path)
         printed(other, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert "Accuracy" in printed(run, other)
+    # Runs with other conditions are not compared with each other.
+    warm = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
+    content = report_page(run, warm, out=tmp_path / "warm")
+    assert "sampling.temperature is" in section(content, "comparison")
+    assert "flips" not in anchors(content)
     assert "paper" not in anchors(report_page(other, out=tmp_path / "out"))
 
 
@@ -186,13 +169,10 @@ def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path
     folder = write_run(tmp_path / "run", ROWS)
     before = files(folder)
     ended = here("report", folder)
-    assert ended.code == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
     after = files(folder)
-    assert {name: after[name] for name in before} == before
-    own = {name for name in after if name not in before}
-    assert all(name.startswith("report/") for name in own)
-    assert {"report/report.html", "report/comparison-acebench.csv"} <= own
+    assert {n: c for n, c in after.items() if not n.startswith("report/")} == before
+    assert {"report/report.html", "report/comparison-acebench.csv"} <= after.keys()
     # Again: the report is replaced, not refused.
     (folder / "report" / "report.html").write_text("old")
     assert here("report", folder, "--wrong", "0").code == 0
@@ -242,20 +222,6 @@ def test_the_marker_of_a_report_names_no_file_outside(tmp_path: Path) -> None:
     write(claim(str(folder)), {"a.csv": b"b"}, {})
     assert victim.exists()
     assert sorted(p.name for p in folder.iterdir()) == ["a.csv", "kept.txt", "report.json"]
-
-
-def test_a_run_resumes_with_a_report_in_its_folder(config_file: Any) -> None:
-    config = RunConfig.model_validate(json.loads(config_file().read_text()))
-    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
-    store = LocalStore(plan.uri)
-    store.put("report/report.json", b"{}")
-    assert open_output(plan)[1] is None, "it begins anew"
-    store.put("run.json", json.dumps(make_manifest(plan, {})).encode())
-    assert open_output(plan)[1] is not None
-    store.delete("run.json")
-    store.put("reports.txt", b"")
-    with pytest.raises(UserError, match="no run"):
-        open_output(plan)
 
 
 @pytest.mark.nightly

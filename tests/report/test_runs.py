@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ def scores(*folders: Path) -> Any:
     ("manifest", "words"),
     [
         (None, "is not a run: run.json is missing"),
-        (b"{", "is not JSON"),
         (b"[1]", "is not a JSON object"),
         (b'{"schema_version": 1}', "'run_id' is missing"),
         (b'{"schema_version": 2}', "schema_version"),
@@ -91,13 +91,9 @@ def test_each_difference_in_conditions_is_a_line(
 
 
 def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
-    folders = [
-        write_run(tmp_path / name, ROWS, model=f"o/{name}", extra_identity=extra)
-        for name, extra in (("A", {"engine": {"dtype": "auto"}}), ("B", {"reasoning_parser": "x"}))
-    ]
-    runs = reported(*folders)
-    assert list(differences(runs)) == []
-    assert comparable_sets(runs) == [1, 1]
+    engine = {"engine": {"dtype": "auto"}, "reasoning_parser": "x"}
+    other = write_run(tmp_path / "A", ROWS, model="o/A", extra_identity=engine)
+    assert list(differences(reported(other, write_run(tmp_path / "B", ROWS)))) == []
     kwargs = {"chat_template_kwargs": {"enable_thinking": True}}
     thinks = write_run(tmp_path / "thinks", ROWS, extra_identity=kwargs)
     runs = reported(thinks, write_run(tmp_path / "does-not", ROWS))
@@ -109,26 +105,15 @@ def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
 
 
 def test_other_data_and_other_entries_do_not_compare(tmp_path: Path) -> None:
-    first = write_run(tmp_path / "A", ROWS, model="o/A")
-    (line,) = differences(reported(first, write_run(tmp_path / "B", ROWS[:3], model="o/B")))
-    assert line.startswith("not comparable: entries is ")
-    assert '"4 (' in line
-    assert '"3 (' in line
-    data = write_run(tmp_path / "C", ROWS, model="o/C")
-    manifest = json.loads((data / "run.json").read_text())
+    folders = [write_run(tmp_path / n, ROWS[: 4 - (n == "A")], model=f"o/{n}") for n in "ABCD"]
+    (line,) = differences(reported(*folders))
+    assert re.fullmatch(r'not comparable: entries is "3 \(.*\)" in A; "4 \(.*" in the others', line)
+    manifest = json.loads((folders[2] / "run.json").read_text())
     manifest["identity"]["benchmarks"]["acebench"]["data_sha256"] = "f" * 64
-    (data / "run.json").write_text(json.dumps(manifest))
-    (line,) = differences(reported(first, data))
+    (folders[2] / "run.json").write_text(json.dumps(manifest))
+    (line,) = differences(reported(*folders[1:3]))
     assert "data_sha256 is " in line
     assert "ffffffffffff in C" in line
-
-
-def test_the_most_common_value_names_no_runs(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"]
-    odd = write_run(tmp_path / "odd", ROWS, model="o/odd", samples=3)
-    assert list(differences(reported(odd, *folders))) == [
-        "not comparable: samples is 3 in odd; 1 in the others"
-    ]
 
 
 def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
@@ -143,8 +128,6 @@ def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
     assert (label, scored) == ("A (limited)", "340/340")
     assert (normal.value, normal.n) == (1.0, 240)
     assert special.value == pytest.approx(0.8)
-    low, high = special.interval
-    assert low < 0.8 < high
     assert list(table.notes) == [
         "A: backend fake; a test of the pipeline, not an evaluation",
         "A: limited to 5 entries: a sample of the benchmark, not its score",

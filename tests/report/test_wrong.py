@@ -42,7 +42,6 @@ def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> No
         row("en", "special_incomplete", 1, official=False, strict=True),
         row("en", "special_incomplete", 2, official=True, strict=False),
         row("en", "special_incomplete", 3, status="infra_error"),
-        row("en", "special_incomplete", 4, status="quarantined"),
         wrong("special_incomplete", 5),
         wrong("special_incomplete", 6, repeat=1),
     ]
@@ -60,17 +59,6 @@ def test_error_types_take_turns(tmp_path: Path) -> None:
     kinds = [view["judgements"][0]["error_type"] for view in found]
     assert Counter(kinds[:3]) == {"o0": 1, "o1": 1, "o2": 1}
     assert Counter(kinds) == {"o0": 2, "o1": 2, "o2": 1}
-
-
-def test_runs_that_fail_alike_show_the_same_entries(tmp_path: Path) -> None:
-    rows = block("en", "special_incomplete", 0, 30)
-    folders = [
-        write_run(tmp_path / n, rows[::step], model=f"o/{n}") for n, step in (("A", 1), ("B", -1))
-    ]
-    found = section(*folders, per_category=4)["answers"]
-    by_run = [[view["id"] for view in found if view["run"] == name] for name in ("A", "B")]
-    assert by_run[0] == by_run[1]
-    assert len(set(by_run[0])) == 4
 
 
 def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
@@ -94,25 +82,17 @@ def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
 
 
 def test_the_answer_is_not_among_the_messages_of_a_single_call(tmp_path: Path) -> None:
-    asked = {"role": "user", "content": "q"}
-    said = {"role": "assistant", "content": "[f()]"}
-    found = views(
+    told = chat({"role": "user", "content": "q"}, {"role": "assistant", "content": "[f()]"})
+    agent, single = views(
         tmp_path / "run",
-        wrong("special_incomplete", 0, messages=chat(asked, said), gold='{"f":[1]}'),
-        wrong("agent_multi_step", 0, messages=chat(asked, said), state='{"end": [1]}'),
-        wrong("special_incomplete", 1, messages=chat(asked)),
-        wrong("special_incomplete", 2, messages="[]"),
-    )
-    roles = {name: [one["role"] for one in view["messages"]] for name, view in found.items()}
-    assert roles == {
-        "special_incomplete_0": ["user"],
-        "agent_multi_step_0": ["user", "assistant"],
-        "special_incomplete_1": ["user"],
-        "special_incomplete_2": [],
-    }
-    assert json.loads(found["agent_multi_step_0"]["state"].text) == {"end": [1]}
-    assert json.loads(found["special_incomplete_0"]["gold"].text) == {"f": [1]}
-    assert found["special_incomplete_1"]["gold"] is None
+        wrong("special_incomplete", 0, messages=told, gold='{"f":[1]}'),
+        wrong("agent_multi_step", 0, messages=told, state='{"end": [1]}'),
+    ).values()
+    assert [one["role"] for one in single["messages"]] == ["user"]
+    assert [one["role"] for one in agent["messages"]] == ["user", "assistant"]
+    assert json.loads(agent["state"].text) == {"end": [1]}
+    assert json.loads(single["gold"].text) == {"f": [1]}
+    assert agent["gold"] is None
 
 
 def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:

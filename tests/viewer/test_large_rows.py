@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -66,9 +66,7 @@ def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> N
     lines = here("show", folder, row_id, "--json").stdout
     for text in (page, printed, lines):
         assert len(text) < 6 * SHOWN_CHARS
-        assert any(
-            said in text for said in ("more values", "more characters", "in part", "left out")
-        )
+        assert re.search("more values|more characters|in part|left out", text)
     assert "\u200b" not in printed
     exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
     assert exported.code == 0
@@ -76,27 +74,6 @@ def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> N
     assert log.stat().st_size < SHOWN_CHARS
     with zipfile.ZipFile(log) as files:  # of which a viewer holds this list
         assert files.getinfo("summaries.json").file_size < 100_000
-
-
-def test_texts_of_many_rows_are_not_in_memory_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = json.dumps([{"role": "user", "content": "x" * (4 << 20)}])
-    plan = planned_run(tmp_path / "run", ModelRef("fake", "fake", "fake", "fake"))
-    store = LocalStore(plan.uri)
-    store.put(MANIFEST, as_json(make_manifest(plan, {})))
-    for number, row in enumerate(judged_rows(plan, wrong), start=1):
-        part = pa.Table.from_pylist([{**row, "messages": text}], schema=ROWS)
-        write_parts(store, f"{number:014d}-aa", part)
-    monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", len(text))
-    run = StoredRun(store)
-    assert len(run.rows) == 8
-    tracemalloc.start()
-    try:
-        assert sum(1 for _ in run.whole(run.rows)) == 8
-        assert tracemalloc.get_traced_memory()[1] < 6 * len(text)
-    finally:
-        tracemalloc.stop()
 
 
 def test_long_values_are_cut() -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
 
 from ace_ray.errors import UserError
 from ace_ray.pipeline.rescore import compact_run
-from ace_ray.storage import parts
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
@@ -60,42 +58,16 @@ def test_rows_are_selected_by_filters_and_text(
     assert numbers == sorted(numbers), "in the order of their entries"
 
 
-def test_a_row_is_read_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "GROUP_ROWS", 4)
-    table = table_of(tmp_path / "run", *ROWS_OF_RUN)
-    rows: list[int] = []
-    read = pa.parquet.ParquetFile.iter_batches
-
-    def watched(self: Any, size: int, groups: list[int], **asked: Any) -> Any:
-        rows.extend(self.metadata.row_group(number).num_rows for number in groups)
-        return read(self, size, groups, **asked)
-
-    monkeypatch.setattr(pa.parquet.ParquetFile, "iter_batches", watched)
-    for found in table.rows:
-        view = table.episode(found)
-        assert (view.row_id, view.key["id"]) == (found.row_id, found.id)
-    assert rows == [4] * 16, "only its group of rows is unpacked"
-
-
-def test_a_run_that_grows_is_read_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
     table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6, finished=False)
     assert (len(table.rows), table.finished) == (10, False)
-    read: list[str] = []
-    whole = parts.read_part
-
-    def watched(store: Any, name: str, *more: Any) -> Any:
-        read.append(name)
-        return whole(store, name, *more)
-
-    monkeypatch.setattr("ace_ray.viewer.table.read_part", watched)
     assert not table.refresh()
     more = [{**one, "run_id": "run"} for one in ROWS_OF_RUN[10:]]
     store = LocalStore(str(tmp_path / "run"))
-    (name,) = write_parts(store, "1-a", pa.Table.from_pylist(more, schema=ROWS))
+    write_parts(store, "1-a", pa.Table.from_pylist(more, schema=ROWS))
     store.put("_SUCCESS", b"")
     assert table.refresh()
     assert (len(table.rows), table.finished) == (16, True)
-    assert read == [name], "earlier parts are not read again"
     assert not table.refresh()
 
 
