@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,7 @@ def test_two_members_are_a_whole_benchmark(write: Write) -> None:
     ("text", "line"),
     [
         ("import no_such_package", "No module named 'no_such_package'"),
-        ("def\n", "SyntaxError"),
         ("raise SystemExit(3)\n", "SystemExit"),
-        ("import mine\n", "cannot import its neighbours"),
         ("Mine = 1\n", "no subclass of Benchmark"),
         ("", "has no Mine"),
         ("from ace_ray.benchmarks.base import Benchmark\nclass Mine(Benchmark): pass", "check and"),
@@ -115,14 +114,12 @@ def test_a_file_without_a_class_is_refused_in_a_line(tmp_path: Path, text: str, 
     [
         ({"name": "name = ''"}, "the name of"),
         ({"name": "name = 'acebench'"}, "which an installed benchmark has"),
-        ({"rules": "rule_sets = 'correct'"}, "rule_sets is"),
         ({"rules": "rule_sets = ('A',)"}, "rule_sets is"),
         ({"rules": f"rule_sets = {tuple(f'r{n}' for n in range(21))}"}, "at most 20"),
         ({"rules": "rule_sets = ('right', 'id')"}, "a rule set cannot be called 'id'"),
         ({"options": "class Options(BaseModel): pass"}, "Options is no subclass"),
         ({"groups": "groups = {'Group': 'a'}"}, "groups is no mapping"),
         ({"groups": "groups = {'Accuracy': ['a']}"}, "a group cannot be called 'Accuracy'"),
-        ({"check": "async def check(self, e, p): return 1"}, "check is no method, def check"),
         ({"run": "def run(self, entry, context): return 1"}, "run is no method, async def run"),
     ],
 )
@@ -140,12 +137,9 @@ def test_a_class_of_the_wrong_shape_is_refused(
         ("Entry(id='a')", "has no prompt"),
         ("Entry(id='\\ud800', prompt='?')", "its id is"),
         ("Entry(prompt='?')", "its id is ''"),
-        ("Entry(id='a', category=3, prompt='?')", "its category is 3"),
         ("{'id': 'a'}", "entries gives a dict"),
-        ("Entry(id='a', prompt='?', gold={1, 2})", "its gold is not JSON"),
         ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: it would turn tuples"),
         ("Entry(id='a', prompt='?', data={'x': float('nan')})", "its data is not JSON"),
-        ("Entry(id='a', prompt=[])", "its prompt is no list of messages"),
         ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is no list of messages"),
     ],
 )
@@ -157,16 +151,12 @@ def test_entries_that_cannot_be_stored_are_refused(write: Write, entries: str, l
 @pytest.mark.parametrize(
     ("members", "line"),
     [
-        ({"entries": "def entries(self): return {}['x']"}, "entries fails with KeyError: 'x'"),
-        ({"entries": "def entries(self): return {}['x']"}, "(mine.py:6)"),
+        ({"entries": "def entries(self): return {}['x']"}, "fails with KeyError: 'x' (mine.py:6)"),
         ({"init": "def __init__(self, options): {}['x']"}, "the constructor fails with KeyError"),
         ({"prompt": "def prompt(self, entry): return '?'"}, "its prompt is no list of messages"),
-        ({"prompt": "def prompt(self, entry): {}['x']"}, "the prompt of entry 'a' fails"),
-        ({"tools": "def tools(self, entry): return ['f']"}, "its tools are no list of tools"),
         ({"tools": "def tools(self, entry): return {'f': 1}"}, "its tools are no list of tools"),
         ({"texts": "def texts(self): return {'a': {1}}"}, "identity fails with TypeError"),
         ({"ready": "def ready(self, *, named): {}['x']"}, "ready fails with KeyError"),
-        ({"roles": "def roles(self): pass"}, "roles fails with AttributeError"),
         ({"roles": "def roles(self): return {'user': 'other'}"}, "'other' is not a role"),
     ],
 )
@@ -178,6 +168,22 @@ def test_an_exception_of_the_class_is_one_line(
     assert "\n" not in str(refused.value)
 
 
+def test_texts_and_options_are_in_the_identity() -> None:
+    class Optional(Mine):
+        class Options(Section):
+            data: str = "here"
+            hard: bool = False
+
+        def texts(self) -> dict[str, str]:
+            return {"system": "Be quick."}
+
+    easy, hard = (Optional.from_options({"hard": hard}) for hard in (False, True))
+    assert easy.resolved() == {"data": "here", "hard": False}
+    assert easy.identity() != hard.identity()
+    assert "data" not in easy.identity()["protocol"]
+    assert easy.identity()["protocol"]["texts_sha256"]
+
+
 def test_unknown_names_options_and_files_are_refused(write: Write, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no benchmark is called 'nine'.*installed: acebench"):
         benchmark_class("nine")
@@ -185,23 +191,6 @@ def test_unknown_names_options_and_files_are_refused(write: Write, tmp_path: Pat
         benchmark_class(f"{tmp_path}/none.py:Mine")
     with pytest.raises(UserError, match="unknown key 'data'; known keys: name, limit, ids"):
         make_benchmark(write(), {"data": "mini"})
-
-
-def test_options_are_a_part_of_the_identity() -> None:
-    class Options(Section):
-        data: str = "here"
-        hard: bool = False
-
-    class Optional(Mine):
-        def texts(self) -> dict[str, str]:
-            return {"system": "Be quick."}
-
-    Optional.Options = Options
-    easy, hard = (Optional.from_options({"hard": hard}) for hard in (False, True))
-    assert easy.resolved() == {"data": "here", "hard": False}
-    assert easy.identity() != hard.identity()
-    assert "data" not in easy.identity()["protocol"]
-    assert easy.identity()["protocol"]["texts_sha256"]
 
 
 def judge(verdict: Any) -> Verdict:
@@ -235,17 +224,13 @@ def test_verdicts_are_completed_and_shares_are_bounded() -> None:
         Verdict.graded(1.5)
 
 
-@pytest.mark.parametrize(
-    "episode",
-    [
-        *("text", Episode(output=None), Episode(finish_reason=3)),  # type: ignore[arg-type]
-        *(Episode(messages=["x"]), Episode(prompt_tokens=None)),  # type: ignore[list-item,arg-type]
-    ],
-)
-def test_an_episode_that_cannot_be_stored_is_refused(episode: Any) -> None:
-    check_episode(Episode())
-    with pytest.raises(TypeError):
-        check_episode(episode)
+def test_an_episode_that_cannot_be_stored_is_refused() -> None:
+    check_episode(Episode(generation_s=1))
+    odd: list[Any] = ["text", Episode(messages=["x"])]  # type: ignore[list-item]
+    odd += [Episode(**{name: None}) for name in ("output", "prompt_tokens")]
+    for episode in odd:
+        with pytest.raises(TypeError):
+            check_episode(episode)
 
 
 def test_the_default_summary_has_categories_groups_languages_and_a_table() -> None:
@@ -268,13 +253,9 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
 
 
 def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
-    for command in (
-        lambda: Mine.import_data(Path("x"), print),
-        lambda: Mine.pull_data(None, None, print),
-        lambda: Mine.check_data("x", print),
-    ):
+    for call in (Mine.import_data, Mine.check_data, partial(Mine.pull_data, None)):
         with pytest.raises(UserError, match="mine offers no data"):
-            command()
+            call(None, print)
 
 
 POINTS = """[ace_ray.benchmarks]
@@ -303,9 +284,7 @@ def test_benchmarks_of_installed_packages_are_offered(
         benchmark_class("broken")
     with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
         benchmark_class("moved")
-
-
-def test_reports_use_an_installed_class_with_the_recorded_rule_sets() -> None:
+    # Reports use an installed class with the recorded rule sets.
     assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
     assert not recorded_class("acebench", ("other",), {}).has_paper()
     assert recorded_class("gone", ("a", "b"), {}).rule_sets == ("a", "b")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.transcript import Call, Step, of_messages
 
@@ -54,23 +52,25 @@ def test_calls_in_the_text_come_with_their_results() -> None:
     assert only.calls == [Call("ls()", "", "a.txt"), Call("pwd()", "", "/")]
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [{}],
-        [{"role": 1, "content": {"a": [1]}}],
-        [{"role": "tool", "content": "alone"}],
-        [{"role": "assistant", "tool_calls": "x", "reasoning": 3}],
-        [{"role": "assistant", "tool_calls": [None, {"function": None}, {"id": 3}, {}]}],
-        [{"role": "assistant", "tool_calls": [{}]}, {"role": "tool", "tool_call_id": [1]}],
-    ],
-)
-def test_messages_of_any_shape_are_steps(messages: list[dict[str, Any]]) -> None:
-    steps = of_messages(messages)
-    assert len(steps) == 1
-    for step in steps:
-        assert all(isinstance(v, str) for v in (step.role, step.text, step.reasoning))
-        assert all(isinstance(v, str) for one in step.calls for v in (one.name, one.arguments))
+def test_messages_of_any_shape_are_steps() -> None:
+    odd = [None, {"function": None}, {"id": 3}, {}]
+    steps = of_messages(
+        [
+            {},
+            {"role": 1, "content": {"a": [1]}},
+            {"role": "tool", "content": "alone"},
+            {"role": "assistant", "tool_calls": "x", "reasoning": 3},
+            {"role": "assistant", "tool_calls": odd},
+            {"role": "tool", "tool_call_id": [1]},
+        ]
+    )
+    assert [step.role for step in steps] == ["", "1", "tool", "assistant", "assistant"]
+    assert (steps[1].text, steps[2].text, steps[3].reasoning) == (
+        '{\n  "a": [\n    1\n  ]\n}',
+        "alone",
+        "3",
+    )
+    assert [(one.name, one.observation) for one in steps[4].calls] == [("", "")] + [("", None)] * 2
 
 
 def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
@@ -101,18 +101,11 @@ def test_an_agent_episode_has_its_calls_where_they_were_made() -> None:
     assert [step.role for step in alone] == ["system", "user", "assistant"]
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        None,
-        {"steps": 3},
-        {"steps": [None, {}]},
-        {"steps": [{"speaker": "agent"}, {"speaker": "execution", "calls": 3}]},
-        {"steps": [{"speaker": "agent"}, {"speaker": "execution", "calls": [1, {}], "errors": 1}]},
-        {"before": 1},
-    ],
-)
-def test_states_of_any_shape_are_steps(state: Any) -> None:
-    for step in ACEBench.transcript([{"role": "user", "content": "q"}], state):
-        assert isinstance(step.text, str)
-    assert ACEBench.sandbox_states(state) is None
+def test_states_of_any_shape_are_steps() -> None:
+    agent = {"speaker": "agent"}
+    odd: list[Any] = [None, {"steps": 3}, {"steps": [None, {}]}, {"before": 1}]
+    odd += [{"steps": [agent, {"speaker": "execution", "calls": calls}]} for calls in (3, [1, {}])]
+    for state in odd:
+        for step in ACEBench.transcript([{"role": "user", "content": "q"}], state):
+            assert isinstance(step.text, str)
+        assert ACEBench.sandbox_states(state) is None

@@ -218,7 +218,8 @@ def test_the_printed_address_lets_in(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ace_ray.cli", "view", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as view:
         try:
-            address = (view.stdout or sys.stdin).readline().split()[1]
+            assert view.stdout is not None
+            address = view.stdout.readline().split()[1]
             jar = urllib.request.HTTPCookieProcessor()
             with urllib.request.build_opener(jar).open(address) as answer:
                 assert "token" not in answer.url
