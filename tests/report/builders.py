@@ -60,7 +60,7 @@ def row(
     status: str = "scored",
     sample: int = 0,
 ) -> Row:
-    """A row of `ROWS`; ``strict`` follows ``official`` unless given."""
+    """Build a stored row. ``strict`` follows ``official`` unless given."""
     suffix = f"_{number}_0" if category in MULTI_TURN else f"_{number}"
     entry_id = f"{category}{suffix}"
     valid = {"official": official, "strict": official if strict is None else strict}
@@ -69,49 +69,38 @@ def row(
     for rules, ok in valid.items() if status == "scored" else ():
         metrics = {} if process is None else {"end_to_end": float(ok), "process_accuracy": process}
         verdicts[rules] = Verdict(ok, "" if ok else errors[rules], metrics=metrics)
+    keys = {"benchmark": "acebench", "category": category, "language": language, "id": entry_id}
+    keys |= {"group": dialogue(category, entry_id), "status": status, "worker": "host:1"}
     return {
+        **keys,
         "row_id": digest(language, category, number, sample)[:32],
-        "benchmark": "acebench",
-        "category": category,
-        "language": language,
-        "id": entry_id,
-        "group": dialogue(category, entry_id),
-        "sample": sample,
+        **dict.fromkeys(("sample", "seed"), sample),
         "repeat": 0,
-        "seed": sample,
-        "status": status,
         "error_class": None if status == "scored" else "RuntimeError",
         "error": None,
         "attempts": 1,
         "started_at": datetime(2026, 1, 1, tzinfo=UTC),
         "duration_s": 1.0,
-        "worker": "host:1",
         **episode_columns(Episode(output="[f()]", finish_reason="stop", model_calls=1)),
         **verdict_columns(verdicts),
     }
 
 
 def block(language: str, category: str, valid: int, of: int, **more: Any) -> list[Row]:
-    """``of`` rows of one category, the first ``valid`` of them right."""
+    """Build ``of`` rows of one category, the first ``valid`` of them right."""
     return [row(language, category, i, official=i < valid, **more) for i in range(of)]
 
 
 def everything(
     shares: dict[str, int], *, of: int = 10, languages: Sequence[str] = ("en", "zh")
 ) -> list[Row]:
-    """``of`` rows in every category and language, ``shares[category]`` of them right (else all)."""
-    return [
-        item
-        for language in languages
-        for category in CATEGORIES
-        for item in block(
-            language,
-            category,
-            shares.get(category, of),
-            of,
-            process=0.75 if category in AGENT else None,
-        )
-    ]
+    """Build ``of`` rows per category and language. ``shares[category]`` are right, else all."""
+    rows = []
+    for language in languages:
+        for category in CATEGORIES:
+            process = 0.75 if category in AGENT else None
+            rows += block(language, category, shares.get(category, of), of, process=process)
+    return rows
 
 
 def write_run(
@@ -137,17 +126,9 @@ def write_run(
     """Write ``rows`` as parts, and a manifest made by the package's own code, to ``folder``."""
     rows = [one | {"benchmark": one["benchmark"].replace("acebench", benchmark)} for one in rows]
     acebench, described = _benchmark(variant)
-    config = RunConfig.model_validate(
-        {
-            "model": {"source": model},
-            "benchmarks": [{"name": "acebench"}],
-            "sampling": sampling or {},
-            "samples": samples,
-            "max_unscored": max_unscored,
-            "limit": limit,
-            "backend": backend,
-        }
-    )
+    tree: dict[str, Any] = {"model": {"source": model}, "benchmarks": [{"name": "acebench"}]}
+    tree |= {"sampling": sampling or {}, "samples": samples, "backend": backend}
+    config = RunConfig.model_validate(tree | {"max_unscored": max_unscored, "limit": limit})
     drawn = config.sampling.sampling()
     identity = {
         "model": digest(model),
@@ -191,7 +172,7 @@ def write_run(
 
 
 def load_run(uri: Path | str) -> Run:
-    """The run at ``uri``, as `load_runs` reads it, without a label."""
+    """Read the run at ``uri`` without a label."""
     return read_run(open_store(str(uri)))
 
 
@@ -201,11 +182,8 @@ def _benchmark(variant: str) -> tuple[ACEBench, dict[str, Any]]:
     return benchmark, dict(benchmark.identity())
 
 
-LedgerLine = dict[str, Any]
-
-
-def ledger_line(label: str, state: str = "complete", **changes: Any) -> LedgerLine:
-    """A line of ``ledger.json``; a run that took 100 device seconds for 340 entries."""
+def ledger_line(label: str, state: str = "complete", **changes: Any) -> Row:
+    """Return a line of ``ledger.json``: 100 device seconds for 340 entries."""
     return {
         "run_id": f"run-{label}",
         "label": label,
@@ -225,28 +203,18 @@ def ledger_line(label: str, state: str = "complete", **changes: Any) -> LedgerLi
     }
 
 
-def refused(label: str, note: str) -> LedgerLine:
-    """A model that never started."""
-    return {
-        "run_id": f"run-{label}",
-        "label": label,
-        "step": None,
-        "source": f"/models/{label}",
-        "state": "refused",
-        "note": note,
-    }
+def refused(label: str, note: str) -> Row:
+    """Return the line of a model that never started."""
+    line = {"run_id": f"run-{label}", "label": label, "step": None, "state": "refused"}
+    return {**line, "source": f"/models/{label}", "note": note}
 
 
-def write_sweep(folder: Path, lines: Sequence[LedgerLine], runs: dict[str, list[Row]]) -> Path:
-    """``folder`` with a manifest, a ledger of ``lines``, and a run per label in ``runs``."""
+def write_sweep(folder: Path, lines: Sequence[Row], runs: dict[str, list[Row]]) -> Path:
+    """Write a sweep: a manifest, a ledger of ``lines``, and a run per label in ``runs``."""
     for label, rows in runs.items():
         write_run(folder / f"run-{label}", rows, model=f"/models/train/{label}")
-    manifest = {
-        "schema_version": 1,
-        "sweep_id": "train-1a2b",
-        "created_at": "2026-01-01T00:00:00+00:00",
-        "config": {"checkpoints": {"path": "/models/train"}},
-    }
+    manifest = {"schema_version": 1, "sweep_id": "train-1a2b", "config": {"checkpoints": {}}}
+    manifest["created_at"] = "2026-01-01T00:00:00+00:00"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sweep.json").write_text(json.dumps(manifest))
     (folder / "ledger.json").write_text(json.dumps({"schema_version": 1, "runs": list(lines)}))
@@ -273,7 +241,7 @@ HOSTILE = [
 
 
 def utf8(text: str) -> str:
-    """As rows and the fields of a manifest hold it; free JSON values may hold more."""
+    """Return valid Unicode, as rows and manifests hold it."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

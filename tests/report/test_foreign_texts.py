@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ace_ray.reports.text import visible
+from ace_ray.reports.text import Shown, shown, shown_json, visible
 from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_page, row, utf8
 from tests.report.builders import write_run as write
 
@@ -81,3 +81,28 @@ def test_a_refusal_names_a_hostile_text_on_one_line(
     said = ended.stdout + ended.stderr
     assert hidden(said) == []
     assert len(said.strip().splitlines()) <= 6
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Größe 你好\u3000世界 🙂\tb\nc", "Größe 你好\u3000世界 🙂\tb\nc"),
+        ("a\r\nb\x00\x00\x00", "a<U+000D>\nb<U+0000 ×3>"),
+        ("ab\u202ecd\u202c zero\u200bwidth", "ab<U+202E>cd<U+202C> zero<U+200B>width"),
+        ("half \ud800 pair\u2028", "half <U+D800> pair<U+2028>"),
+        ("\ue000\u0378\xa0", "<U+E000><U+0378><U+00A0>"),
+        ("\ufe0f\U000e0041\u3164\u2800", "<U+FE0F><U+E0041><U+3164><U+2800>"),
+    ],
+)
+def test_invisible_characters_are_named(text: str, expected: str) -> None:
+    assert visible(text) == expected.replace("<", "⟦").replace(">", "⟧")
+
+
+def test_long_texts_are_cut_and_json_is_indented() -> None:
+    assert shown("0123456789", 4) == Shown("0123", 6)
+    assert shown("0123456789", 10) == Shown("0123456789")
+    assert shown_json('{"b":[1,"é"]}', 100).text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}'
+    assert shown_json("no json", 100).text == "no json"
+    assert shown_json('"a string"', 100).text == "a string"
+    assert shown_json("[" * 100_000, 10).text == "[" * 10
+    assert shown_json('"\\ud800"', 100).text == "⟦U+D800⟧"

@@ -24,30 +24,17 @@ def made(
     valid: bool,
     entry_id: str,
     *,
-    category: str = "c",
-    language: str = "en",
-    group: str = "",
-    sample: int = 0,
-    repeat: int = 0,
     process: float | None = None,
     status: str = "scored",
     rules: Sequence[str] = RULE_SETS,
+    **keys: Any,
 ) -> ResultRow:
     """Build a row with the same verdict under all ``rules``. Its group is the entry by default."""
     metrics = {} if process is None else {"process_accuracy": process}
     verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
-    return ResultRow(
-        row_id=f"{language}/{category}/{entry_id}/{sample}/{repeat}",
-        benchmark="toy",
-        category=category,
-        language=language,
-        id=entry_id,
-        group=group or entry_id,
-        sample=sample,
-        status=status,
-        repeat=repeat,
-        verdicts=dict.fromkeys(rules, verdict) if status == "scored" else {},
-    )
+    verdicts = dict.fromkeys(rules, verdict) if status == "scored" else {}
+    row = {"category": "c", "language": "en", "group": entry_id, "sample": 0, **keys}
+    return ResultRow("", "toy", id=entry_id, status=status, verdicts=verdicts, **row)
 
 
 def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
@@ -55,13 +42,10 @@ def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
     return [made(bool(value), str(i), **more) for i, value in enumerate(values)]
 
 
-def dialogue(*valid: bool, status: str = "scored", name: str = "d") -> list[ResultRow]:
-    """Build the turns of a dialogue. ``status`` is that of the last turn."""
-    statuses = [*["scored"] * (len(valid) - 1), status]
-    return [
-        made(ok, f"{name}_{i}", group=name, status=one)
-        for i, (ok, one) in enumerate(zip(valid, statuses, strict=True))
-    ]
+def dialogue(name: str, *valid: bool, status: str = "scored") -> list[ResultRow]:
+    """Build the turns of a dialogue. ``status`` is that of the first turn."""
+    turns = [made(ok, f"{name}_{i}", group=name) for i, ok in enumerate(valid[1:], start=1)]
+    return [made(valid[0], f"{name}_0", group=name, status=status), *turns]
 
 
 def pair(
@@ -104,11 +88,11 @@ def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
 
 
 def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
-    runs = dialogue(True, True, True), dialogue(True, False, True)
+    runs = dialogue("d", True, True, True), dialogue("d", True, False, True)
     assert pair(*runs) == [(1, 0, 1, 0)]
     ((base, other, *_),) = pair(*runs, metric="process")
     assert (base, other) == pytest.approx((1, 2 / 3))
-    whole, torn = dialogue(True, True), dialogue(True, True, status="infra_error")
+    whole, torn = dialogue("d", True, True), dialogue("d", True, True, status="infra_error")
     assert pair(whole, torn) == pair(whole, whole[:1]) == [(-1, -1, 0, 2)]
 
 
@@ -133,13 +117,13 @@ def test_acebench_tasks_share_a_cluster() -> None:
     assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
 
 
-def units(*names: str) -> list[tuple[str, str, str]]:
-    return [(*name.split("/"), "0") for name in names]  # type: ignore[misc]
+def groups(named: dict[str, list[str]], *strata: str) -> list[Group]:
+    return groups_of([(*name.split("/"), "0") for name in strata], named)  # type: ignore[misc]
 
 
 def test_groups_come_before_categories_and_all_languages_before_each() -> None:
     named = {"G": ["a", "b"], "Single": ["c"]}
-    found = groups_of(units(*(f"{lang}/{c}" for lang in ("zh", "en") for c in "cba")), named)
+    found = groups(named, *(f"{lang}/{c}" for lang in ("zh", "en") for c in "cba"))
     names = ["G", "Single", ALL, "a", "b"]
     assert [(group.name, group.language) for group in found] == [
         (name, language) for language in ("", "en", "zh") for name in names
@@ -147,16 +131,8 @@ def test_groups_come_before_categories_and_all_languages_before_each() -> None:
     assert found[0].strata == {("en", "a"), ("en", "b"), ("zh", "a"), ("zh", "b")}
     assert [group.category for group in found[:5]] == [False, True, False, True, True]
     # A group that lacks a category is left out. Equal groups are listed once.
-    lacking = groups_of(units("en/a", "en/c"), named)
-    assert [group.name for group in lacking] == ["Single", ALL, "a"]
-    assert groups_of(units("en/a"), {}) == [
-        Group("a", "en", frozenset({("en", "a")}), category=True)
-    ]
-    found = groups_of(units("en/a", "zh/a", "zh/x"), {})
-    assert [(group.name, group.language) for group in found] == [
-        *((ALL, ""), ("a", ""), ("a", "en")),
-        *((ALL, "zh"), ("a", "zh"), ("x", "zh")),
-    ]
+    assert [group.name for group in groups(named, "en/a", "en/c")] == ["Single", ALL, "a"]
+    assert groups({}, "en/a") == [Group("a", "en", frozenset({("en", "a")}), category=True)]
 
 
 def test_a_line_has_the_published_numbers() -> None:
@@ -183,26 +159,17 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
     assert worse.holm == pytest.approx(worse.difference.p)
 
 
-def test_dialogues_are_tested_whole() -> None:
-    """Turns flip together, so three turns are no further evidence."""
-
-    def run(flipped: int) -> list[ResultRow]:
-        return [row for d in range(12) for row in dialogue(*[d >= flipped] * 3, name=str(d))]
-
-    accuracy, process = lines(run(0), run(5))
-    assert (accuracy.difference.n, accuracy.difference.lost) == (12, 5)
+def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
+    """Turns flip together, so four turns are no further evidence."""
+    base, whole, parts = (
+        [row for d in range(20) for row in dialogue(str(d), *(t < of.get(d, 4) for t in range(4)))]
+        for of in ({}, dict.fromkeys(range(5), 0), {0: 3, 1: 2, 2: 0, 3: 3})
+    )
+    accuracy, process = lines(base, whole)
+    assert (accuracy.difference.n, accuracy.difference.lost) == (20, 5)
     assert accuracy.difference.p == process.difference.p == pytest.approx(2 / 2**5)
-    assert (process.hypothesis.metric, process.difference.n) == ("process", 12)
-    # Dialogues that are partly valid move by parts.
-    whole = [True] * 4
-    base = [row for d in range(20) for row in dialogue(*whole, name=str(d))]
-    parts = {0: 3, 1: 2, 2: 0, 3: 3}
-    other = [
-        row
-        for d in range(20)
-        for row in dialogue(*(t < parts.get(d, 4) for t in range(4)), name=str(d))
-    ]
-    process = lines(base, other)[1]
+    assert (process.hypothesis.metric, process.difference.n) == ("process", 20)
+    process = lines(base, parts)[1]
     assert process.difference.test == SIGN_FLIP
     assert process.difference.p == pytest.approx(2 / 2**4)
     assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
@@ -274,25 +241,20 @@ def test_a_group_with_few_repeats_borrows_from_all() -> None:
 
 
 def test_sentences_say_which_run_is_better_or_what_can_be_shown() -> None:
-    better = lines(column([False] * 30), column([True] * 12 + [False] * 18))[0]
-    assert sentence(better) == (
+    none, some = column([False] * 30), column([True] * 12 + [False] * 18)
+    assert sentence(lines(none, some)[0]) == (
         "r1 is better than r0 on c (en): +40.0 points, 95 % CI 20.9..57.7, Holm p 0.00049"
     )
-    worse = lines(column([True] * 12 + [False] * 18), column([False] * 30))[0]
-    assert sentence(worse).startswith(
+    assert sentence(lines(some, none)[0]).startswith(
         "r1 is worse than r0 on c (en): -40.0 points, 95 % CI -57.7..-20.9"
     )
-    alike = lines(column([True] * 100), column([False] + [True] * 99))[0]
-    text = sentence(alike)
+    text = sentence(lines(column([True] * 100), column([False] + [True] * 99))[0])
     assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
     assert text.endswith("Holm p 1; this n can show a difference of at least 7.8 points")
     (single,) = lines(column([True]), column([False]))
     assert sentence(single).endswith("this n (1) cannot show any difference")
 
 
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [(1.0, "1"), (0.0123, "0.012"), (0.04999, "0.04999"), (0.0501, "0.05"), (1e-9, "< 0.0001")],
-)
-def test_p_values_are_never_rounded_over_the_level(p: float, text: str) -> None:
-    assert p_text(p) == text
+def test_p_values_are_never_rounded_over_the_level() -> None:
+    values = [1.0, 0.0123, 0.04999, 0.0501, 1e-9]
+    assert [p_text(p) for p in values] == ["1", "0.012", "0.04999", "0.05", "< 0.0001"]

