@@ -49,7 +49,6 @@ def test_unread_calls_say_which_readers_find_them() -> None:
     assert finding["accuracy"] == {"official": 0.2, "strict": 0.2}
     assert "6 of 10 rows hold calls that were not read" in finding["text"]
     assert "fenced_json (4), hermes (2)" in finding["text"]
-    assert json.loads(json.dumps(finding)) == finding
 
 
 def test_a_category_is_a_finding_from_ten_percent() -> None:
@@ -58,9 +57,6 @@ def test_a_category_is_a_finding_from_ten_percent() -> None:
     assert (finding["rows"], finding["of"]) == (200, 4441)
     assert finding["categories"] == {"simple": {"rows": 200, "of": 200}}
     assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding["text"]
-    (finding,) = diagnose([*[row(category="long", finish_reason="length")] * 30, *others])
-    assert finding["kind"] == "cut_by_length"
-    assert finding["categories"] == {"long": {"rows": 30, "of": 30}}
     # A share of the whole benchmark needs no categories.
     (finding,) = diagnose([*[unread(category="simple")] * 200, *others[:3800]])
     assert "categories" not in finding
@@ -71,27 +67,18 @@ def test_a_category_is_a_finding_from_ten_percent() -> None:
     assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
 
 
-def test_only_a_few_categories_are_named() -> None:
-    few = [unread(reader, name) for name in "edcba" for reader in ("hermes", "fenced_json")] * 4
-    (finding,) = diagnose(few + [row(category="z")] * 2000)
-    assert list(finding["categories"]) == ["a", "b", "c", "d", "e"]
-    assert "(8 of 8 in a, 8 of 8 in b, 8 of 8 in c, many in 2 more categories)" in finding["text"]
-
-
 def test_cut_answers_and_endless_reasoning_have_the_accuracy_of_the_others() -> None:
     cut = row(finish_reason="length")
     (finding,) = diagnose([cut] * 6 + [row(True, finish_reason="stop")] * 3 + [row()])
     assert (finding["kind"], finding["rows"], finding["of"]) == ("cut_by_length", 6, 10)
     assert finding["accuracy"] == {"official": 0.3, "strict": 0.3}
     assert finding["others"] == {"official": 0.75, "strict": 0.75}
-    assert "6 of 10 rows end in an answer cut by max_tokens or the context" in finding["text"]
     assert "official 75.0 % (of all rows 30.0 %)" in finding["text"]
     assert "readers" not in finding
     endless = row(reasoning_truncated=True, finish_reason="length")
     first, reasoning = diagnose([endless] * 5)
     assert (first["kind"], reasoning["kind"]) == ("cut_by_length", "reasoning_never_ended")
     assert reasoning["others"] == {"official": None, "strict": None}
-    assert "5 of 5 rows have reasoning that never ended" in reasoning["text"]
     assert "official N/A (of all rows 0.0 %)" in reasoning["text"]
     graded = row(finish_reason="length")
     graded.verdicts = {"correct": Verdict(False, "half", metrics={SCORE: 0.5})}
@@ -111,20 +98,17 @@ class Toy(Benchmark):
         return Verdict(episode.output == "[f(a=1)]", "no_call")
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
+        if len(episode.messages) > 1:
+            return [texts_of(message) for message in episode.messages]
         return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]
-
-
-class Talk(Toy):
-    def unread(self, entry: Entry, episode: Episode) -> Answers:
-        return [texts_of(message) for message in episode.messages]
 
 
 def said(text: str) -> dict[str, Any]:
     return {"role": "assistant", "content": text}
 
 
-def read(output: str, benchmark: Benchmark | None = None, **more: Any) -> SecondReading | None:
-    toy = benchmark or Toy()
+def read(output: str, **more: Any) -> SecondReading | None:
+    toy = Toy()
     return second_reading(toy, toy.dataset()[0], Episode(output=output, **more))
 
 
@@ -134,10 +118,8 @@ def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
     assert read("I do not know.") is None
     hermes = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     messages = [said(FENCED), said("Done."), said(hermes), said(FENCED)]
-    assert read("", Talk(), messages=messages) == SecondReading("fenced_json", "answer", 3)
-
-
-def test_reasoning_is_read_only_if_it_never_ended() -> None:
+    assert read("", messages=messages) == SecondReading("fenced_json", "answer", 3)
+    # Reasoning is read only if it never ended.
     found = read("", reasoning=FENCED, reasoning_truncated=True)
     assert found == SecondReading("fenced_json", "reasoning", 1)
     assert read("", reasoning=FENCED) is None
@@ -147,7 +129,6 @@ def test_reasoning_is_read_only_if_it_never_ended() -> None:
 def test_a_message_is_read_as_the_model_wrote_it() -> None:
     message = {**said(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
     assert texts_of(message) == ["t", "the rest"]
-    assert texts_of(said("only")) == ["only"]
     assert texts_of({"content": None, "text": 1, "raw": None}) == []
     never = {**said(""), "reasoning": FENCED, "raw": f"<think>{FENCED}"}
     assert texts_of(never) == []
@@ -155,20 +136,16 @@ def test_a_message_is_read_as_the_model_wrote_it() -> None:
     assert texts_of(other) == ["[/THINK]the rest"]
     raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
     assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
-    assert answer_texts(Episode(messages=[{"role": "user", "content": FENCED}]), "f") == ["f"]
     found = read("cut off: ", messages=[{**said("x"), "raw": raw["raw"]}])
     assert found == SecondReading("mistral", "answer", 1)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["answer"]}, {"answers": True}],
-)
-def test_a_damaged_second_reading_is_refused(change: dict[str, Any]) -> None:
+def test_a_damaged_second_reading_is_refused() -> None:
     found = SecondReading("hermes", "answer", 7)
     intact = json.loads(found.as_json())
     assert SecondReading.of_json(intact) == found
-    with pytest.raises(ValueError, match=r"names|counts"):
-        SecondReading.of_json({**intact, **change})
+    for change in ({"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["x"]}, {"answers": True}):
+        with pytest.raises(ValueError, match=r"names|counts"):
+            SecondReading.of_json(intact | change)
     with pytest.raises(ValueError, match="no object"):
         SecondReading.of_json([intact])

@@ -11,10 +11,9 @@ class Sums(Benchmark):
     """The third published sum is wrong; the fourth entry has no gold answer."""
 
     name = "sums"
-    published = ("2", "4", "7", None)
 
     def entries(self) -> list[Entry]:
-        texts = enumerate(self.published, start=1)
+        texts = enumerate(("2", "4", "7", None), start=1)
         return [Entry(id=str(n), prompt=f"{n} + {n}", gold=gold) for n, gold in texts]
 
     def check(self, entry: Entry, episode: Episode) -> Verdict:

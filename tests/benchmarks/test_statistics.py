@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from ace_ray.benchmarks.acebench.categories import CATEGORIES
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.reports.printed_summary import print_benchmark
 from ace_ray.types import Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
@@ -91,15 +87,3 @@ def test_the_table_of_samples() -> None:
     assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
     (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
     assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]
-
-
-def test_every_line_is_printed_whole() -> None:
-    name = max(CATEGORIES, key=len)
-    tables = sample_tables({name: {"correct": stats(*[[1.0] * 4] * 300)}}, ("correct",))
-    out = io.StringIO()
-    summary = {"scores": {}, "further_tables": tables}
-    print_benchmark("acebench", summary, Console(file=out), full=True)
-    printed = [line for line in out.getvalue().splitlines() if name in line]
-    assert len(printed) == 3
-    for line, cells in zip(printed, tables[0]["lines"], strict=True):
-        assert [cell.strip() for cell in line.strip("│").split("│")] == cells

@@ -29,27 +29,17 @@ def test_a_tool_answers_the_call_that_it_names() -> None:
             {"role": "tool", "tool_call_id": "c1", "content": "of a"},
             {"role": "assistant", "content": "done", "tool_calls": [call("c", "{"), call("d", "")]},
             {"role": "tool", "content": [{"type": "text", "text": "of c"}]},
+            {"role": "assistant", "content": "[ls()]"},
+            {"role": "tool", "name": "ls()", "content": "a.txt"},
         ]
     )
-    assert [step.role for step in steps] == ["user", "assistant", "assistant"]
+    assert [step.role for step in steps] == ["user", *["assistant"] * 3]
     assert steps[1].calls == [Call("a", "{}", "of a"), Call("b", '{"x": 1}', "of b")]
     assert (steps[1].reasoning, steps[1].written) == ("both", "<tool_call>...")
     assert steps[1].facts == {"tool_parser_error": "odd"}
     # Without an id, results belong to the first calls; a call that was not run has none.
     assert steps[2].calls == [Call("c", "{", "of c"), Call("d", "", None)]
-
-
-def test_calls_in_the_text_come_with_their_results() -> None:
-    """In BFCL's prompt mode the tool's message is named like the call."""
-    steps = of_messages(
-        [
-            {"role": "assistant", "content": "[ls(), pwd()]"},
-            {"role": "tool", "name": "ls()", "content": "a.txt"},
-            {"role": "tool", "name": "pwd()", "content": "/"},
-        ]
-    )
-    (only,) = steps
-    assert only.calls == [Call("ls()", "", "a.txt"), Call("pwd()", "", "/")]
+    assert steps[3].calls == [Call("ls()", "", "a.txt")], "the call is in the text"
 
 
 def test_messages_of_any_shape_are_steps() -> None:

@@ -60,18 +60,6 @@ def test_all_units_tell_the_difference_exactly() -> None:
     assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
 
 
-def test_capitals_of_nested_nulls_are_nested_on_every_path() -> None:
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        count = int(rng.integers(2, 60))
-        one = draws(rng.uniform(-1, 1, count), rng.uniform(0.1, 2.0, count))
-        before = np.full(count, np.inf)
-        for null in np.linspace(-1.0, 1.0, 21):
-            capital = log_capital(one, float(null))
-            assert np.all(capital <= before + 1e-9)
-            before = capital
-
-
 def test_nulls_at_the_ends_of_the_range() -> None:
     right = draws(np.ones(10))
     assert rejected_at(right, -1.0, 0.05) == 1.0
