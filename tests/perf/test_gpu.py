@@ -56,21 +56,6 @@ def test_parts_that_do_not_fit_or_fail_cost_no_other_part(gpu: ModuleType) -> No
     assert found["s"].value == "not run"
 
 
-def test_rounds_are_medians_and_a_sweep_without_swaps_fails(gpu: ModuleType) -> None:
-    alike = {"tokens": 1000.0, "bare_first_s": 30.0, "first_s": 36.5, "start weights": 4.0}
-    rounds = [
-        {"bare_s": bare, "pipeline_s": ours, **alike}
-        for bare, ours in ((9.0, 10.0), (8.0, 20.0), (100.0, 11.0))
-    ]
-    overhead, first = gpu.overhead_lines(rounds, 60)
-    assert (overhead.value, overhead.ours, overhead.other) == ("0.818 of bare", 11.0, 9.0)
-    assert (first.value, first.ours, first.other) == ("6.5 s later", 36.5, 30.0)
-    loads = [{"how": "fresh", "load_s": 30.0}, {"how": "swapped", "load_s": 1.5}]
-    assert gpu.swap_line("s", loads, "").value == "20 times as fast"
-    with pytest.raises(SystemExit, match="nothing was swapped"):
-        gpu.swap_line("s", [loads[0], {"how": "restarted", "load_s": 30.0}], "")
-
-
 @pytest.mark.engine
 @pytest.mark.nightly
 @pytest.mark.skipif(find_spec("vllm") is None, reason="no engine flavour is installed")

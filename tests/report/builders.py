@@ -6,10 +6,8 @@ import base64
 import hashlib
 import json
 import re
-import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -20,7 +18,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
-import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
@@ -335,18 +332,3 @@ def is_sound(page: Page) -> None:
         if name in ("href", "xlink:href"):
             assert value.startswith("#") or _OF_VIEW.fullmatch(value), value
     assert not re.search(r"@import|url\(|expression", page.raw["style"])
-
-
-@contextmanager
-def chromium() -> Iterator[Any]:
-    """Start a headless browser; skip the test where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    if path is None:
-        pytest.skip("no chromium on this machine")
-    with api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        try:
-            yield browser
-        finally:
-            browser.close()

@@ -14,7 +14,6 @@ from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_
 from tests.report.builders import write_run as write
 
 RICH = "[red]rich[/] [/nothing] [link=https://evil.example]x[/link]"
-LINES = "line\n\n# heading\n\n| a |\n|---|\n"
 CONTROLS = [chr(c) for c in (*range(32), 127, *range(128, 160)) if chr(c) not in "\n\t\r"]
 HIDDEN = ["\u202e", "\u2066", "\u200b", "\u2028", "\u2029"]
 
@@ -73,24 +72,16 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
             assert hidden(file.read_text()) == [], file.name
 
 
-@pytest.mark.parametrize(("command", "text"), [("score", LINES), ("compact", HOSTILE[10])])
-def test_a_refusal_names_a_hostile_text_on_one_line(
-    command: str, text: str, tmp_path: Path, here: Callable[..., Any]
-) -> None:
-    ended = here(command, hostile_run(tmp_path / "run", text))
-    said = ended.stdout + ended.stderr
-    assert hidden(said) == []
-    assert len(said.strip().splitlines()) <= 6
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("Größe 你好\u3000世界 🙂\tb\nc", "Größe 你好\u3000世界 🙂\tb\nc"),
         ("a\r\nb\x00\x00\x00", "a<U+000D>\nb<U+0000 ×3>"),
         ("ab\u202ecd\u202c zero\u200bwidth", "ab<U+202E>cd<U+202C> zero<U+200B>width"),
-        ("half \ud800 pair\u2028", "half <U+D800> pair<U+2028>"),
-        ("\ue000\u0378\xa0", "<U+E000><U+0378><U+00A0>"),
+        (
+            "half \ud800 pair\u2028\ue000\u0378\xa0",
+            "half <U+D800> pair<U+2028><U+E000><U+0378><U+00A0>",
+        ),
         ("\ufe0f\U000e0041\u3164\u2800", "<U+FE0F><U+E0041><U+3164><U+2800>"),
     ],
 )

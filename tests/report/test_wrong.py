@@ -81,15 +81,22 @@ def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
     assert counts(0) == []
 
 
-def test_the_answer_is_not_among_the_messages_of_a_single_call(tmp_path: Path) -> None:
-    told = chat({"role": "user", "content": "q"}, {"role": "assistant", "content": "[f()]"})
+def test_messages_are_shown_as_the_model_wrote_them(tmp_path: Path) -> None:
+    calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    told = chat(
+        {"role": "system", "content": None, "text": "<tool>f</tool>", "tool_calls": calls},
+        {"role": "tool", "content": [{"ok": True}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    )
     agent, single = views(
         tmp_path / "run",
         wrong("special_incomplete", 0, messages=told, gold='{"f":[1]}'),
         wrong("agent_multi_step", 0, messages=told, state='{"end": [1]}'),
     ).values()
-    assert [one["role"] for one in single["messages"]] == ["user"]
-    assert [one["role"] for one in agent["messages"]] == ["user", "assistant"]
+    texts = [message["text"].text for message in agent["messages"]]
+    assert (texts[0], *map(json.loads, texts[1:])) == ("<tool>f</tool>", [{"ok": True}], calls)
+    assert [message["open"] for message in agent["messages"]] == [False, True, True]
+    assert [one["role"] for one in single["messages"]] == ["system", "tool"]
     assert json.loads(agent["state"].text) == {"end": [1]}
     assert json.loads(single["gold"].text) == {"f": [1]}
     assert agent["gold"] is None
@@ -107,25 +114,6 @@ def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
     assert sum(len(message["text"].text) for message in found["messages"]) == MESSAGES
     assert found["left_out"] == 50 - len(found["messages"])
     assert all(len(judged["reason"].text) <= 1000 for judged in found["judgements"])
-
-
-def test_a_native_answer_is_shown_as_the_model_wrote_it(tmp_path: Path) -> None:
-    calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    messages = chat(
-        {"role": "system", "content": "s"},
-        {"role": "assistant", "content": "", "text": "<tool>f</tool>", "tool_calls": calls},
-        {"role": "tool", "content": [{"ok": True}]},
-        {"role": "assistant", "content": None, "tool_calls": calls},
-        {"role": "user", "content": None},
-    )
-    item = wrong("agent_multi_step", 0, messages=messages, state="{}")
-    (found,) = views(tmp_path / "run", item).values()
-    texts = [message["text"].text for message in found["messages"]]
-    assert texts[:2] == ["s", "<tool>f</tool>"]
-    assert json.loads(texts[2]) == [{"ok": True}]
-    assert json.loads(texts[3]) == calls
-    assert texts[4] == ""
-    assert [message["open"] for message in found["messages"]] == [False, True, True, True, True]
 
 
 def test_rows_that_disappear_end_the_report_with_a_message(tmp_path: Path) -> None:

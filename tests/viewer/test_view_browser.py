@@ -6,6 +6,7 @@ import html
 import http.cookiejar
 import json
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from ace_ray.types import Entry, Episode
 from ace_ray.viewer.server import application, listener_at
 from ace_ray.viewer.table import RunTable
 from tests.pipeline.made_run import written_run
-from tests.report.builders import HOSTILE, block, chromium, utf8, write_run
+from tests.report.builders import HOSTILE, block, utf8, write_run
 
 TOKEN = "the-token-of-this-test"
 EVIL = utf8("".join(HOSTILE))
@@ -139,9 +140,13 @@ def test_two_runs_are_shown_side_by_side(site: str) -> None:
 
 @pytest.mark.nightly
 def test_keys_work_and_hostile_texts_do_nothing(site: str) -> None:
-    with chromium() as browser:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    if path is None:
+        pytest.skip("no chromium on this machine")
+    with api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         page = browser.new_page()
-        page.set_default_timeout(60_000)
         asked: list[str] = []
         said: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -153,24 +158,19 @@ def test_keys_work_and_hostile_texts_do_nothing(site: str) -> None:
             " event => window.violations.push(event.violatedDirective));"
         )
         page.goto(f"{site}/?token={TOKEN}")
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/run/**")
-        page.keyboard.press("j")
-        page.keyboard.press("Enter")
-        page.wait_for_url("**/row/**")
+        for place in ("**/run/**", "**/row/**"):
+            page.keyboard.press("j")
+            page.keyboard.press("Enter")
+            page.wait_for_url(place)
         folded = page.locator("details.fold[open]")
         assert folded.count() == 0
         page.keyboard.press("e")
         assert folded.count() == page.locator("details.fold").count() > 1
-        tools = page.locator("section.role-user + details.tools")
-        assert tools.count() == 1, "after what was asked"
         text = page.locator(".side").text_content()
         for one in HOSTILE[:10]:
             assert text.count(one) >= 5, one
         assert "U+202E" in text
         assert text.count(LONG.strip()) >= 1, "long texts are whole"
-        assert page.locator(".step .call").count() == 1
         page.keyboard.press("u")
         page.wait_for_url("**/run/*/")
         assert {urlsplit(url).hostname for url in asked} <= {"127.0.0.1"}
@@ -178,14 +178,12 @@ def test_keys_work_and_hostile_texts_do_nothing(site: str) -> None:
         assert [line for line in said if "404" not in line] == []
         assert page.evaluate("window.violations") == []
         assert page.evaluate("typeof window.pwned") == "undefined"
+        browser.close()
 
 
 def test_only_get_requests_to_this_host_are_answered(site: str) -> None:
-    status, headers, _ = ask(site)
-    assert status == 200
-    policy = headers["content-security-policy"]
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
+    policy = ask(site)[1]["content-security-policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; ")
     assert ask(site, Host="evil.example")[0] == 400
     request = urllib.request.Request(site, data=b"x", headers=cookie(site))
     with pytest.raises(urllib.error.HTTPError, match="405"):
