@@ -1,20 +1,27 @@
-"""JSON lines of outputs for any benchmark: which entry a line answers, and what is refused."""
+"""Files of users: outputs for any benchmark, and byte order marks."""
 
 from __future__ import annotations
 
+import codecs
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ace_ray.benchmarks
+from ace_ray.benchmarks.dataset import json_lines
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
     each_once,
     read_json_lines,
+    read_rows,
 )
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
@@ -102,3 +109,39 @@ def test_categories_are_loaded_when_they_are_named(tmp_path: Path) -> None:
     rows = [{"id": "1", "category": "sums", "output": "", "sample": sample} for sample in (0, 1)]
     assert len(outputs(write(tmp_path / "a.jsonl", rows), entries)) == 2
     assert asked == [("en", "sums")]
+
+
+def test_a_byte_order_mark_changes_no_entry(tmp_path: Path) -> None:
+    mini = Path(ace_ray.benchmarks.__file__).parent / "acebench" / "mini"
+    folder = shutil.copytree(mini, tmp_path / "copy")
+    copy = {"data": str(folder)}
+    before = make_benchmark("acebench", copy).identity()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in files:
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert make_benchmark("acebench", copy).identity() == before
+    for path in files:
+        path.write_bytes(codecs.BOM_UTF16_LE + path.read_text("utf-8-sig").encode("utf-16-le"))
+    with pytest.raises(UserError, match=r"is UTF-16 text.*; save it as UTF-8$"):
+        make_benchmark("acebench", copy).identity()
+
+
+def test_joined_files_have_marks_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.jsonl"
+    path.write_bytes(codecs.BOM_UTF8 + b'{"id": 1}\n' + codecs.BOM_UTF8 + b'{"id": 2}\n')
+    rows = [{"id": 1}, {"id": 2}]
+    assert [row for _, row in read_rows(path)] == rows
+    assert [row for _, row in json_lines(path.read_bytes(), path)] == rows
+    path.write_bytes(codecs.BOM_UTF8 + b"output: results\n")
+    assert config_text(str(path)) == "output: results\n"
+
+
+def test_outputs_and_configs_of_another_encoding_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for mark, encoding in ((codecs.BOM_UTF16_BE, "UTF-16"), (codecs.BOM_UTF32_LE, "UTF-32")):
+        path.write_bytes(mark + '{"id": 1}\n'.encode(encoding))
+        said = f"is {encoding} text, according to its byte order mark; save it as UTF-8$"
+        with pytest.raises(UserError, match=said):
+            list(read_rows(path))
+        with pytest.raises(UserError, match=said):
+            config_text(str(path))

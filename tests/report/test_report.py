@@ -209,19 +209,3 @@ def test_the_marker_of_a_report_names_no_file_outside(tmp_path: Path) -> None:
     write(claim(str(folder)), {"a.csv": b"b"}, {})
     assert victim.exists()
     assert sorted(p.name for p in folder.iterdir()) == ["a.csv", "kept.txt", "report.json"]
-
-
-@pytest.mark.nightly
-def test_a_report_on_s3(here: Any, s3: Any, run: Path) -> None:
-    for name, data in files(run).items():
-        s3.client.put_object(Bucket=s3.bucket, Key=f"html/run/{name}", Body=data)
-    uri = f"s3://{s3.bucket}/html/run"
-    ended = here("report", f"{uri}/")
-    assert ended.code == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1] == f"report: {uri}/report/report.html"
-    found = s3.client.get_object(Bucket=s3.bucket, Key="html/run/report/report.html")
-    assert found["ContentType"] == "text/html; charset=utf-8"
-    is_sound(Page(found["Body"].read()))
-    csv_file = s3.client.head_object(Bucket=s3.bucket, Key="html/run/report/table2.csv")
-    assert csv_file["ContentType"].startswith("text/csv")
-    assert here("report", uri).code == 0, "another report replaces it"

@@ -30,25 +30,17 @@ def scores(*folders: Path) -> Any:
     return comparison_table(holders, "official")
 
 
-@pytest.mark.parametrize(
-    ("manifest", "words"),
-    [
-        (None, "is not a run: run.json is missing"),
-        (b"[1]", "is not a JSON object"),
-        (b'{"schema_version": 1}', "'run_id' is missing"),
-        (b'{"schema_version": 2}', "schema_version"),
-    ],
-)
-def test_a_damaged_manifest_is_refused(tmp_path: Path, manifest: bytes | None, words: str) -> None:
-    if manifest is not None:
-        (tmp_path / "run.json").write_bytes(manifest)
-    with pytest.raises(UserError) as caught:
+def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{tmp_path}.*is not a run: run.json is missing"):
         load_run(str(tmp_path))
-    assert words in str(caught.value)
-    assert str(tmp_path) in str(caught.value)
-
-
-def test_runs_without_rows_or_named_twice_are_refused(tmp_path: Path) -> None:
+    for manifest, words in (
+        ("[1]", "is not a JSON object"),
+        ('{"schema_version": 1}', "'run_id' is missing"),
+        ('{"schema_version": 2}', "schema_version"),
+    ):
+        (tmp_path / "run.json").write_text(manifest)
+        with pytest.raises(UserError, match=words):
+            load_run(str(tmp_path))
     with pytest.raises(UserError, match="has no rows"):
         load_run(str(write_run(tmp_path / "empty", [])))
     folder = write_run(tmp_path / "run", ROWS)

@@ -1,4 +1,4 @@
-"""Reports of sweeps: complete runs by label and step, other models with a reason, the ledger."""
+"""Reports of sweeps and of early decisions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from ace_ray.errors import UserError
+from ace_ray.reports.early import EarlyRun, decisions_table, early_run
 from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
 from ace_ray.storage.object_store import open_store
-from ace_ray.sweep.ledger import CostRecord, write_ledger
+from ace_ray.storage.stored import Early, read_summary
 from tests.report.builders import (
     Page,
     block,
@@ -28,9 +29,10 @@ from tests.report.builders import (
 FEW = block("en", "special_incomplete", 1, 2)
 LINES = [
     ledger_line("step_100", step=100),
-    ledger_line("step_200", step=200, engine="swapped", note="probe passed"),
+    ledger_line("step_200", step=200, tokens={"prompt": None, "completion": 2}, parameters=2),
     ledger_line("other", "failed", note="the engine did not start", entries=0, cost=0.02),
     refused("step_300", "a tensor holds NaN"),
+    refused("step_400", "") | {"state": "pending"},
 ]
 
 
@@ -57,22 +59,23 @@ def test_complete_runs_are_reported_and_others_named(sweep: Path, here: Any) -> 
     is_sound(Page(content))
     text = content.decode()
     assert "<h1>Sweep train-1a2b</h1>" in text
-    assert "2 of 4 models are complete" in text
+    assert "2 of 5 models are complete" in text
     results = text.split('<section id="results">')[1].split("</section>")[0]
     assert results.count("170/170") == 4
     assert "the engine did not start" in results
+    assert "not evaluated yet" in results
     assert "training step" in text
     assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
     facts = json.loads((sweep / "report" / "report.json").read_text())
-    assert facts["sweep"]["left_out"] == ["other", "step_300"]
+    assert facts["sweep"]["left_out"] == ["other", "step_300", "step_400"]
     with (sweep / "report" / "ledger.csv").open() as file:
-        *lines, every = csv.DictReader(file)
-    assert [line["Model"] for line in lines] == ["step_100", "step_200", "other", "step_300"]
-    first, _, _, none = lines
+        first, *lines, none, every = csv.DictReader(file)
+    assert [line["Model"] for line in lines] == ["step_200", "other", "step_300"]
     assert (first["Load (s)"], first["Total (s)"], first["Devices"]) == ("20.0", "100.0", "1 gpu")
     assert (none["Total (s)"], none["Entries"], none["Cost"]) == ("N/A", "N/A", "N/A")
     # 300 s over 680 entries; the seconds of failed runs count.
     sums = {"Total (s)": "300.0", "Generation (s)": "180.0", "Cost": "0.2200", "Entries": "680"}
+    sums |= {"Prompt tokens": "N/A", "Completion tokens": "402"}
     sums |= {"Per 1,000 entries (s)": "441.2", "Per 1,000 entries (cost)": "0.3235"}
     assert {name: every[name] for name in sums} == sums
     assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
@@ -138,33 +141,68 @@ def test_a_damaged_ledger_line_is_refused(tmp_path: Path, change: dict[str, Any]
     assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {}))
 
 
-def test_the_ledger_of_a_real_sweep_is_read(tmp_path: Path) -> None:
-    folder = write_sweep(tmp_path / "sweep", [], {"a": FEW})
-    whole = CostRecord(
-        *("a-2B", None, "org/a", "run-a", "complete", "", "fresh", "cpu", 2.0, 2_000_000_000),
-        seconds={"load": 3.0, "generation": 5.5, "idle": 1.0},
-        entries=85,
-        tokens={"prompt": None, "completion": 2},  # an endpoint that gives no usage
-    )
-    waits = [
-        CostRecord("p", 7, "/x/p", "run-p"),
-        CostRecord("r", 8, "/x/r", "", state="refused", note="a shard is missing"),
-    ]
-    write_ledger(open_store(str(folder)), [whole, *waits])
-    found = loaded(folder)
-    (run,) = found.runs
-    assert (run.label, run.manifest.model.parameters) == ("a-2B", 2_000_000_000)
-    assert [(one.label, one.state, one.why) for one in found.left_out] == [
-        ("p", "pending", "not evaluated yet"),
-        ("r", "refused", "a shard is missing"),
-    ]
-    first, *others, _ = ledger_table(found).lines
-    assert first[4:14] == ["2 cpu", "3.0", "0.0", "5.5", "0.0", "1.0", "9.5", 85, None, 2]
-    assert {cell for line in others for cell in line[3:]} == {None}
-
-
 def test_a_sweep_is_reported_alone(sweep: Path, tmp_path: Path, here: Any) -> None:
     ended = here("report", write_run(tmp_path / "run", FEW), sweep)
     assert ended.code == 2
     assert "is a sweep" in ended.stderr
     assert len(ended.stderr.strip().splitlines()) == 1
+
+
+HEADLINE = {
+    "units": 60, "of_units": 100, "rows": 80, "difference": 0.031, "low": 0.004, "high": 0.06,
+    "outcome": "better", "decided_at_units": 50,
+    "value": {"estimate": 0.42, "low": 0.3, "high": 0.5},
+}  # fmt: skip
+EARLY = {
+    "against": "s3://b/p/step-10", "alpha": 0.01, "margin": 1.0,
+    "decided": True, "stopped": True, "headlines": {"acebench/official": HEADLINE},
+}  # fmt: skip
+
+
+def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[Any]:
+    """Return the line of a run of which 80 of 200 rows were evaluated in 800 device seconds."""
+    tree = {**EARLY, "stopped": stopped, "stale": stale}
+    tree["headlines"] = {"acebench/official": {**HEADLINE, **changed}}
+    run = EarlyRun("step 20", "step 10", Early.model_validate(tree), 80, 200, 800.0)
+    (found,) = decisions_table([run]).lines
+    return list(found)
+
+
+def test_a_stopped_run_has_estimates_only() -> None:
+    assert line() == [
+        "step 20", "acebench/official", "step 10", "better", "~+3.1 [+0.4, +6.0]",
+        "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
+    ]  # fmt: skip
+
+
+def test_exact_numbers_and_outcomes_are_named() -> None:
+    value = {"estimate": 0.4, "low": 0.4, "high": 0.4}
+    exact = line(stopped=False, low=0.031, high=0.031, value=value)
+    assert exact[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
+    assert exact[-1] == "0.00"
+    assert line(difference=-1e-9, low=-1e-9, high=1e-9)[4] == "+0.0 [+0.0, +0.0]"
+    assert line(outcome="within")[3] == "within 1 point"
+    assert line(outcome=None)[3] == "undecided"
+    assert line(stale=True)[3] == "better, based on older verdicts"
+
+
+def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -> None:
+    folder = write_run(tmp_path / "a", everything({"normal_preference": 3})[:-5], finished=False)
+    summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
+    (folder / "run.json").write_text(json.dumps(manifest))
+    store = open_store(str(folder))
+    found = early_run("a", store, read_summary(store), {"step-10": "step 10"})
+    assert found is not None
+    assert found.against == "step 10"
+    write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
+    ended = here("report", folder)
+    assert ended.code == 0, ended.stderr
+    assert "Early decisions" in ended.stdout
+    page = (folder / "report" / "report.html").read_text()
+    assert "~+3.1" in page
+    assert page.count("they are not scores of the benchmark") == 1
+    refused = here("compare", folder, tmp_path / "b", "--allow-different")
+    assert refused.code == 2
+    assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())

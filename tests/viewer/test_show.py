@@ -1,4 +1,4 @@
-"""``ace-ray show``: lists of rows, and complete rows."""
+"""``ace-ray show`` and the table of rows behind the pages."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.errors import UserError
+from ace_ray.pipeline.rescore import compact_run
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
 from ace_ray.viewer.episode import changes
+from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
 from tests.pipeline.made_run import written_run
+from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
 HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"
 
@@ -69,41 +77,26 @@ def test_a_row_is_shown_whole_and_harmless(run: Any, here: Any) -> None:
         assert "evil" in shown
 
 
-def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> None:
+def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(here: Any, tmp_path: Path) -> None:
     def with_state(number: int, entry: Entry) -> Episode:
         episode = answered(number, entry)
         box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
         episode.state = {"before": box, "end": [{"Files": {"a.txt": "b"}}], "steps": []}
-        return episode
-
-    rows = written_run(tmp_path / "run", with_state)
-    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
-    before, after = shown.split("-- state before ")[1].split("-- state after: changes ")
-    assert "a.txt" in before
-    assert "[0].Files.gone removed: 1" in after
-    assert "\u202e" not in shown
-    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[0])
-    assert read["states"]["after"] == [{"Files": {"a.txt": "b"}}]
-    assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
-
-
-def test_tools_are_shown_after_the_prompt(here: Any, tmp_path: Path) -> None:
-    def offered(number: int, entry: Entry) -> Episode:
-        episode = answered(number, entry)
-        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-        told = {"name": "find", "description": HOSTILE, "parameters": schema}
+        told = {"name": "find", "description": HOSTILE, "parameters": {"type": "object"}}
         late = {"function": {"name": "later"}, "since_answer": 3}
         episode.tools = [{"type": "function", "function": told}, late]
         return episode
 
-    rows = written_run(tmp_path / "run", offered)
+    rows = written_run(tmp_path / "run", with_state)
     shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
-    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "because"]
-    places = [shown.index(part) for part in parts]
+    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "later (from an"]
+    parts += ["because", "-- state before ", "a.txt", "-- state after: changes "]
+    places = [shown.index(part) for part in [*parts, "[0].Files.gone removed: 1"]]
     assert places == sorted(places)
-    assert "later (from answer 3): " in shown
     assert "\u202e" not in shown
     read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
+    assert read["states"]["after"] == [{"Files": {"a.txt": "b"}}]
+    assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
     assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
 
 
@@ -115,11 +108,11 @@ def test_json_has_all_rows_and_complete_texts(
     read = {view["row_id"]: view for view in lines}
     assert read.keys() == {row["row_id"] for row in rows}
     assert len(lines) == 32
-    for row in rows:
-        view = read[row["row_id"]]
-        assert view["gold"] == json.loads(row["gold"])
-        assert view["steps"][-1]["text"] == row["output"]
-        assert view["verdicts"]["official"]["valid"] == row["official_valid"]
+    for one in rows:
+        view = read[one["row_id"]]
+        assert view["gold"] == json.loads(one["gold"])
+        assert view["steps"][-1]["text"] == one["output"]
+        assert view["verdicts"]["official"]["valid"] == one["official_valid"]
     assert len(here("show", folder, "--json", "--limit", 3).stdout.splitlines()) == 3
     # Rows that do not fit into memory together come in the same order.
     monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", 1)
@@ -156,3 +149,80 @@ def test_differences_of_states() -> None:
         ("flag", "changed", 1, True),
     ]
     assert changes(after, after) == []
+
+
+ROWS_OF_RUN = [
+    {
+        **one,
+        "output": f'answer {number} says "Grün" \u65e5',
+        "messages": json.dumps([{"role": "user", "content": f'question {number} "quoted"'}]),
+    }
+    for number, one in enumerate(
+        [
+            *block("en", "normal_atom_bool", 8, 12),
+            *block("zh", "special_incomplete", 1, 3),
+            row("en", "normal_atom_enum", 0, status="infra_error"),
+        ]
+    )
+]
+
+
+def table_of(folder: Path, *rows: Any, **options: Any) -> RunTable:
+    return RunTable(open_store(str(write_run(folder, rows, **options))))
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [
+        ({}, 16),
+        ({"verdict": NOT_SCORED}, 1),
+        ({"error_type": "error_detection"}, 2),
+        ({"error_type": "detection_failed", "rules": "official"}, 0),
+        ({"rules": "unknown", "verdict": "right"}, 9),
+        ({"text": 'question 11 "quoted"'}, 1),
+        ({"text": "gr\u00fcn", "verdict": "wrong"}, 6),
+    ],
+)
+def test_rows_are_selected_by_filters_and_text(
+    tmp_path: Path, asked: dict[str, str], count: int
+) -> None:
+    ids = [one.id for one in table_of(tmp_path / "run", *ROWS_OF_RUN).select(Query(**asked))]
+    assert len(ids) == count
+    numbers = [int(one.rpartition("_")[2]) for one in ids if one.startswith("normal_atom_bool")]
+    assert numbers == sorted(numbers), "in the order of their entries"
+
+
+def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6, finished=False)
+    assert (len(table.rows), table.finished) == (10, False)
+    assert not table.refresh()
+    more = [{**one, "run_id": "run"} for one in ROWS_OF_RUN[10:]]
+    store = LocalStore(str(tmp_path / "run"))
+    write_parts(store, "1-a", pa.Table.from_pylist(more, schema=ROWS))
+    store.put("_SUCCESS", b"")
+    assert table.refresh()
+    assert (len(table.rows), table.finished) == (16, True)
+    assert not table.refresh()
+
+
+def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6)
+    compact_run(str(tmp_path / "run"), lambda line: None, open_store)
+    with pytest.raises(UserError, match="merged into another part meanwhile; run the same command"):
+        table.episode(table.rows[0])
+    with pytest.raises(UserError, match="merged into another part meanwhile"):
+        table.select(Query(text="answer"))
+    assert table.refresh()
+    assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"
+
+
+def test_a_sweep_is_its_runs_that_have_begun(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 1, 2)
+    lines = [ledger_line("a"), ledger_line("b"), ledger_line("c", state="pending")]
+    sweep = write_sweep(tmp_path / "sweep", lines, {"a": rows, "b": rows})
+    assert [table.run_id for table in tables_of([open_store(str(sweep))])] == ["run-a", "run-b"]
+    with pytest.raises(UserError, match="is not a run"):
+        tables_of([open_store(str(tmp_path / "nowhere"))])
+    empty = table_of(tmp_path / "empty", missing=3, finished=False)
+    assert len(empty.select(Query(verdict="right", text="x"))) == 0
+    assert empty.counts(lambda row: row.category) == []
