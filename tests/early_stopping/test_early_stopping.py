@@ -126,26 +126,17 @@ def test_unsettled_units_keep_both_sides_open() -> None:
 
 def test_the_order_depends_on_seed_names_and_weights_only() -> None:
     names = [f"u{i}" for i in range(200)]
-    weights = [1.0 + i % 3 for i in range(200)]
+    weights = [float(i % 4) for i in range(200)]
     order = drawn_order(names, weights, 7)
     assert sorted(order) == list(range(200))
+    places = np.argsort(order)
+    means = [places[weight::4].mean() for weight in range(4)]
+    assert means[3] < means[1] < means[0] == 174.5, "units without weight come last"
     shuffled = np.random.default_rng(0).permutation(200)
     again = drawn_order([names[i] for i in shuffled], [weights[i] for i in shuffled], 7)
     assert [names[i] for i in order] == [names[shuffled[i]] for i in again]
-    assert list(order) != list(drawn_order(names, weights, 8))
     # Without the others, the first fifty keep their order.
     assert list(drawn_order(names[:50], weights[:50], 7)) == [i for i in order if i < 50]
-
-
-def test_heavy_units_come_early_and_those_without_weight_last() -> None:
-    weights = [4.0] * 100 + [1.0] * 100 + [0.0] * 5
-    places = np.zeros(205)
-    for seed in range(60):
-        order = drawn_order([f"u{i}" for i in range(205)], weights, seed)
-        assert set(order[-5:].tolist()) == set(range(200, 205))
-        places[order] += np.arange(205) / 60
-    # A heavy unit has four chances in five at the first draw.
-    assert places[:100].mean() < 75 < 125 < places[100:200].mean()
 
 
 class Simple(Benchmark):
@@ -204,11 +195,8 @@ def test_weights_are_those_of_the_headline() -> None:
     assert len(pooled.units) == 45, "groups are drawn together"
     assert pooled.weights == pytest.approx([len(u.items[0].entries) / 50 for u in pooled.units])
     balanced = order(Balanced())
-    by_category: dict[str, float] = {}
-    for unit, weight in zip(balanced.units, balanced.weights, strict=True):
-        category = unit.name.split("/")[1]
-        by_category[category] = by_category.get(category, 0.0) + weight
-    assert by_category == pytest.approx({"a": 0.5, "b": 0.5})
+    small = ["/a/" in unit.name for unit in balanced.units]
+    assert balanced.weights[small].sum() == pytest.approx(0.5)
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
         order(Squared())
 
@@ -244,12 +232,9 @@ def test_windows_keep_the_order_of_units() -> None:
     assert len(sizes) <= WINDOWS
     assert sizes.sum() == 100
     assert all(6 <= size <= 14 for size in sizes[:-1])
-    before = -1
-    for unit in drawn.orders["simple"].units:
-        windows = {int(drawn.windows[at]) for item in unit.items for at in item.entries}
-        assert len(windows) == 1
-        assert windows.pop() >= before
-        before = max(int(drawn.windows[at]) for item in unit.items for at in item.entries)
+    units = drawn.orders["simple"].units
+    windows = [{int(drawn.windows[at]) for x in unit.items for at in x.entries} for unit in units]
+    assert [[*window] for window in windows] == [[n] for n in sorted(min(w) for w in windows)]
     facts = drawn.as_json()
     assert facts["orders"]["simple"]["units"] == 45
     again = draw(config, {"simple": Simple()}, entries, 1).as_json()

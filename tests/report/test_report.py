@@ -167,28 +167,20 @@ def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path
     assert "data-answer data-run" not in (folder / "report" / "report.html").read_text()
 
 
-@pytest.mark.parametrize("marker", [None, "", "[]", '{"made_by": "me", "files": []}'])
-def test_a_folder_with_other_files_is_refused(
-    run: Path, tmp_path: Path, marker: str | None
-) -> None:
-    folder = tmp_path / "report"
-    folder.mkdir()
-    (folder / "notes.txt").write_text("mine")
-    if marker is not None:
-        (folder / "report.json").write_text(marker)
-    before = files(folder)
+@pytest.mark.parametrize("marker", ["", "[]", '{"made_by": "me", "files": []}'])
+def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path, marker: str) -> None:
+    (tmp_path / "report.json").write_text(marker)
     with pytest.raises(UserError, match="contains files that do not belong to a report"):
-        printed(run, out=folder)
-    assert files(folder) == before
+        printed(run, out=tmp_path)
+    assert files(tmp_path) == {"report.json": marker.encode()}
 
 
 def test_places_that_cannot_hold_a_report_are_refused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "report").write_text("a file")
+    (tmp_path / "report").write_text("a file")
     with pytest.raises(UserError, match="choose another folder with --out"):
-        claim_within(LocalStore(str(tmp_path / "run")))
+        claim_within(LocalStore(str(tmp_path)))
     folder = tmp_path / "working_dir_files" / "_ray_pkg_1"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)

@@ -104,25 +104,16 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("sweep.json", "{", "is not JSON"),
-        ("sweep.json", '{"schema_version": 1}', "'sweep_id' is missing"),
-        ("ledger.json", None, "the sweep has no ledger yet"),
-        ("ledger.json", "[]", "is not a JSON object"),
-        ("ledger.json", '{"schema_version": 1}', "'runs' is missing"),
-    ],
-)
-def test_a_damaged_sweep_is_refused(
-    tmp_path: Path, name: str, content: str | None, words: str
-) -> None:
+def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     write_sweep(tmp_path, [], {})
-    (tmp_path / name).unlink()
-    if content is not None:
-        (tmp_path / name).write_text(content)
-    found = refusal(tmp_path)
-    assert words in found
+    (tmp_path / "ledger.json").unlink()
+    assert "the sweep has no ledger yet" in refusal(tmp_path)
+    (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
+    assert "'runs' is missing" in refusal(tmp_path)
+    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
+    assert "'sweep_id' is missing" in refusal(tmp_path)
+    (tmp_path / "sweep.json").write_text("{")
+    assert "is not JSON" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
