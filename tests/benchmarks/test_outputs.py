@@ -98,19 +98,6 @@ def test_files_without_outputs_are_refused(tmp_path: Path) -> None:
         outputs(tmp_path / "none")
 
 
-def test_categories_are_loaded_when_they_are_named(tmp_path: Path) -> None:
-    asked = []
-
-    def load(language: str, category: str) -> list[Entry]:
-        asked.append((language, category))
-        return [entry("1", category, language)]
-
-    entries = Entries(load, languages=["en"], categories=["sums", "products"])
-    rows = [{"id": "1", "category": "sums", "output": "", "sample": sample} for sample in (0, 1)]
-    assert len(outputs(write(tmp_path / "a.jsonl", rows), entries)) == 2
-    assert asked == [("en", "sums")]
-
-
 def test_a_byte_order_mark_changes_no_entry(tmp_path: Path) -> None:
     mini = Path(ace_ray.benchmarks.__file__).parent / "acebench" / "mini"
     folder = shutil.copytree(mini, tmp_path / "copy")

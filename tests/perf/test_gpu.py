@@ -1,4 +1,4 @@
-"""`perf/gpu.py`: its budget of time, its lines, and, as a nightly test, all of it in small."""
+"""`perf/gpu.py` in the small setting."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -20,40 +18,6 @@ TITLES = (
     "64 episodes at once, against their calls on bare AsyncLLM",
     "swap of LoRA adapters of rank 16, against a start",
 )
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(PERF))
-    return __import__("gpu")
-
-
-def test_parts_that_do_not_fit_or_fail_cost_no_other_part(gpu: ModuleType) -> None:
-    minutes = 0.0
-
-    def part(name: str, expected: float, takes: float) -> Any:
-        def run() -> list[Any]:
-            nonlocal minutes
-            minutes += takes
-            return [gpu.Line(f"{name} measured", "1.0")]
-
-        return gpu.Part(name, expected, run)
-
-    def fail() -> list[Any]:
-        raise SystemExit("\nthe engine died\nmore")
-
-    def stop() -> list[Any]:
-        raise gpu.TimeIsUp
-
-    # The machine is three times as slow as expected, and is expected to stay slow.
-    parts = [part("a", 2, 6), part("b", 4, 1), gpu.Part("f", 1, fail), gpu.Part("s", 1, stop)]
-    lines = gpu.run_parts([*parts, part("c", 1, 1)], 14, lambda: minutes * 60)
-    found = {line.what: line for line in lines}
-    assert list(found) == ["a measured", "b", "f", "s", "c measured"]
-    assert found["b"].value == "not run"
-    assert "about 12.0 minutes, 8.0 left" in found["b"].note
-    assert (found["f"].value, found["f"].note) == ("FAILED", "the engine died")
-    assert found["s"].value == "not run"
 
 
 @pytest.mark.engine

@@ -135,17 +135,6 @@ def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> No
     assert found["wrong"] == 3
 
 
-def test_error_types_take_turns(tmp_path: Path) -> None:
-    rows = [
-        row("en", "normal_atom_bool", i, official=False, errors={"official": o, "strict": "s"})
-        for i, o in enumerate(["o0"] * 20 + ["o1"] * 5 + ["o2"])
-    ]
-    found = section(write_run(tmp_path / "run", rows))["answers"]
-    kinds = [view["judgements"][0]["error_type"] for view in found]
-    assert Counter(kinds[:3]) == {"o0": 1, "o1": 1, "o2": 1}
-    assert Counter(kinds) == {"o0": 2, "o1": 2, "o2": 1}
-
-
 def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
     rows = [
         r

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import http.cookiejar
 import json
 import re
 import shutil
@@ -193,17 +192,6 @@ def test_requests_without_the_token_are_refused(site: str) -> None:
         assert status == 403
         assert "open the URL that it printed" in text
         assert "set-cookie" not in headers
-
-
-def test_the_first_visit_sets_a_cookie(site: str) -> None:
-    jar = http.cookiejar.CookieJar()
-    visit = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar)).open
-    with visit(f"{site}/run/one/?verdict=wrong&token={TOKEN}") as answer:
-        assert answer.url == f"{site}/run/one/?verdict=wrong"
-    with visit(f"{site}/run/two/") as answer:
-        assert answer.status == 200
-    (kept,) = jar
-    assert kept.has_nonstandard_attr("HttpOnly")
 
 
 def test_the_printed_address_lets_in(tmp_path: Path) -> None:
