@@ -1,16 +1,26 @@
-"""Several samples of an entry: means over entries of pass@k and pass^k, and their table."""
+"""Statistics of rows: several samples, and findings on answers that were not read or cut."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import pytest
 
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.diagnosis import (
+    Answers,
+    answer_texts,
+    diagnose,
+    second_reading,
+    texts_of,
+)
+from ace_ray.benchmarks.results import ResultRow, SecondReading
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.types import Verdict
+from ace_ray.types import SCORE, Entry, Episode, Verdict
 from ace_ray.util.stats import wilson
 from tests.benchmarks.scored_row import scored_row
 from tests.benchmarks.test_base import Mine
@@ -87,3 +97,135 @@ def test_the_table_of_samples() -> None:
     assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
     (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
     assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]
+
+
+FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'
+
+
+def row(valid: bool = False, category: str = "c", **more: Any) -> ResultRow:
+    verdict = Verdict(valid, "" if valid else "no_calls")
+    return scored_row(category, "i", {"official": verdict, "strict": verdict}, **more)
+
+
+def unread(reader: str = "fenced_json", category: str = "c", **more: Any) -> ResultRow:
+    return row(category=category, second_reading=SecondReading(reader, "answer", 1), **more)
+
+
+def test_a_finding_is_five_rows_and_five_percent() -> None:
+    assert diagnose([]) == diagnose([row(True)] * 100) == diagnose([row(False)] * 100) == []
+    assert diagnose([unread()] * 4) == []
+    assert len(diagnose([unread()] * 5)) == 1
+    assert diagnose([unread()] * 5 + [row()] * 96) == []
+    assert len(diagnose([unread()] * 5 + [row()] * 95)) == 1
+    failed = scored_row("c", "i", status="infra_error", finish_reason="length")
+    assert diagnose([unread(repeat=1)] * 50 + [failed] * 50 + [row()] * 10) == []
+
+
+def test_unread_calls_say_which_readers_find_them() -> None:
+    hermes = unread("hermes")
+    (finding,) = diagnose([row(True)] * 2 + [hermes] * 2 + [unread()] * 4 + [row()] * 2)
+    assert (finding["kind"], finding["rows"], finding["of"]) == ("unread_calls", 6, 10)
+    assert dict(finding["readers"]) == {"fenced_json": 4, "hermes": 2}
+    assert finding["accuracy"] == {"official": 0.2, "strict": 0.2}
+    assert "6 of 10 rows hold calls that were not read" in finding["text"]
+    assert "fenced_json (4), hermes (2)" in finding["text"]
+
+
+def test_a_category_is_a_finding_from_ten_percent() -> None:
+    others = [row(category=f"other {number % 20}") for number in range(4241)]
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others])
+    assert (finding["rows"], finding["of"]) == (200, 4441)
+    assert finding["categories"] == {"simple": {"rows": 200, "of": 200}}
+    assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding["text"]
+    # A share of the whole benchmark needs no categories.
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others[:3800]])
+    assert "categories" not in finding
+
+    def found(rows: int, of: int) -> int:
+        return len(diagnose([unread()] * rows + [row()] * (of - rows) + others[:1000]))
+
+    assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
+
+
+def test_cut_answers_and_endless_reasoning_have_the_accuracy_of_the_others() -> None:
+    cut = row(finish_reason="length")
+    (finding,) = diagnose([cut] * 6 + [row(True, finish_reason="stop")] * 3 + [row()])
+    assert (finding["kind"], finding["rows"], finding["of"]) == ("cut_by_length", 6, 10)
+    assert finding["accuracy"] == {"official": 0.3, "strict": 0.3}
+    assert finding["others"] == {"official": 0.75, "strict": 0.75}
+    assert "official 75.0 % (of all rows 30.0 %)" in finding["text"]
+    assert "readers" not in finding
+    endless = row(reasoning_truncated=True, finish_reason="length")
+    first, reasoning = diagnose([endless] * 5)
+    assert (first["kind"], reasoning["kind"]) == ("cut_by_length", "reasoning_never_ended")
+    assert reasoning["others"] == {"official": None, "strict": None}
+    assert "official N/A (of all rows 0.0 %)" in reasoning["text"]
+    graded = row(finish_reason="length")
+    graded.verdicts = {"correct": Verdict(False, "half", metrics={SCORE: 0.5})}
+    (finding,) = diagnose([graded] * 8)
+    assert (finding["accuracy"], finding["others"]) == ({"correct": 0.5}, {"correct": None})
+
+
+class Toy(Benchmark):
+    """``[f(a=1)]`` is right."""
+
+    name = "toy"
+
+    def entries(self) -> list[Entry]:
+        return [Entry(id="x", prompt="call f")]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        return Verdict(episode.output == "[f(a=1)]", "no_call")
+
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        if len(episode.messages) > 1:
+            return [texts_of(message) for message in episode.messages]
+        return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def read(output: str, **more: Any) -> SecondReading | None:
+    toy = Toy()
+    return second_reading(toy, toy.dataset()[0], Episode(output=output, **more))
+
+
+def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
+    assert read(FENCED) == SecondReading("fenced_json", "answer", 1)
+    assert read("[f(a=2)]") is None
+    assert read("I do not know.") is None
+    hermes = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    messages = [said(FENCED), said("Done."), said(hermes), said(FENCED)]
+    assert read("", messages=messages) == SecondReading("fenced_json", "answer", 3)
+    # Reasoning is read only if it never ended.
+    found = read("", reasoning=FENCED, reasoning_truncated=True)
+    assert found == SecondReading("fenced_json", "reasoning", 1)
+    assert read("", reasoning=FENCED) is None
+    assert read("No.", reasoning=FENCED) is None
+
+
+def test_a_message_is_read_as_the_model_wrote_it() -> None:
+    message = {**said(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
+    assert texts_of(message) == ["t", "the rest"]
+    assert texts_of({"content": None, "text": 1, "raw": None}) == []
+    never = {**said(""), "reasoning": FENCED, "raw": f"<think>{FENCED}"}
+    assert texts_of(never) == []
+    other = {**said(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
+    assert texts_of(other) == ["[/THINK]the rest"]
+    raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
+    assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
+    found = read("cut off: ", messages=[{**said("x"), "raw": raw["raw"]}])
+    assert found == SecondReading("mistral", "answer", 1)
+
+
+def test_a_damaged_second_reading_is_refused() -> None:
+    found = SecondReading("hermes", "answer", 7)
+    intact = json.loads(found.as_json())
+    assert SecondReading.of_json(intact) == found
+    for change in ({"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["x"]}, {"answers": True}):
+        with pytest.raises(ValueError, match=r"names|counts"):
+            SecondReading.of_json(intact | change)
+    with pytest.raises(ValueError, match="no object"):
+        SecondReading.of_json([intact])

@@ -137,15 +137,6 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
     assert any("not standard" in note for note in table(2, *folders).notes)
 
 
-def test_incomparable_runs_are_numbered(whole: Path, tmp_path: Path) -> None:
-    warm = write_run(tmp_path / "warm", everything({}), model="o/W", sampling={"temperature": 1.0})
-    found = table(2, whole, warm)
-    assert [line[0] for line in found.lines] == ["Toy-7B-Instruct [1]", "W [2]"]
-    assert any("same number compare" in note for note in found.notes)
-    alike = write_run(tmp_path / "alike", everything({}), model="o/W")
-    assert [line[0] for line in table(2, whole, alike).lines] == ["Toy-7B-Instruct", "W"]
-
-
 POINT = Estimate(0.5, (0.4, 0.6), 10)
 
 
