@@ -107,34 +107,29 @@ def write_run(
     model: str = "org/Toy-7B-Instruct",
     run_id: str = "",
     variant: str = "standard",
-    sampling: dict[str, Any] | None = None,
-    samples: int = 1,
     missing: int = 0,
     finished: bool = True,
-    max_unscored: float = 0.0,
-    limit: int | None = None,
     restricted: dict[str, Any] | None = None,
-    backend: str = "vllm",
     extra_identity: dict[str, Any] | None = None,
     parameters: int | None = None,
     adapter: str = "",
     benchmark: str = "acebench",
+    **settings: Any,
 ) -> Path:
-    """Write ``rows`` as parts, and a manifest made by the package's own code, to ``folder``."""
+    """Write ``rows`` and a manifest made by the package. ``settings`` are keys of a config."""
     rows = [one | {"benchmark": one["benchmark"].replace("acebench", benchmark)} for one in rows]
     acebench, described = _benchmark(variant)
     tree: dict[str, Any] = {"model": {"source": model}, "benchmarks": [{"name": "acebench"}]}
-    tree |= {"sampling": sampling or {}, "samples": samples, "backend": backend}
-    config = RunConfig.model_validate(tree | {"max_unscored": max_unscored, "limit": limit})
+    config = RunConfig.model_validate({**tree, "backend": "vllm", "max_unscored": 0.0, **settings})
     drawn = config.sampling.sampling()
     identity = {
         "model": digest(model),
         "chat_template_kwargs": {},
         "reasoning_parser": "auto",
-        "backend": backend,
+        "backend": config.backend,
         "benchmarks": {"acebench": described},
         "engine": {},
-        "sampling": [drawn.for_sample(i).as_json() for i in range(samples)],
+        "sampling": [drawn.for_sample(i).as_json() for i in range(config.samples)],
         "rows": digest(model, variant),
         **({"adapter": digest(adapter)} if adapter else {}),
         **(extra_identity or {}),
@@ -182,15 +177,8 @@ def _benchmark(variant: str) -> tuple[ACEBench, dict[str, Any]]:
 def ledger_line(label: str, state: str = "complete", **changes: Any) -> Row:
     """Return a line of ``ledger.json``: 100 device seconds for 340 entries."""
     return {
-        "run_id": f"run-{label}",
-        "label": label,
-        "step": None,
-        "source": f"/models/train/{label}",
-        "state": state,
-        "note": "",
-        "engine": "fresh",
-        "devices": 1,
-        "device": "gpu",
+        **{"run_id": f"run-{label}", "label": label, "step": None, "state": state, "note": ""},
+        **{"source": f"/models/train/{label}", "engine": "fresh", "devices": 1, "device": "gpu"},
         "seconds": {"load": 20.0, "warm_up": 5.0, "generation": 60.0, "tool": 10.0, "idle": 5.0},
         "entries": 340,
         "tokens": {"prompt": 1000, "completion": 200},

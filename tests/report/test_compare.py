@@ -64,24 +64,6 @@ def test_labels_are_as_short_as_they_can_be(tmp_path: Path) -> None:
     assert labels == ["Same (a)", "Same (b)", "Tiny-1B.Q4", *twins]
 
 
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"sampling": {"max_tokens": 7}}, "sampling.max_tokens is"),
-        ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
-        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
-        ({"extra_identity": {"new": {"deep": 1}}}, "new.deep is not recorded in A; 1 in B"),
-    ],
-)
-def test_each_difference_in_conditions_is_a_line(
-    tmp_path: Path, change: dict[str, Any], line: str
-) -> None:
-    first = write_run(tmp_path / "a", FEW, model="o/A")
-    runs = reported(first, write_run(tmp_path / "b", FEW, model="o/B", **change))
-    assert comparable_sets(runs) == [1, 2]
-    assert any(line in found for found in differences(runs)), list(differences(runs))
-
-
 def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
     extra = {"engine": {"dtype": "auto"}, "chat_template_kwargs": {"enable_thinking": True}}
     models = {"a": "o/A", "b": "org/B", "c": "org/B"}
@@ -90,8 +72,12 @@ def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
         for name, model in models.items()
     ]
     assert list(differences(reported(*folders[:2]))) == []
+    warm = write_run(tmp_path / "warm", FEW, sampling={"temperature": 1.0})
     runs = reported(*folders[1:])
-    assert comparable_sets(runs) == [1, 1]
+    assert (comparable_sets(runs), comparable_sets(reported(warm, *folders))) == (
+        [1, 1],
+        [1, 2, 2, 2],
+    )
     assert (
         "not the same candidate: chat_template_kwargs.enable_thinking is true in B (b); "
         "not recorded in B (c)"
@@ -141,9 +127,6 @@ def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:
         ("Toy-7B-Instruct", None, ""),
     ]
     assert list(differences(reported(*folders, base))) == []
-    twins = [write_run(tmp_path / f"twin{n}", FEW, adapter=f"/loras/run-{n}/last") for n in (1, 2)]
-    (line,) = differences(reported(*twins))
-    assert line.startswith("not the same candidate: adapter is ")
 
 
 def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -> None:
@@ -154,8 +137,6 @@ def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -
     assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
         named.notes
     )
-    whole = scores(write_run(tmp_path / "whole", rows))
-    assert not any(share.partial for share in whole.lines[0][2:])
     folders = [
         write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
         for name, valid in (("A", 3), ("B", 1), ("C", 4))
@@ -212,6 +193,9 @@ USER = {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}
     [
         ({"sampling": {"temperature": 0.5}}, "sampling.temperature is 0.0 in A; 0.5 in B"),
         ({"samples": 2}, "samples is 1 in A; 2 in B"),
+        ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
+        ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
+        ({"extra_identity": {"new": {"deep": 1}}}, "new.deep is not recorded in A; 1 in B"),
         ({"limit": 5}, "limit is null in A; 5 in B"),
         ({"restricted": {"acebench": {"ids": ["x"]}}}, 'ids is null in A; ["x"] in B'),
         ({"extra_identity": USER}, 'roles.user.model is not recorded in A; "m" in B'),
