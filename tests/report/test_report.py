@@ -18,7 +18,7 @@ from ace_ray.errors import UserError
 from ace_ray.reports.early import EarlyRun, decisions_table, early_run
 from ace_ray.reports.folder import claim, claim_within, write
 from ace_ray.reports.report import make_report
-from ace_ray.reports.sweeps import Sweep, ledger_table, load_sweep
+from ace_ray.reports.sweeps import ledger_table, load_sweep
 from ace_ray.reports.table import csv_text
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.stored import Early, read_summary
@@ -213,12 +213,6 @@ LINES = [
 ]
 
 
-def loaded(folder: Path) -> Sweep:
-    found = load_sweep(open_store(str(folder)))
-    assert found is not None
-    return found
-
-
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = {
@@ -228,7 +222,9 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sweep(tmp_path_factory.mktemp("sweeps") / "sweep", LINES, runs)
 
 
-def test_complete_runs_are_reported_and_others_named(sweep: Path, here: Any) -> None:
+def test_complete_runs_are_reported_and_others_named(
+    sweep: Path, tmp_path: Path, here: Any
+) -> None:
     ended = here("report", sweep)
     assert ended.code == 0, ended.stderr
     assert ended.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
@@ -256,6 +252,9 @@ def test_complete_runs_are_reported_and_others_named(sweep: Path, here: Any) -> 
     sums |= {"Per 1,000 entries (s)": "441.2", "Per 1,000 entries (cost)": "0.3235"}
     assert {name: every[name] for name in sums} == sums
     assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
+    ended = here("report", write_run(tmp_path / "run", FEW), sweep)
+    assert ended.code == 2
+    assert "is a sweep" in ended.stderr, "a sweep is reported alone"
 
 
 def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
@@ -264,7 +263,8 @@ def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
     lines += [ledger_line("gone"), ledger_line("torn")]
     folder = write_sweep(tmp_path / "sweep", lines, dict.fromkeys(("a", "b", "torn"), FEW))
     (folder / "run-torn" / "run.json").write_text("{")
-    found = loaded(folder)
+    found = load_sweep(open_store(str(folder)))
+    assert found is not None
     assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
     whys = {one.label: one.why for one in found.left_out}
     assert "run.json is missing" in whys["gone"]
@@ -293,27 +293,13 @@ def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
     assert "is not JSON" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"run_id": "../elsewhere"},
-        {"run_id": "run-twice"},
-        {"state": "done"},
-        {"entries": "many"},
-        {"cost": float("nan")},
-        {"seconds": {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}},
-    ],
-)
-def test_a_damaged_ledger_line_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    lines = [ledger_line("a", **change), ledger_line("twice")]
-    assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {}))
-
-
-def test_a_sweep_is_reported_alone(sweep: Path, tmp_path: Path, here: Any) -> None:
-    ended = here("report", write_run(tmp_path / "run", FEW), sweep)
-    assert ended.code == 2
-    assert "is a sweep" in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1
+def test_a_damaged_ledger_line_is_refused(tmp_path: Path) -> None:
+    negative = {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}
+    changes: list[dict[str, Any]] = [{"run_id": "../elsewhere"}, {"run_id": "run-twice"}]
+    changes += [{"state": "done"}, {"entries": "many"}, {"cost": float("nan")}]
+    for change in [*changes, {"seconds": negative}]:
+        lines = [ledger_line("a") | change, ledger_line("twice")]
+        assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {})), change
 
 
 HEADLINE = {
@@ -336,14 +322,11 @@ def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[A
     return list(found)
 
 
-def test_a_stopped_run_has_estimates_only() -> None:
+def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
     assert line() == [
         "step 20", "acebench/official", "step 10", "better", "~+3.1 [+0.4, +6.0]",
         "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
     ]  # fmt: skip
-
-
-def test_exact_numbers_and_outcomes_are_named() -> None:
     value = {"estimate": 0.4, "low": 0.4, "high": 0.4}
     exact = line(stopped=False, low=0.031, high=0.031, value=value)
     assert exact[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
@@ -362,8 +345,7 @@ def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -
     (folder / "run.json").write_text(json.dumps(manifest))
     store = open_store(str(folder))
     found = early_run("a", store, read_summary(store), {"step-10": "step 10"})
-    assert found is not None
-    assert found.against == "step 10"
+    assert (found and found.against) == "step 10"
     write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
     ended = here("report", folder)
     assert ended.code == 0, ended.stderr

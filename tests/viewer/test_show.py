@@ -13,21 +13,17 @@ import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
 from ace_ray.errors import UserError
-from ace_ray.models.sources import ModelRef
-from ace_ray.pipeline.planning.plan import make_manifest
 from ace_ray.pipeline.rescore import compact_run
-from ace_ray.pipeline.summary import as_json
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
 from ace_ray.storage.rows import ROWS
-from ace_ray.storage.stored import MANIFEST
 from ace_ray.types import Entry, Episode
 from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
 from ace_ray.viewer.episode import changes
 from ace_ray.viewer.select import Filter, StoredRun, select
 from ace_ray.viewer.server import render, row_view
 from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
-from tests.pipeline.made_run import judged_rows, planned_run, written_run
+from tests.pipeline.made_run import written_run
 from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
 HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"
@@ -243,14 +239,10 @@ LARGE: dict[str, dict[str, str]] = {
 
 def run_with(folder: Path, changed: dict[str, str]) -> str:
     """Write a run in which one row has these columns. Returns the id of the row."""
-    plan = planned_run(folder, ModelRef("fake", "fake", "fake", "fake"))
-    rows = judged_rows(plan, wrong)
-    rows[0] |= changed
-    store = LocalStore(plan.uri)
-    store.put(MANIFEST, as_json(make_manifest(plan, {})))
-    write_parts(store, "00000000000001-aa", pa.Table.from_pylist(rows, schema=ROWS))
-    row_id: str = rows[0]["row_id"]
-    return row_id
+    changed_row = written_run(folder, wrong)[0] | changed
+    table = pa.Table.from_pylist([changed_row | {"attempts": 2}], schema=ROWS)
+    write_parts(LocalStore(str(folder)), "00000000000002-aa", table)
+    return str(changed_row["row_id"])
 
 
 @pytest.mark.nightly
