@@ -26,7 +26,7 @@ from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
 from tests.pipeline.made_run import written_run
 from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
-HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"
+HOSTILE = "\x1b[2Jgone \u202e evil password='hunter2-42'\r\nline"
 
 
 def answered(number: int, entry: Entry) -> Episode:
@@ -79,7 +79,7 @@ def test_a_row_is_shown_whole_and_harmless(run: Any, here: Any) -> None:
         shown = here("show", folder, *words).stdout
         assert "\x1b" not in shown
         assert "\u202e" not in shown
-        assert "evil" in shown
+        assert "evil password='hunter2-42'" in shown, "stored texts are not masked"
 
 
 def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(here: Any, tmp_path: Path) -> None:
@@ -278,16 +278,3 @@ def test_long_values_are_cut() -> None:
     whole: dict[str, Any] = {"a": [None, True, 1.5, "x", {}], "b": []}
     assert shortened(whole) == whole
     assert len(shortened([0] * MANY)) == SHOWN_VALUES
-
-
-def test_stored_texts_are_not_masked(tmp_path: Path, here: Any) -> None:
-    said = "login(password='hunter2-42', api_key='sk-abcdefghijklmnopqrstuvwxyz')\x1b[2J"
-    told = [{"role": "user", "content": "q"}, {"role": "assistant", "content": said}]
-    error = f"expected {said}"
-    row_id = run_with(tmp_path, {"messages": json.dumps(told), "strict_error": error})
-    whole, listed = here("show", tmp_path, row_id).stdout, here("show", tmp_path).stdout
-    for shown in (whole, listed):
-        assert "login(password='hunter2-42'" in shown
-        assert "***" not in shown
-        assert "\x1b" not in shown
-    assert "expected login(password='hunter2-42'" in whole
