@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -63,9 +63,8 @@ def test_all_units_tell_the_difference_exactly() -> None:
     half = Draws(values[:100], values[:100], (weights / weights.sum())[:100])
     low, high = confidence_sequence(half, 0.05)
     assert low < truth < high
-    assert confidence_sequence(draws(values, weights), 0.05) == pytest.approx(
-        (truth, truth), abs=1e-12
-    )
+    exact = pytest.approx((truth, truth), abs=1e-12)
+    assert confidence_sequence(draws(values, weights), 0.05) == exact
     assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
 
 
@@ -146,43 +145,33 @@ class Simple(Benchmark):
     groups: ClassVar[Mapping[str, Sequence[str]]] = {}
 
     def entries(self) -> list[Entry]:
+        keys = [(c, n) for c, count in (("a", 10), ("b", 40)) for n in range(count)]
+        groups = [f"{c}g{n // 10}" if n % 5 == 0 else "" for c, n in keys]
         return [
-            Entry(
-                id=f"{category}{number}",
-                category=category,
-                group=f"{category}g{number // 10}" if number % 5 == 0 else "",
-                prompt="x",
-            )
-            for category, count in (("a", 10), ("b", 40))
-            for number in range(count)
+            Entry(id=f"{c}{n}", category=c, group=group, prompt="x")
+            for (c, n), group in zip(keys, groups, strict=True)
         ]
 
     def check(self, entry: Entry, episode: Episode) -> Verdict:
         return Verdict(True)
 
 
-class Balanced(Simple):
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        found = [one[rules]["accuracy"] for one in summary["categories"].values()]
-        mean = sum(found) / len(found)
-        return [Score("Mean", "macro", Estimate(mean, (0, 1), 1))]
+def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
+    """Make a benchmark with a headline from its statistics."""
+
+    class Headlined(Simple):
+        @classmethod
+        def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+            return [Score("Mean", "macro", Estimate(value(summary), (0, 1), 1))]
+
+    return Headlined()
 
 
-class Squared(Simple):
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        value = summary["rules"][rules]["accuracy"] ** 2
-        return [Score("Square", "square", Estimate(value, (0, 1), 1))]
+def of_category(summary: Mapping[str, Any], name: str) -> float:
+    return float(summary["categories"][name]["correct"]["accuracy"])
 
 
-class Weightless(Simple):
-    """The headline leaves category b out."""
-
-    @classmethod
-    def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
-        value = summary["categories"]["a"][rules]["accuracy"]
-        return [Score("Only a", "a", Estimate(value, (0, 1), 1))]
+BALANCED = headlined(lambda one: (of_category(one, "a") + of_category(one, "b")) / 2)
 
 
 def order(benchmark: Benchmark, seed: int = 0) -> Any:
@@ -194,16 +183,16 @@ def test_weights_are_those_of_the_headline() -> None:
     pooled = order(Simple())
     assert len(pooled.units) == 45, "groups are drawn together"
     assert pooled.weights == pytest.approx([len(u.items[0].entries) / 50 for u in pooled.units])
-    balanced = order(Balanced())
+    balanced = order(BALANCED)
     small = ["/a/" in unit.name for unit in balanced.units]
     assert balanced.weights[small].sum() == pytest.approx(0.5)
     with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
-        order(Squared())
+        order(headlined(lambda one: one["rules"]["correct"]["accuracy"] ** 2))
 
 
 def test_all_units_together_are_the_headline() -> None:
     rng = np.random.default_rng(0)
-    for benchmark in (Simple(), Balanced()):
+    for benchmark in (Simple(), BALANCED):
         entries = benchmark.dataset()
         right = rng.uniform(size=len(entries)) < 0.6
         rows = [
@@ -242,7 +231,7 @@ def test_windows_keep_the_order_of_units() -> None:
 
 
 def test_entries_without_weight_come_last() -> None:
-    one = order(Weightless())
+    one = order(headlined(lambda one: of_category(one, "a")))
     weighed = [unit.weight > 0 for unit in one.units]
     assert weighed == sorted(weighed, reverse=True)
     assert sum(one.rows(2, weighed=True)) == 2 * 10

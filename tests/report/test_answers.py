@@ -6,6 +6,7 @@ import csv
 import json
 from collections import Counter
 from io import StringIO
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +109,8 @@ def wrong(category: str, number: int, **columns: Any) -> Row:
     return {**row("en", category, number, official=False), **columns}
 
 
-def section(*folders: Path, per_category: int = 5) -> Any:
-    return answers(choose(loaded(*folders), per_category), ("official", "strict")).view
+def section(folder: Path) -> Any:
+    return answers(choose(loaded(folder), 5), ("official", "strict")).view
 
 
 def views(folder: Path, *rows: Row) -> dict[str, Any]:
@@ -136,12 +137,8 @@ def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> No
 
 
 def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
-    rows = [
-        r
-        for lang in ("en", "zh")
-        for c in ("special_incomplete", "normal_atom_bool")
-        for r in block(lang, c, 0, 9)
-    ]
+    keys = product(("en", "zh"), ("special_incomplete", "normal_atom_bool"))
+    rows = [r for language, category in keys for r in block(language, category, 0, 9)]
     runs = loaded(*(write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"))
 
     def counts(per_category: int, most: int = 400) -> list[int]:

@@ -114,13 +114,12 @@ def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
 
 
 def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -> None:
-    def run(name: str, variant: str, valid: int, **more: Any) -> Path:
+    folders = []
+    for variant, valid in {"standard": 10, "condensed": 4, "minimal": 1}.items():
         rows = everything({"normal_preference": valid})
-        return write_run(tmp_path / name, rows, variant=variant, **more)
-
-    variants = {"standard": 10, "condensed": 4, "minimal": 1}
-    folders = [run(variant, variant, valid) for variant, valid in variants.items()]
-    folders.append(run("other", "condensed", 0, sampling={"temperature": 1.0}))
+        folders.append(write_run(tmp_path / variant, rows, variant=variant))
+    warm: dict[str, Any] = {"variant": "condensed", "sampling": {"temperature": 1.0}}
+    folders.append(write_run(tmp_path / "other", rows, **warm))
     found = table(6, *folders)
     assert list(found.header) == ["Model", "Standard", "Condensed", "Minimal"]
     assert [shares(line) for line in found.lines] == [[100.0, 95.0, 92.5]]
