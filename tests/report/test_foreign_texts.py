@@ -48,8 +48,12 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return Page(report_page(*runs, out=folder / "out"))
 
 
+OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
+RARELY = [HOSTILE[2], HOSTILE[6], HOSTILE[8]]
+
+
 @pytest.mark.parametrize(
-    "text", [HOSTILE[0], HOSTILE[2], HOSTILE[6], HOSTILE[8], HOSTILE[10], HOSTILE[11], RICH]
+    "text", [*OFTEN, *(pytest.param(text, marks=pytest.mark.nightly) for text in RARELY)]
 )
 def test_hostile_text_adds_no_markup_and_no_control_characters(
     text: str, tmp_path: Path, clean: Page, here: Callable[..., Any]

@@ -222,6 +222,7 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sweep(tmp_path_factory.mktemp("sweeps") / "sweep", LINES, runs)
 
 
+@pytest.mark.nightly
 def test_complete_runs_are_reported_and_others_named(
     sweep: Path, tmp_path: Path, here: Any
 ) -> None:
