@@ -271,7 +271,7 @@ def test_benchmarks_of_installed_packages_are_offered(
 
 
 class Sums(Mine):
-    """The third published sum is wrong; the fourth entry has no gold answer."""
+    """The third published sum is wrong; the fourth entry lacks a gold answer."""
 
     known: str = ""
 

@@ -142,7 +142,7 @@ def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [one["header.json"]["results"]["total_samples"] for one in found] == [10] * 5
     assert found[0]["header.json"]["eval"]["metadata"]["part"] == "1 of 5"
     shared = [one["header.json"]["results"]["scores"] for one in found]
-    assert all(scores == shared[0] for scores in shared), "those of the whole run"
+    assert all(scores == shared[0] for scores in shared), "each log has the scores of the whole run"
     names = [name for one in found for name in one if name.startswith("samples/")]
     assert len(names) == len(set(names)) == 50
     assert sum(name.endswith("_epoch_2.json") for name in names) == 25

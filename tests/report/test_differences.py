@@ -53,7 +53,7 @@ def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
 
 
 def dialogue(name: str, *valid: bool, status: str = "scored") -> list[ResultRow]:
-    """Build the turns of a dialogue. ``status`` is that of the first turn."""
+    """Build the turns of a dialogue. ``status`` belongs to the first turn."""
     turns = [made(ok, f"{name}_{i}", group=name) for i, ok in enumerate(valid[1:], start=1)]
     return [made(valid[0], f"{name}_0", group=name, status=status), *turns]
 
@@ -170,7 +170,7 @@ def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
 
 
 def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
-    """Turns flip together, so four turns are no further evidence."""
+    """Turns flip together, so four turns count as one piece of evidence."""
     base, whole, parts = (
         [row for d in range(20) for row in dialogue(str(d), *(t < of.get(d, 4) for t in range(4)))]
         for of in ({}, dict.fromkeys(range(5), 0), {0: 3, 1: 2, 2: 0, 3: 3})
@@ -211,7 +211,7 @@ def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
 
 
 def test_the_noise_floor_by_hand() -> None:
-    """Of 100 rows generated twice 10 flipped: over 400 rows 1.96 * sqrt(0.1 / 400)."""
+    """10 of 100 repeated rows flipped, so over 400 rows it is 1.96 * sqrt(0.1 / 400)."""
     rows = column([True] * 400)
     again = [made(i >= 10, str(i), repeat=1) for i in range(100)]
     repeats = [repeats_of(rows, again, RULE_SETS), None, None]
@@ -317,7 +317,7 @@ def test_the_clustered_interval_by_hand() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_clusters_that_all_moved_alike() -> None:
-    """Of 20 clusters none moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
+    """None of 20 clusters moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
     most = 1 - 0.025 ** (1 / 20)
     found = clustered_interval(np.zeros(20), np.ones(20))
     assert found == pytest.approx((-most, most))

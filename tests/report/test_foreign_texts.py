@@ -61,7 +61,7 @@ def test_hostile_text_adds_no_markup_and_no_control_characters(
     runs = [hostile_run(tmp_path / str(i), text) for i in range(2)]
     page = Page(report_page(*runs, out=tmp_path / "report"))
     is_sound(page)
-    # Elements are those of a clean run, besides places for line breaks.
+    # A clean run has the same elements, besides places for line breaks.
     for shape in page.shapes.keys() | clean.shapes.keys():
         assert shape[0] == "wbr" or page.shapes[shape] == clean.shapes[shape], shape
     assert page.raw == clean.raw

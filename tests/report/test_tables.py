@@ -258,7 +258,7 @@ def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
     part = found["benchmarks"]["acebench"]
     (first, *_) = scores_of(ACEBench, part, headline=True)["official"]
     assert Score.of_json(part["scores"]["official"][0]) == first
-    # An incomplete run has no headline.
+    # The headline of an incomplete run is N/A.
     found = summary_of(tmp_path / "part", {"special_incomplete": 3}, missing=1)
     text = " ".join(" ".join(printed(found)).split())
     assert "official, strict Overall (workbook) N/A" in text
