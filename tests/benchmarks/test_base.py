@@ -1,37 +1,59 @@
-"""What a benchmark class must say, what it gets for nothing, and how it is refused."""
+"""The least that a benchmark class must say, its defaults, and refusals of its mistakes."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.checked import check_episode
 from ace_ray.benchmarks.context import EpisodeContext, RoleModel
+from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.registry import benchmark_class, installed, make_benchmark, recorded_class
-from ace_ray.config.schema import Section
+from ace_ray.config.schema import RunConfig, Section
 from ace_ray.errors import UserError
 from ace_ray.models.fake import FakeEngine
-from ace_ray.storage.rows import ResultRow
+from ace_ray.models.sources import ModelRef
+from ace_ray.pipeline.planning.plan import make_plan
 from ace_ray.types import Entry, Episode, Sampling, Verdict
+from tests.benchmarks.scored_row import scored_row
 
-HEAD = """
+HEAD = """from pydantic import BaseModel
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.types import Entry, Verdict
-class Mine(Benchmark):
-    name = "mine"
-"""
-ENTRIES = "    def entries(self): return [Entry(id='a', prompt='?', gold='1')]\n"
-CHECK = "    def check(self, entry, episode): return Verdict(episode.output == entry.gold)\n"
+class Mine(Benchmark):"""
+BODY = {
+    "name": "name = 'mine'",
+    "entries": "def entries(self): return [Entry(id='a', prompt='?', gold='1')]",
+    "check": "def check(self, entry, episode): return Verdict(episode.output == entry.gold)",
+}
+Write = Callable[..., str]
 
 
-def local(folder: Path, text: str) -> str:
-    file = folder / "mine.py"
-    file.write_text(text)
-    return f"{file}:Mine"
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a file with a class of `BODY` and other members; returns the name of the class."""
+
+    def written(**members: str) -> str:
+        file = tmp_path / "mine.py"
+        file.write_text("\n    ".join([HEAD, *(BODY | members).values()]) + "\n")
+        return f"{file}:Mine"
+
+    return written
+
+
+def plan(name: str) -> None:
+    tree = {"model": {"source": "fake"}, "benchmarks": [name], "backend": "fake"}
+    fake = ModelRef("fake", "fake", "fake", "fake")
+    made = make_plan(RunConfig.model_validate(tree), fake, [make_benchmark(name, {})])
+    assert len(made.rows) == 1
 
 
 class Mine(Benchmark):
@@ -39,111 +61,110 @@ class Mine(Benchmark):
 
     name = "mine"
     groups = {"Small": ["a", "b"], "Large": ["c"], "Absent": ["z"]}  # noqa: RUF012 - as users do
+    verdict: Any = None
 
     def entries(self) -> list[Entry]:
-        return [
-            Entry(id=f"{category}{number}", category=category, language=language, prompt="?")
-            for language in ("en", "zh")
-            for category in "cba"
-            for number in range(4)
-        ]
+        keys = product(("en", "zh"), "cba", "0123")
+        return [Entry(id=c + n, category=c, language=lang, prompt="?") for lang, c, n in keys]
 
-    def check(self, entry: Entry, episode: Episode) -> Verdict:
-        return Verdict.graded(float(episode.output), "poor")
+    def check(self, entry: Entry, episode: Episode) -> Any:
+        return self.verdict
 
 
-def rows(benchmark: Benchmark, answer: str) -> list[ResultRow]:
-    found = []
-    for number, entry in enumerate(benchmark.dataset()):
-        row = ResultRow(
-            str(number), "mine", entry.category, entry.language, entry.id, entry.group, 0, "scored"
-        )
-        row.verdicts = benchmark.verdicts(entry, Episode(output=answer))
-        found.append(row)
-    return found
-
-
-def test_two_members_are_a_whole_benchmark(tmp_path: Path) -> None:
-    mine = make_benchmark(local(tmp_path, HEAD + ENTRIES + CHECK), {})
+def test_two_members_are_a_whole_benchmark(write: Write) -> None:
+    mine = make_benchmark(write(), {})
     (entry,) = mine.dataset()
     assert entry == Entry("mine", "mine", "", "a", {}, "1", "a", "?")
     context = EpisodeContext(RoleModel(FakeEngine({"default": "1"}), Sampling()))
     episode = asyncio.run(mine.run(entry, context))
     assert mine.verdicts(entry, episode) == {"correct": Verdict(True)}
     assert not mine.interactive(entry)
-    assert mine.resolved() == {}
     assert re.fullmatch("[0-9a-f]{64}", mine.identity()["data_sha256"])
+    plan(write())
+    # An edited file is another class.
+    assert benchmark_class(write()) is type(mine)
+    assert benchmark_class(write(groups="groups = {}")).__module__ != type(mine).__module__
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        (HEAD + ENTRIES, "lacks check"),
-        (HEAD, "lacks check and entries"),
-        (HEAD + "    name = ''\n" + ENTRIES + CHECK, "the name of"),
-        (HEAD + "    rule_sets = 'correct'\n" + ENTRIES + CHECK, "rule_sets"),
-        (HEAD + "    rule_sets = ('A',)\n" + ENTRIES + CHECK, "rule_sets"),
-        ("import no_such_package\n" + HEAD, "No module named 'no_such_package'"),
-        ("def\n", "SyntaxError"),
-        ("raise SystemExit(3)\n", "SystemExit"),
-        ("Mine = 1\n", "no subclass of Benchmark"),
+        ("import no_such_package", "No module named 'no_such_package'"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("Mine = 1", "no subclass of Benchmark"),
         ("", "has no Mine"),
     ],
 )
-def test_a_class_that_lacks_something_is_refused_in_a_line(
-    tmp_path: Path, text: str, line: str
-) -> None:
-    with pytest.raises(UserError, match=re.escape(line)) as refused:
-        benchmark_class(local(tmp_path, text))
+def test_a_file_without_a_class_is_refused(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "file.py").write_text(text)
+    with pytest.raises(UserError, match=line) as refused:
+        benchmark_class(f"{tmp_path}/file.py:Mine")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "line"),
+    [
+        ("name = ''", "the name of"),
+        ("name = 'acebench'", "which an installed benchmark has"),
+        ("rule_sets = ('A',)", "rule_sets is"),
+        ("rule_sets = ('right', 'id')", "a rule set cannot be called 'id'"),
+        ("class Options(BaseModel): pass", "Options is no subclass"),
+        ("groups = {'Group': 'a'}", "groups is no mapping"),
+        ("groups = {'Accuracy': ['a']}", "a group cannot be called 'Accuracy'"),
+        ("def run(self, entry, context): return 1", "run is no method, async def run"),
+    ],
+)
+def test_a_class_of_the_wrong_shape_is_refused(write: Write, member: str, line: str) -> None:
+    with pytest.raises(UserError, match=re.escape(line)):
+        benchmark_class(write(member=member))
 
 
 @pytest.mark.parametrize(
     ("entries", "line"),
     [
-        ("[Entry(id='a', prompt='?'), Entry(id='a', prompt='!')]", "share the language, category"),
-        ("[Entry(id='a', prompt='?', gold={1, 2})]", "is not JSON"),
-        ("[Entry(id='a', prompt='?', data={'x': float})]", "is not JSON"),
-        ("[Entry(id='a')]", "has no prompt"),
-        ("[Entry(prompt='?')]", "its id is ''"),
-        ("[Entry(id=1, prompt='?')]", "its id is 1"),
+        ("Entry(id='a', prompt='?'), Entry(id='a', prompt='!')", "share the language, category"),
+        ("Entry(id='a')", "has no prompt"),
+        ("Entry(id='\\ud800', prompt='?')", "its id is"),
+        ("Entry(prompt='?')", "its id is ''"),
+        ("{'id': 'a'}", "entries gives a dict"),
+        ("Entry(id='a', prompt='?', gold=(1, 2))", "its gold is not JSON: it would turn tuples"),
+        ("Entry(id='a', prompt='?', data={'x': float('nan')})", "its data is not JSON"),
+        ("Entry(id='a', prompt=[{'content': 'x'}])", "its prompt is no list of messages"),
     ],
 )
-def test_entries_that_cannot_be_are_refused_in_a_line(
-    tmp_path: Path, entries: str, line: str
-) -> None:
-    text = f"{HEAD}    def entries(self): return {entries}\n{CHECK}"
-    mine = make_benchmark(local(tmp_path, text), {})
-    with pytest.raises(UserError, match=line):
-        mine.dataset()
+def test_entries_that_cannot_be_stored_are_refused(write: Write, entries: str, line: str) -> None:
+    with pytest.raises(UserError, match=re.escape(line)):
+        plan(write(entries=f"def entries(self): return [{entries}]"))
 
 
-def test_unknown_names_options_and_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no benchmark is called 'nine'.*installed: acebench"):
-        benchmark_class("nine")
-    with pytest.raises(UserError, match="cannot be read"):
-        benchmark_class(f"{tmp_path}/none.py:Mine")
-    with pytest.raises(UserError, match="unknown key 'colour'"):
-        make_benchmark(local(tmp_path, HEAD + ENTRIES + CHECK), {"colour": 1})
+@pytest.mark.parametrize(
+    ("member", "line"),
+    [
+        ("def entries(self): return {}['x']", "entries fails with KeyError: 'x' (mine.py:8)"),
+        ("def __init__(self, options): {}['x']", "the constructor fails with KeyError"),
+        ("def prompt(self, entry): return '?'", "its prompt is no list of messages"),
+        ("def tools(self, entry): return {'f': 1}", "its tools are no list of tools"),
+        ("def texts(self): return {'a': {1}}", "identity fails with TypeError"),
+        ("def ready(self, *, named): {}['x']", "ready fails with KeyError"),
+        ("def roles(self): return {'user': 'other'}", "'other' is not a role"),
+    ],
+)
+def test_an_exception_of_the_class_is_one_line(write: Write, member: str, line: str) -> None:
+    with pytest.raises(UserError, match=re.escape(line)) as refused:
+        plan(write(member=member))
+    assert "\n" not in str(refused.value)
 
 
-def test_an_edited_file_is_another_class(tmp_path: Path) -> None:
-    first = benchmark_class(local(tmp_path, HEAD + ENTRIES + CHECK))
-    assert benchmark_class(local(tmp_path, HEAD + ENTRIES + CHECK)) is first
-    other = benchmark_class(local(tmp_path, HEAD + ENTRIES + CHECK + "    groups = {}\n"))
-    assert other.__module__ != first.__module__
-
-
-def test_options_are_a_part_of_the_identity() -> None:
-    class Options(Section):
-        data: str = "here"
-        hard: bool = False
-
+def test_texts_and_options_are_in_the_identity() -> None:
     class Optional(Mine):
+        class Options(Section):
+            data: str = "here"
+            hard: bool = False
+
         def texts(self) -> dict[str, str]:
             return {"system": "Be quick."}
 
-    Optional.Options = Options
     easy, hard = (Optional.from_options({"hard": hard}) for hard in (False, True))
     assert easy.resolved() == {"data": "here", "hard": False}
     assert easy.identity() != hard.identity()
@@ -151,62 +172,135 @@ def test_options_are_a_part_of_the_identity() -> None:
     assert easy.identity()["protocol"]["texts_sha256"]
 
 
-def test_checks_must_give_what_the_class_says() -> None:
-    class Two(Mine):
-        rule_sets = ("loose", "tight")
-
-        def check(self, entry: Entry, episode: Episode) -> Any:
-            return {"loose": Verdict(True)} if episode.output else Verdict(True)
-
-    two = Two()
-    for output in ("", "x"):
-        with pytest.raises(ValueError, match="loose, tight"):
-            two.verdicts(two.dataset()[0], Episode(output=output))
+def test_unknown_names_options_and_files_are_refused(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no benchmark is called 'nine'.*installed: acebench"):
+        benchmark_class("nine")
+    with pytest.raises(UserError, match="cannot be read"):
+        benchmark_class(f"{tmp_path}/none.py:Mine")
+    with pytest.raises(UserError, match="unknown key 'data'; known keys: name, limit, ids"):
+        make_benchmark(write(), {"data": "mini"})
 
 
-def test_shares_are_scores() -> None:
+def judge(verdict: Any) -> Verdict:
     mine = Mine()
-    summary = mine.summarize(rows(mine, "0.25"), 0.0)
-    stats = summary["rules"]["correct"]
-    assert (stats["accuracy"], stats["n"]) == (0.25, 24)
-    assert stats["errors"] == {"poor": {"count": 24, "share": 1.0}}
+    mine.verdict = verdict
+    return mine.verdicts(mine.dataset()[0], Episode())["correct"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "line"),
+    [
+        (True, "check gives"),
+        ({"other": Verdict(True)}, "check gives no verdict for each of correct"),
+        (Verdict(1), "valid is 1"),  # type: ignore[arg-type]
+        (Verdict(False, None), "no texts"),  # type: ignore[arg-type]
+        (Verdict(False, metrics={"score": float("nan")}), "the metric 'score' is nan"),
+        (Verdict(True, metrics={"score": 0.3}), "a valid answer has the score 0.3"),
+    ],
+)
+def test_a_damaged_verdict_is_never_a_wrong_answer(verdict: Any, line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        judge(verdict)
+
+
+def test_verdicts_are_completed_and_shares_are_bounded() -> None:
+    assert judge(Verdict(False)) == Verdict(False, "wrong")
+    assert judge(Verdict(True)) == Verdict.graded(1) == Verdict(True)
     with pytest.raises(ValueError, match="not between 0 and 1"):
         Verdict.graded(1.5)
-    assert Verdict.graded(1) == Verdict(True)
+
+
+def test_an_episode_that_cannot_be_stored_is_refused() -> None:
+    check_episode(Episode(generation_s=1))
+    odd: list[Any] = ["text", Episode(messages=["x"])]  # type: ignore[list-item]
+    odd += [Episode(**{name: None}) for name in ("output", "prompt_tokens")]
+    for episode in odd:
+        with pytest.raises(TypeError):
+            check_episode(episode)
 
 
 def test_the_default_summary_has_categories_groups_languages_and_a_table() -> None:
-    mine = Mine()
-    judged = rows(mine, "1")
-    judged[0].status, judged[0].verdicts = "infra_error", {}
-    summary = mine.summarize(judged, 0.0)
+    mine, verdict = Mine(), {"correct": Verdict.graded(0.25, "poor")}
+    rows = [scored_row(e.category, e.id, verdict, language=e.language) for e in mine.dataset()]
+    rows[0].status, rows[0].verdicts = "infra_error", {}
+    summary = mine.summarize(rows, 0.0)
     assert list(summary["categories"]) == ["a", "b", "c"], "in the groups' order"
     assert list(summary["groups"]) == ["Small", "Large"], "without one that is not whole"
     assert summary["languages"]["en"]["categories"]["c"]["unscored"] == 1
     assert summary["incomplete"] == ["en/c: 1 of 4 rows not scored (1 infra_error)"]
     assert not summary["complete"]
+    stats = summary["rules"]["correct"]
+    assert (stats["accuracy"], stats["n"]) == (0.25, 23)
+    assert stats["errors"] == {"poor": {"count": 23, "share": 1.0}}
     assert summary["table"]["header"] == ["category", "n", "correct"]
     names = [line[0] for line in summary["table"]["lines"]]
     assert names == ["a", "b", "c", "Small", "Large", "language en", "language zh", "all"]
-    assert summary["table"]["lines"][-1][2].startswith("100.0 % [")
+    assert summary["table"]["lines"][-1][2].startswith("25.0 % [")
 
 
 def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
-    def say(line: str) -> None:
-        raise AssertionError(line)
-
-    for command in (
-        lambda: Mine.import_data(Path("x"), say),
-        lambda: Mine.pull_data(None, None, say),
-        lambda: Mine.check_data("x", say),
-    ):
+    for call in (Mine.import_data, Mine.check_data, partial(Mine.pull_data, None)):
         with pytest.raises(UserError, match="mine offers no data"):
-            command()
+            call(None, print)
 
 
-def test_what_is_installed_is_whole() -> None:
+POINTS = "[ace_ray.benchmarks]\nmoved = classes:Mine\nmine = classes:Mine\nbroken = broken:Mine\n"
+
+
+def test_benchmarks_of_installed_packages_are_offered(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [name for name, _ in installed()]
     assert names == ["acebench", "bfcl", "stabletoolbench", "stabletoolbench_judge", "tau2"]
+    Path(write().partition(":")[0]).rename(tmp_path / "classes.py")
+    (tmp_path / "broken.py").write_text("import no_such_package\n")
+    metadata = tmp_path / "offered-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert benchmark_class("mine").name == "mine"
+    with pytest.raises(UserError, match=r"broken cannot be imported.*no_such_package"):
+        benchmark_class("broken")
+    with pytest.raises(UserError, match="moved leads to a class that is called 'mine'"):
+        benchmark_class("moved")
+    # Reports use an installed class with the recorded rule sets.
     assert recorded_class("acebench", ("official", "strict"), {}).has_paper()
     assert not recorded_class("acebench", ("other",), {}).has_paper()
     assert recorded_class("gone", ("a", "b"), {}).rule_sets == ("a", "b")
+
+
+class Sums(Mine):
+    """The third published sum is wrong; the fourth entry lacks a gold answer."""
+
+    known: str = ""
+
+    def entries(self) -> list[Entry]:
+        texts = enumerate(("2", "4", "7", None), start=1)
+        return [Entry(id=str(n), prompt=f"{n} + {n}", gold=gold) for n, gold in texts]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        right = self.known == "all" or episode.output == str(2 * int(entry.id))
+        return Verdict(right, "wrong_sum")
+
+    def gold(self, entry: Entry) -> Gold | None:
+        if entry.gold is None:
+            return None
+        mangled = Episode(output=f"{entry.gold}1")
+        return Gold(Episode(output=entry.gold), mangled, may_fail=entry.id == self.known)
+
+
+def test_surprising_gold_answers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    assert not Sums.check_data("", said.append)
+    assert said == [
+        "mine: 3 answers, valid: gold 2 correct; mangled 0 correct",
+        "3: the gold answer is wrong_sum (correct)",
+        "3 gold answers and as many mangled ones: 1 surprises",
+    ]
+    monkeypatch.setattr(Sums, "known", "3")
+    assert Sums.check_data("", said.append)
+    assert said[-1] == "3 gold answers and as many mangled ones: 0 surprises"
+    monkeypatch.setattr(Sums, "known", "all")
+    assert not Sums.check_data("", said.append)
+    assert "1: a mangled gold answer passes (correct)" in said

@@ -1,14 +1,18 @@
-"""JSON lines of outputs for any benchmark: which entry a line answers, and what is refused."""
+"""Files of users: outputs for any benchmark, and byte order marks."""
 
 from __future__ import annotations
 
+import codecs
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import ace_ray.benchmarks
+from ace_ray.benchmarks.dataset import json_lines
 from ace_ray.benchmarks.outputs import (
     Entries,
     Output,
@@ -16,6 +20,8 @@ from ace_ray.benchmarks.outputs import (
     read_json_lines,
     read_rows,
 )
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.config.schema import config_text
 from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
@@ -37,29 +43,16 @@ def outputs(path: Path, entries: Entries = ENTRIES) -> list[Output]:
     return list(each_once(read_json_lines(path, entries), path))
 
 
-def refused(path: Path, message: str, where: str = "", entries: Entries = ENTRIES) -> None:
-    with pytest.raises(UserError) as caught:
-        outputs(path, entries)
-    assert message in str(caught.value)
-    assert where in str(caught.value)
-
-
 def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
     rows = [
         {"id": "2", "output": "4"},
         {"id": "1", "category": "products", "output": None, "sample": "x"},
-        {"id": "3", "language": "zh", "output": "\ud800"},
-        {"id": "3", "language": "en", "category": "sums", "output": "9", "sample": 2},
+        {"id": "3", "language": "zh", "output": "\ud800", "sample": 2},
     ]
     found = outputs(write(tmp_path / "a.jsonl", rows))
-    assert [one.entry.key for one in found] == [
-        ("en", "sums", "2"),
-        ("en", "products", "1"),
-        ("zh", "sums", "3"),
-        ("en", "sums", "3"),
-    ]
-    assert [one.sample for one in found] == [0, "x", 0, 2]
-    assert [one.episode.output for one in found] == ["4", "", "\ud800", "9"]
+    assert [one.entry for one in found] == [ALL[1], ALL[2], ALL[4]]
+    assert [one.sample for one in found] == [0, "x", 2]
+    assert [one.episode.output for one in found] == ["4", "", "\ud800"]
     assert found[0].episode.messages == [{"role": "assistant", "content": "4"}]
 
 
@@ -69,48 +62,73 @@ def test_an_id_names_its_entry_where_it_is_the_only_one(tmp_path: Path) -> None:
         ({"id": "1"}, "\"category\" is missing: '1' is an id of en/sums, en/products"),
         ({"id": "3"}, "\"language\" is missing: '3' is an id of en/sums, zh/sums"),
         ({"id": "22"}, "unknown id: '22'; the nearest known one is '2'"),
-        ({"id": "22", "category": "sums", "language": "zh"}, "unknown id of zh/sums: '22'"),
         ({"id": "2", "category": "sum"}, "unknown category: 'sum'; the nearest known one is"),
-        ({"id": "2", "language": "fr"}, "unknown language: 'fr'"),
         ({"id": "2", "language": None}, '"language" is None, not a text'),
-        ({"output": ""}, '"id" is missing'),
         ({"id": "2", "sample": [1]}, '"sample" is [1], not an integer or a text'),
         ({"id": "2", "output": {}}, "the output is {}, not a text or null"),
-        ({"id": "3", "language": "en"}, '"output" is missing'),
+        ({"id": "2", "sample": 0}, "id '2' (en/sums) with sample 0 was given before"),
     ],
 )
-def test_lines_that_name_no_entry(tmp_path: Path, row: dict[str, Any], message: str) -> None:
-    if "is missing" not in message:
-        row = {"output": "x"} | row
-    path = write(tmp_path / "a.jsonl", [{"id": "2", "output": "x"}, row])
-    refused(path, message, f"{path}:2")
+def test_a_wrong_line_is_refused_with_its_place(
+    tmp_path: Path, row: dict[str, Any], message: str
+) -> None:
+    first = {"id": "2", "output": "x"}
+    path = write(tmp_path / "a.jsonl", [first, first | {"sample": "0"}, {"output": "x"} | row])
+    with pytest.raises(UserError) as caught:
+        outputs(path)
+    assert message in str(caught.value)
+    assert f"{path}:3" in str(caught.value)
 
 
-def test_the_same_id_and_sample_twice(tmp_path: Path) -> None:
-    rows = [{"id": "2", "output": "x", "sample": sample} for sample in (0, "0", 0)]
-    path = write(tmp_path / "a.jsonl", rows)
-    refused(path, "id '2' (en/sums) with sample 0 was given before", f"{path}:3")
-    refused(write(path, []), "holds no outputs", str(path))
-    refused(tmp_path, "is not a plain file")
-    refused(tmp_path / "none", "cannot be read")
-
-
-def test_categories_are_loaded_as_they_are_asked_for(tmp_path: Path) -> None:
-    asked = []
-
-    def load(language: str, category: str) -> list[Entry]:
-        asked.append((language, category))
-        return [entry("1", category, language)]
-
-    entries = Entries(load, languages=["en"], categories=["sums", "products"])
-    rows = [{"id": "1", "category": "sums", "output": "", "sample": sample} for sample in (0, 1)]
-    assert len(outputs(write(tmp_path / "a.jsonl", rows), entries)) == 2
-    assert asked == [("en", "sums")]
-
-
-def test_a_value_that_is_nested_deeply_is_named_and_not_shown(tmp_path: Path) -> None:
+def test_files_without_outputs_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
+    for rows, message in (
+        ([], "holds no outputs"),
+        ([{"id": "2"}], '"output" is missing'),
+        ([{"output": ""}], '"id" is missing'),
+    ):
+        with pytest.raises(UserError, match=message):
+            outputs(write(path, rows))
     path.write_text('{"id": ' + "[" * 700 + "]" * 700 + "}")
     with pytest.raises(UserError, match=r"not a text|nested too deeply"):
         outputs(path)
-    assert [where for where, _ in read_rows(write(path, [{}, {}]))] == [f"{path}:1", f"{path}:2"]
+    with pytest.raises(UserError, match="is not a plain file"):
+        outputs(tmp_path)
+    with pytest.raises(UserError, match="cannot be read"):
+        outputs(tmp_path / "none")
+
+
+def test_a_byte_order_mark_changes_no_entry(tmp_path: Path) -> None:
+    mini = Path(ace_ray.benchmarks.__file__).parent / "acebench" / "mini"
+    folder = shutil.copytree(mini, tmp_path / "copy")
+    copy = {"data": str(folder)}
+    before = make_benchmark("acebench", copy).identity()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    for path in files:
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    assert make_benchmark("acebench", copy).identity() == before
+    for path in files:
+        path.write_bytes(codecs.BOM_UTF16_LE + path.read_text("utf-8-sig").encode("utf-16-le"))
+    with pytest.raises(UserError, match=r"is UTF-16 text.*; save it as UTF-8$"):
+        make_benchmark("acebench", copy).identity()
+
+
+def test_joined_files_have_marks_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "outputs.jsonl"
+    path.write_bytes(codecs.BOM_UTF8 + b'{"id": 1}\n' + codecs.BOM_UTF8 + b'{"id": 2}\n')
+    rows = [{"id": 1}, {"id": 2}]
+    assert [row for _, row in read_rows(path)] == rows
+    assert [row for _, row in json_lines(path.read_bytes(), path)] == rows
+    path.write_bytes(codecs.BOM_UTF8 + b"output: results\n")
+    assert config_text(str(path)) == "output: results\n"
+
+
+def test_outputs_and_configs_of_another_encoding_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for mark, encoding in ((codecs.BOM_UTF16_BE, "UTF-16"), (codecs.BOM_UTF32_LE, "UTF-32")):
+        path.write_bytes(mark + '{"id": 1}\n'.encode(encoding))
+        said = f"is {encoding} text, according to its byte order mark; save it as UTF-8$"
+        with pytest.raises(UserError, match=said):
+            list(read_rows(path))
+        with pytest.raises(UserError, match=said):
+            config_text(str(path))

@@ -1,51 +1,88 @@
-"""The table of several samples, and where the default benchmark has it."""
+"""Statistics of rows: several samples, and findings on answers that were not read or cut."""
 
 from __future__ import annotations
 
-import io
+import json
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from ace_ray.benchmarks.acebench.options import CATEGORIES
 from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.diagnosis import (
+    Answers,
+    answer_texts,
+    diagnose,
+    second_reading,
+    texts_of,
+)
+from ace_ray.benchmarks.results import ResultRow, SecondReading
 from ace_ray.benchmarks.statistics import sample_tables
 from ace_ray.benchmarks.tally import Tally, accuracies
-from ace_ray.reports.printed_summary import print_benchmark
-from ace_ray.storage.rows import ResultRow
-from ace_ray.types import Entry, Episode, Verdict
+from ace_ray.types import SCORE, Entry, Episode, Verdict
+from ace_ray.util.stats import wilson
+from tests.benchmarks.scored_row import scored_row
+from tests.benchmarks.test_base import Mine
+
+ENTRIES = ([1, 0, 0, 1], [1, 1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1, 1, 1])
 
 
-class Mine(Benchmark):
-    name = "mine"
-
-    def entries(self) -> list[Entry]:
-        return []
-
-    def check(self, entry: Entry, episode: Episode) -> Verdict:
-        return Verdict(True)
-
-
-def rows(category: str, *entries: list[float]) -> list[ResultRow]:
-    made = []
-    for number, scores in enumerate(entries):
-        for sample, score in enumerate(scores):
-            row = ResultRow("r", "mine", category, "", str(number), str(number), sample, "scored")
-            row.verdicts = {"correct": Verdict.graded(score)}
-            made.append(row)
-    return made
+def rows(*entries: Sequence[float], category: str = "c") -> list[Any]:
+    """Build rows of entries with these scores of their samples."""
+    return [
+        scored_row(category, str(number), {"correct": Verdict.graded(score)}, sample=sample)
+        for number, scores in enumerate(entries)
+        for sample, score in enumerate(scores)
+    ]
 
 
-def stats(*entries: list[float], category: str = "a") -> dict[str, Any]:
-    tally = Tally(category, ("correct",))
-    for row in rows(category, *entries):
+def stats(*entries: Sequence[float], multi_turn: bool = False) -> dict[str, Any]:
+    tally = Tally("c", ("correct",), multi_turn=multi_turn)
+    for row in rows(*entries):
         tally.add(row)
-    return {"correct": accuracies([tally], "correct")}
+    return accuracies([tally], "correct")
+
+
+def test_samples_are_means_over_entries_of_the_chances() -> None:
+    found = stats(*ENTRIES)["samples"]
+    assert (found["min"], found["max"]) == (4, 6)
+    for name, right in (("pass_at_k", any), ("pass_hat_k", all)):
+        shares: dict[str, float] = {}
+        for k in range(1, 5):
+            drawn = [[right(some) for some in combinations(one, k)] for one in ENTRIES]
+            shares[str(k)] = sum(sum(one) / len(one) for one in drawn) / len(ENTRIES)
+        assert found[name] == pytest.approx(shares)
+        for at, share in shares.items():
+            assert found[f"{name}_intervals"][at] == pytest.approx(wilson(share * 4, 4))
+    assert found["mean"] == pytest.approx((0.5 + 0.8 + 0 + 1) / 4)
+    assert found["pass_at_k"]["1"] == found["pass_hat_k"]["1"] == found["mean"]
+
+
+@pytest.mark.parametrize(
+    ("fewest", "ks"), [(1, [1]), (5, [1, 2, 3, 4, 5]), (40, [*range(1, 33), 40])]
+)
+def test_k_goes_up_to_the_fewest_samples(fewest: int, ks: list[int]) -> None:
+    found = stats([1] * fewest, [0] * (fewest + 1))["samples"]
+    for name in ("pass_at_k", "pass_hat_k"):
+        assert list(found[name]) == list(found[f"{name}_intervals"]) == [str(k) for k in ks]
+
+
+def test_graded_scores_and_single_samples_have_no_k() -> None:
+    assert "samples" not in stats([1], [0])
+    for scores in ([0.5, 0.25], [0.5, 0.5]):
+        found = stats(scores, [1, 1])["samples"]
+        assert found["mean"] == (sum(scores) / 2 + 1) / 2
+        assert found["pass_at_k"] == found["pass_hat_k_intervals"] == {}
+        assert sample_tables({"c": {"correct": {"samples": found, "n": 2}}}, ("correct",)) == []
+    # A dialogue of graded turns is right or wrong.
+    found = stats([1, 0.5], multi_turn=True)["samples"]
+    assert (found["pass_at_k"], found["pass_hat_k"]) == ({"1": 0.5, "2": 1}, {"1": 0.5, "2": 0})
 
 
 def test_the_table_of_samples() -> None:
-    categories = {"a": stats([1, 1, 0, 1], [0, 0, 0, 0]), "one": stats([1]), "b": stats([1, 0])}
+    entries = {"a": [[1, 1, 0, 1], [0, 0, 0, 0]], "one": [[1]], "b": [[1, 0]]}
+    categories = {name: {"correct": stats(*scores)} for name, scores in entries.items()}
     (table,) = sample_tables(categories, ("correct",))
     assert table["header"] == ["category", "rules", "n", "k", "pass@k", "pass^k"]
     assert table["lines"] == [
@@ -55,36 +92,140 @@ def test_the_table_of_samples() -> None:
         ["b", "correct", "1", "1", "50.0 % [5.5, 94.5]", "50.0 % [5.5, 94.5]"],
         ["b", "correct", "1", "2", "100.0 % [20.7, 100.0]", "0.0 % [0.0, 79.3]"],
     ]
+    (table,) = sample_tables({"a": {"correct": stats([1] * 20)}}, ("correct",))
+    assert [line[3] for line in table["lines"]] == ["1", "2", "4", "20"]
+    assert "further_tables" not in Mine().summarize(rows([1], [0]), 0.0)
+    (table,) = Mine().summarize(rows([1, 1], [0, 1]), 0.0)["further_tables"]
+    assert [line[:4] for line in table["lines"]] == [["c", "correct", "2", k] for k in "12"]
 
 
-@pytest.mark.parametrize(("samples", "ks"), [(3, "1 2 3"), (8, "1 2 4 8"), (20, "1 2 4 20")])
-def test_few_k_are_printed(samples: int, ks: str) -> None:
-    (table,) = sample_tables({"a": stats([1] * samples)}, ("correct",))
-    assert [line[3] for line in table["lines"]] == ks.split()
+FENCED = '```json\n{"name": "f", "arguments": {"a": 1}}\n```'
 
 
-@pytest.mark.parametrize("entries", [([1], [0]), ([0.5, 0.5], [1, 0])])
-def test_one_sample_and_graded_scores_have_no_table(entries: tuple[list[float], ...]) -> None:
-    assert sample_tables({"a": stats(*entries)}, ("correct",)) == []
+def row(valid: bool = False, category: str = "c", **more: Any) -> ResultRow:
+    verdict = Verdict(valid, "" if valid else "no_calls")
+    return scored_row(category, "i", {"official": verdict, "strict": verdict}, **more)
 
 
-def test_the_default_benchmark_has_it_with_several_samples_only() -> None:
-    one = [*rows("a", [1], [0]), *rows("b", [1])]
-    assert "further_tables" not in Mine().summarize(one, 0.0)
-    several = [*rows("a", [1, 1], [0, 1]), *rows("b", [1])]
-    (table,) = Mine().summarize(several, 0.0)["further_tables"]
-    assert [line[:4] for line in table["lines"]] == [["a", "correct", "2", k] for k in "12"]
+def unread(reader: str = "fenced_json", category: str = "c", **more: Any) -> ResultRow:
+    return row(category=category, second_reading=SecondReading(reader, "answer", 1), **more)
 
 
-def test_every_line_is_printed_whole() -> None:
-    """In a log, the widest cells beside the longest name of a category."""
-    name = max(CATEGORIES, key=len)
-    categories = {name: {"official": stats(*[[1.0] * 4] * 300)["correct"]}}
-    tables = sample_tables(categories, ("official",))
-    out = io.StringIO()
-    summary = {"scores": {}, "further_tables": tables}
-    print_benchmark("acebench", summary, Console(file=out), full=True)
-    printed = [line for line in out.getvalue().splitlines() if name in line]
-    assert len(printed) == 3
-    for line, cells in zip(printed, tables[0]["lines"], strict=True):
-        assert [cell.strip() for cell in line.strip("│").split("│")] == cells
+def test_a_finding_is_five_rows_and_five_percent() -> None:
+    assert diagnose([]) == diagnose([row(True)] * 100) == diagnose([row(False)] * 100) == []
+    assert diagnose([unread()] * 4) == []
+    assert len(diagnose([unread()] * 5)) == 1
+    assert diagnose([unread()] * 5 + [row()] * 96) == []
+    assert len(diagnose([unread()] * 5 + [row()] * 95)) == 1
+    failed = scored_row("c", "i", status="infra_error", finish_reason="length")
+    assert diagnose([unread(repeat=1)] * 50 + [failed] * 50 + [row()] * 10) == []
+
+
+def test_unread_calls_say_which_readers_find_them() -> None:
+    hermes = unread("hermes")
+    (finding,) = diagnose([row(True)] * 2 + [hermes] * 2 + [unread()] * 4 + [row()] * 2)
+    assert (finding["kind"], finding["rows"], finding["of"]) == ("unread_calls", 6, 10)
+    assert dict(finding["readers"]) == {"fenced_json": 4, "hermes": 2}
+    assert finding["accuracy"] == {"official": 0.2, "strict": 0.2}
+    assert "6 of 10 rows hold calls that were not read" in finding["text"]
+    assert "fenced_json (4), hermes (2)" in finding["text"]
+
+
+def test_a_category_is_a_finding_from_ten_percent() -> None:
+    others = [row(category=f"other {number % 20}") for number in range(4241)]
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others])
+    assert (finding["rows"], finding["of"]) == (200, 4441)
+    assert finding["categories"] == {"simple": {"rows": 200, "of": 200}}
+    assert "200 of 4441 rows (200 of 200 in simple) hold calls" in finding["text"]
+    # A share of the whole benchmark needs no categories.
+    (finding,) = diagnose([*[unread(category="simple")] * 200, *others[:3800]])
+    assert "categories" not in finding
+
+    def found(rows: int, of: int) -> int:
+        return len(diagnose([unread()] * rows + [row()] * (of - rows) + others[:1000]))
+
+    assert [found(4, 4), found(5, 5), found(5, 50), found(5, 51), found(9, 100)] == [0, 1, 1, 0, 0]
+
+
+def test_cut_answers_and_endless_reasoning_have_the_accuracy_of_the_others() -> None:
+    cut = row(finish_reason="length")
+    (finding,) = diagnose([cut] * 6 + [row(True, finish_reason="stop")] * 3 + [row()])
+    assert (finding["kind"], finding["rows"], finding["of"]) == ("cut_by_length", 6, 10)
+    assert finding["accuracy"] == {"official": 0.3, "strict": 0.3}
+    assert finding["others"] == {"official": 0.75, "strict": 0.75}
+    assert "official 75.0 % (of all rows 30.0 %)" in finding["text"]
+    assert "readers" not in finding
+    endless = row(reasoning_truncated=True, finish_reason="length")
+    first, reasoning = diagnose([endless] * 5)
+    assert (first["kind"], reasoning["kind"]) == ("cut_by_length", "reasoning_never_ended")
+    assert reasoning["others"] == {"official": None, "strict": None}
+    assert "official N/A (of all rows 0.0 %)" in reasoning["text"]
+    graded = row(finish_reason="length")
+    graded.verdicts = {"correct": Verdict(False, "half", metrics={SCORE: 0.5})}
+    (finding,) = diagnose([graded] * 8)
+    assert (finding["accuracy"], finding["others"]) == ({"correct": 0.5}, {"correct": None})
+
+
+class Toy(Benchmark):
+    """``[f(a=1)]`` is right."""
+
+    name = "toy"
+
+    def entries(self) -> list[Entry]:
+        return [Entry(id="x", prompt="call f")]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        return Verdict(episode.output == "[f(a=1)]", "no_call")
+
+    def unread(self, entry: Entry, episode: Episode) -> Answers:
+        if len(episode.messages) > 1:
+            return [texts_of(message) for message in episode.messages]
+        return () if episode.output.startswith("[") else [answer_texts(episode, episode.output)]
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def read(output: str, **more: Any) -> SecondReading | None:
+    toy = Toy()
+    return second_reading(toy, toy.dataset()[0], Episode(output=output, **more))
+
+
+def test_unread_calls_are_counted_under_the_most_frequent_reader() -> None:
+    assert read(FENCED) == SecondReading("fenced_json", "answer", 1)
+    assert read("[f(a=2)]") is None
+    assert read("I do not know.") is None
+    hermes = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+    messages = [said(FENCED), said("Done."), said(hermes), said(FENCED)]
+    assert read("", messages=messages) == SecondReading("fenced_json", "answer", 3)
+    # Reasoning is read only if it never ended.
+    found = read("", reasoning=FENCED, reasoning_truncated=True)
+    assert found == SecondReading("fenced_json", "reasoning", 1)
+    assert read("", reasoning=FENCED) is None
+    assert read("No.", reasoning=FENCED) is None
+
+
+def test_a_message_is_read_as_the_model_wrote_it() -> None:
+    message = {**said(""), "text": "t", "raw": f"<think>{FENCED}</think>the rest"}
+    assert texts_of(message) == ["t", "the rest"]
+    assert texts_of({"content": None, "text": 1, "raw": None}) == []
+    never = {**said(""), "reasoning": FENCED, "raw": f"<think>{FENCED}"}
+    assert texts_of(never) == []
+    other = {**said(""), "reasoning": FENCED, "raw": f"[THINK]{FENCED}[/THINK]the rest"}
+    assert texts_of(other) == ["[/THINK]the rest"]
+    raw = {**said("f(a=1)"), "raw": '[TOOL_CALLS]f{"a": 1}'}
+    assert answer_texts(Episode(messages=[raw]), "f") == ["f", "f(a=1)", raw["raw"]]
+    found = read("cut off: ", messages=[{**said("x"), "raw": raw["raw"]}])
+    assert found == SecondReading("mistral", "answer", 1)
+
+
+def test_a_damaged_second_reading_is_refused() -> None:
+    found = SecondReading("hermes", "answer", 7)
+    intact = json.loads(found.as_json())
+    assert SecondReading.of_json(intact) == found
+    for change in ({"reader": "x" * 41}, {"reader": "<b>"}, {"where": ["x"]}, {"answers": True}):
+        with pytest.raises(ValueError, match=r"names|counts"):
+            SecondReading.of_json(intact | change)
+    with pytest.raises(ValueError, match="no object"):
+        SecondReading.of_json([intact])

@@ -1,40 +1,43 @@
-"""What reports are tested on: rows, run folders and sweep folders as the package leaves them."""
+"""Rows, run folders, sweep folders and parsed pages for the tests of reports."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
+from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
 from ace_ray.benchmarks.acebench.options import (
     AGENT,
     CATEGORIES,
-    LANGUAGES,
     MULTI_TURN,
     NORMAL,
     dialogue,
 )
-from ace_ray.benchmarks.results import own_task
 from ace_ray.config.schema import RunConfig
 from ace_ray.models.families import FormatChoice
 from ace_ray.models.sources import Adapter, ModelRef
 from ace_ray.pipeline.planning.plan import make_manifest
-from ace_ray.reports.paired import Cells, PairedData, groups_of
-from ace_ray.reports.paired import cells_of as cells_under
+from ace_ray.reports.report import make_report
 from ace_ray.reports.runs import Run, read_run
 from ace_ray.storage.object_store import LocalStore, open_store
 from ace_ray.storage.parts import write_parts
-from ace_ray.storage.rows import ROWS, ResultRow, episode_columns, verdict_columns
-from ace_ray.types import RULE_SETS, Episode, Verdict, digest
+from ace_ray.storage.rows import ROWS, episode_columns, verdict_columns
+from ace_ray.types import Episode, Verdict, digest
 
 ERRORS = {"official": "value_error:string", "strict": "param_value"}
 SPECIAL_ERRORS = {"official": "error_detection", "strict": "detection_failed"}
@@ -54,7 +57,7 @@ def row(
     status: str = "scored",
     sample: int = 0,
 ) -> Row:
-    """A row of `ROWS`; ``strict`` follows ``official`` unless given."""
+    """Build a stored row. ``strict`` follows ``official`` unless given."""
     suffix = f"_{number}_0" if category in MULTI_TURN else f"_{number}"
     entry_id = f"{category}{suffix}"
     valid = {"official": official, "strict": official if strict is None else strict}
@@ -63,49 +66,38 @@ def row(
     for rules, ok in valid.items() if status == "scored" else ():
         metrics = {} if process is None else {"end_to_end": float(ok), "process_accuracy": process}
         verdicts[rules] = Verdict(ok, "" if ok else errors[rules], metrics=metrics)
+    keys = {"benchmark": "acebench", "category": category, "language": language, "id": entry_id}
+    keys |= {"group": dialogue(category, entry_id), "status": status, "worker": "host:1"}
     return {
+        **keys,
         "row_id": digest(language, category, number, sample)[:32],
-        "benchmark": "acebench",
-        "category": category,
-        "language": language,
-        "id": entry_id,
-        "group": dialogue(category, entry_id),
-        "sample": sample,
+        **dict.fromkeys(("sample", "seed"), sample),
         "repeat": 0,
-        "seed": sample,
-        "status": status,
         "error_class": None if status == "scored" else "RuntimeError",
         "error": None,
         "attempts": 1,
         "started_at": datetime(2026, 1, 1, tzinfo=UTC),
         "duration_s": 1.0,
-        "worker": "host:1",
         **episode_columns(Episode(output="[f()]", finish_reason="stop", model_calls=1)),
         **verdict_columns(verdicts),
     }
 
 
 def block(language: str, category: str, valid: int, of: int, **more: Any) -> list[Row]:
-    """``of`` rows of one category, the first ``valid`` of them right."""
+    """Build ``of`` rows of one category, the first ``valid`` of them right."""
     return [row(language, category, i, official=i < valid, **more) for i in range(of)]
 
 
 def everything(
     shares: dict[str, int], *, of: int = 10, languages: Sequence[str] = ("en", "zh")
 ) -> list[Row]:
-    """``of`` rows in every category and language, ``shares[category]`` of them right (else all)."""
-    return [
-        item
-        for language in languages
-        for category in CATEGORIES
-        for item in block(
-            language,
-            category,
-            shares.get(category, of),
-            of,
-            process=0.75 if category in AGENT else None,
-        )
-    ]
+    """Build ``of`` rows per category and language. ``shares[category]`` are right, else all."""
+    rows = []
+    for language in languages:
+        for category in CATEGORIES:
+            process = 0.75 if category in AGENT else None
+            rows += block(language, category, shares.get(category, of), of, process=process)
+    return rows
 
 
 def write_run(
@@ -115,41 +107,29 @@ def write_run(
     model: str = "org/Toy-7B-Instruct",
     run_id: str = "",
     variant: str = "standard",
-    sampling: dict[str, Any] | None = None,
-    samples: int = 1,
     missing: int = 0,
     finished: bool = True,
-    max_unscored: float = 0.0,
-    limit: int | None = None,
     restricted: dict[str, Any] | None = None,
-    backend: str = "vllm",
     extra_identity: dict[str, Any] | None = None,
     parameters: int | None = None,
     adapter: str = "",
+    benchmark: str = "acebench",
+    **settings: Any,
 ) -> Path:
-    """``folder``, filled with a manifest made by the package's own code, and ``rows`` as parts."""
-    rows = list(rows)
-    benchmark, described = _benchmark(variant)
-    config = RunConfig.model_validate(
-        {
-            "model": {"source": model},
-            "benchmarks": [{"name": "acebench"}],
-            "sampling": sampling or {},
-            "samples": samples,
-            "max_unscored": max_unscored,
-            "limit": limit,
-            "backend": backend,
-        }
-    )
+    """Write ``rows`` and a manifest made by the package. ``settings`` are keys of a config."""
+    rows = [one | {"benchmark": one["benchmark"].replace("acebench", benchmark)} for one in rows]
+    acebench, described = _benchmark(variant)
+    tree: dict[str, Any] = {"model": {"source": model}, "benchmarks": [{"name": "acebench"}]}
+    config = RunConfig.model_validate({**tree, "backend": "vllm", "max_unscored": 0.0, **settings})
     drawn = config.sampling.sampling()
     identity = {
         "model": digest(model),
         "chat_template_kwargs": {},
         "reasoning_parser": "auto",
-        "backend": backend,
+        "backend": config.backend,
         "benchmarks": {"acebench": described},
         "engine": {},
-        "sampling": [drawn.for_sample(i).as_json() for i in range(samples)],
+        "sampling": [drawn.for_sample(i).as_json() for i in range(config.samples)],
         "rows": digest(model, variant),
         **({"adapter": digest(adapter)} if adapter else {}),
         **(extra_identity or {}),
@@ -161,7 +141,7 @@ def write_run(
     plan = SimpleNamespace(
         config=config,
         model=pinned,
-        benchmarks={"acebench": benchmark},
+        benchmarks={"acebench": acebench},
         rows=[None] * (len(rows) + missing),
         identity=identity,
         run_id=run_id or folder.name,
@@ -169,7 +149,8 @@ def write_run(
         restricted=restricted or {},
         drawn=None,
     )
-    manifest = json.loads(json.dumps(make_manifest(cast(Any, plan), {})))
+    text = json.dumps(make_manifest(cast(Any, plan), {}))
+    manifest = json.loads(text.replace('"acebench"', f'"{benchmark}"'))
     if parameters is not None:
         manifest["model"]["parameters"] = parameters
     store = LocalStore(str(folder))
@@ -183,7 +164,7 @@ def write_run(
 
 
 def load_run(uri: Path | str) -> Run:
-    """The run at ``uri``, as `load_runs` reads it, without a label."""
+    """Read the run at ``uri`` without a label."""
     return read_run(open_store(str(uri)))
 
 
@@ -193,21 +174,11 @@ def _benchmark(variant: str) -> tuple[ACEBench, dict[str, Any]]:
     return benchmark, dict(benchmark.identity())
 
 
-LedgerLine = dict[str, Any]
-
-
-def ledger_line(label: str, state: str = "complete", **changes: Any) -> LedgerLine:
-    """A line of ``ledger.json``; a run that took 100 device seconds for 340 entries."""
+def ledger_line(label: str, state: str = "complete", **changes: Any) -> Row:
+    """Return a line of ``ledger.json``: 100 device seconds for 340 entries."""
     return {
-        "run_id": f"run-{label}",
-        "label": label,
-        "step": None,
-        "source": f"/models/train/{label}",
-        "state": state,
-        "note": "",
-        "engine": "fresh",
-        "devices": 1,
-        "device": "gpu",
+        **{"run_id": f"run-{label}", "label": label, "step": None, "state": state, "note": ""},
+        **{"source": f"/models/train/{label}", "engine": "fresh", "devices": 1, "device": "gpu"},
         "seconds": {"load": 20.0, "warm_up": 5.0, "generation": 60.0, "tool": 10.0, "idle": 5.0},
         "entries": 340,
         "tokens": {"prompt": 1000, "completion": 200},
@@ -217,126 +188,22 @@ def ledger_line(label: str, state: str = "complete", **changes: Any) -> LedgerLi
     }
 
 
-def refused(label: str, note: str) -> LedgerLine:
-    """A model that never started."""
-    return {
-        "run_id": f"run-{label}",
-        "label": label,
-        "step": None,
-        "source": f"/models/{label}",
-        "state": "refused",
-        "note": note,
-    }
+def refused(label: str, note: str) -> Row:
+    """Return the line of a model that never started."""
+    line = {"run_id": f"run-{label}", "label": label, "step": None, "state": "refused"}
+    return {**line, "source": f"/models/{label}", "note": note}
 
 
-def write_sweep(folder: Path, lines: Sequence[LedgerLine], runs: dict[str, list[Row]]) -> Path:
-    """``folder`` with a manifest, a ledger of ``lines``, and a run per label in ``runs``."""
+def write_sweep(folder: Path, lines: Sequence[Row], runs: dict[str, list[Row]]) -> Path:
+    """Write a sweep: a manifest, a ledger of ``lines``, and a run per label in ``runs``."""
     for label, rows in runs.items():
         write_run(folder / f"run-{label}", rows, model=f"/models/train/{label}")
-    manifest = {
-        "schema_version": 1,
-        "sweep_id": "train-1a2b",
-        "created_at": "2026-01-01T00:00:00+00:00",
-        "config": {"checkpoints": {"path": "/models/train"}},
-    }
+    manifest = {"schema_version": 1, "sweep_id": "train-1a2b", "config": {"checkpoints": {}}}
+    manifest["created_at"] = "2026-01-01T00:00:00+00:00"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "sweep.json").write_text(json.dumps(manifest))
     (folder / "ledger.json").write_text(json.dumps({"schema_version": 1, "runs": list(lines)}))
     return folder
-
-
-def made(
-    valid: bool,
-    entry_id: str,
-    *,
-    category: str = "c",
-    language: str = "en",
-    group: str = "",
-    sample: int = 0,
-    repeat: int = 0,
-    process: float | None = None,
-    status: str = "scored",
-    rules: Sequence[str] = RULE_SETS,
-) -> ResultRow:
-    """One row, alike under both rule sets; its group is the entry unless given."""
-    metrics = {} if process is None else {"process_accuracy": process}
-    verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
-    return ResultRow(
-        row_id=f"{language}/{category}/{entry_id}/{sample}/{repeat}",
-        benchmark="toy",
-        category=category,
-        language=language,
-        id=entry_id,
-        group=group or entry_id,
-        sample=sample,
-        status=status,
-        repeat=repeat,
-        verdicts=dict.fromkeys(rules, verdict) if status == "scored" else {},
-    )
-
-
-def column(values: Iterable[object], **more: object) -> list[ResultRow]:
-    """A row per value, in entries ``0``, ``1``, ..."""
-    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]  # type: ignore[arg-type]
-
-
-def cells_of(runs: Sequence[Sequence[ResultRow]], task: Callable[..., str] = own_task) -> Cells:
-    """The cells under both rule sets."""
-    return cells_under(runs, RULE_SETS, task)
-
-
-def paired(
-    *runs: Sequence[ResultRow],
-    named: dict[str, list[str]] | None = None,
-    task: Callable[..., str] = own_task,
-    repeats: Sequence[Cells | None] | None = None,
-) -> PairedData:
-    """Runs called ``r0``, ``r1``, ... of the benchmark ``toy``."""
-    cells = cells_of(runs, task)
-    return PairedData(
-        benchmark="toy",
-        labels=[f"r{i}" for i in range(len(runs))],
-        cells=cells,
-        groups=groups_of(cells.units, named or {}),
-        repeats=repeats or [None] * len(runs),
-        seeds=[None] * len(runs),
-    )
-
-
-def drawn(
-    rng: np.random.Generator, chance: dict[str, np.ndarray], samples: int = 1
-) -> list[ResultRow]:
-    """ACEBench-like rows, right with each category's ``chance`` per entry (see `chances`)."""
-    rows = []
-    for language in LANGUAGES:
-        for category in CATEGORIES:
-            for i, share in enumerate(chance[f"{language}/{category}"]):
-                entry_id = (
-                    f"{category}_{i // 3}_{i % 3}"
-                    if category in MULTI_TURN
-                    else (f"{category}_{i}")
-                )
-                for sample in range(samples):
-                    right = bool(rng.random() < share)
-                    partial = 1.0 if right else float(rng.choice([0.0, 0.25, 0.5]))
-                    rows.append(
-                        made(
-                            right,
-                            entry_id,
-                            category=category,
-                            language=language,
-                            group=dialogue(category, entry_id),
-                            sample=sample,
-                            process=partial if category in AGENT else None,
-                        )
-                    )
-    return rows
-
-
-def chances(rng: np.random.Generator, entries: int = 30) -> dict[str, np.ndarray]:
-    """How hard each entry is: mostly decided, some a toss."""
-    keys = [f"{language}/{category}" for language in LANGUAGES for category in CATEGORIES]
-    return {key: rng.choice([0.03, 0.5, 0.97], entries, p=[0.3, 0.3, 0.4]) for key in keys}
 
 
 HOSTILE = [
@@ -359,12 +226,12 @@ HOSTILE = [
 
 
 def utf8(text: str) -> str:
-    """As rows and the fields of a manifest hold it; free JSON values may hold more."""
+    """Return valid Unicode, as rows and manifests hold it."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def hostile_rows(text: str) -> list[Row]:
-    """Rows that say ``text`` wherever a row can, wrong under one rule set or both."""
+    """Build rows that say ``text`` wherever a row can, wrong under one rule set or both."""
     stored = utf8(text)
     messages = [
         {"role": text, "content": text},
@@ -372,24 +239,84 @@ def hostile_rows(text: str) -> list[Row]:
         {"role": "assistant", "content": text, "text": text, "tool_calls": [{"function": text}]},
         {"role": "user", "content": text},
     ]
-    rows = []
-    for number, official in enumerate((False, True)):
-        errors = {"official": stored, "strict": stored}
-        made = row("en", "agent_multi_step", number, official=official, strict=False, errors=errors)
-        rows.append(
-            {
-                **made,
-                "messages": json.dumps(messages),
-                "output": stored,
-                "reasoning": stored,
-                "official_error": stored,
-                "strict_error": stored,
-                "state": json.dumps({text: text}),
-                "finish_reason": stored,
-                "gold": json.dumps({text: text}),
-            }
-        )
-    return [
-        *rows,
-        {**rows[0], "row_id": "0" * 32, "id": stored, "group": stored, "language": stored},
+    columns = ("output", "reasoning", "official_error", "strict_error", "finish_reason")
+    said = dict.fromkeys(columns, stored) | {"messages": json.dumps(messages)}
+    said |= dict.fromkeys(("state", "gold"), json.dumps({text: text}))
+    errors = {"official": stored, "strict": stored}
+    rows = [
+        row("en", "agent_multi_step", n, official=n == 1, strict=False, errors=errors) | said
+        for n in (0, 1)
     ]
+    named = dict.fromkeys(("id", "group", "language"), stored)
+    return [*rows, rows[0] | named | {"row_id": "0" * 32}]
+
+
+_OF_VIEW = re.compile(r"http://127\.0\.0\.1:8642/run/[\w.~%-]+/row/[\w.~%-]+", re.ASCII)
+"""The only addresses that a page names."""
+
+
+class Page(HTMLParser):
+    """Elements of a page by tag and attribute names, its texts, scripts and styles."""
+
+    void = frozenset({"meta", "wbr", "br", "input", "hr"})
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(convert_charrefs=True)
+        self.shapes: Counter[tuple[str, frozenset[str]]] = Counter()
+        self.values: list[tuple[str, str, str]] = []
+        self.raw: dict[str, str] = {"script": "", "style": ""}
+        self.text = ""
+        self.open: list[str] = []
+        self.odd: list[str] = []
+        self.feed(content.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.shapes[tag, frozenset(name for name, _ in attributes)] += 1
+        self.values += [(tag, name, value or "") for name, value in attributes]
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        # A tag that closes itself has not been opened.
+        if tag not in self.void and (not self.open or self.open.pop() != tag):
+            self.odd.append(f"</{tag}> at {self.getpos()}")
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.raw:
+            self.raw[self.open[-1]] += data
+        else:
+            self.text += data
+
+    def handle_decl(self, decl: str) -> None:
+        if decl != "doctype html":
+            self.odd.append(decl)
+
+    def handle_comment(self, data: str) -> None:
+        self.odd.append(data)
+
+    handle_pi = unknown_decl = handle_comment
+
+
+def report_page(*uris: Path | str, out: Path, **changes: Any) -> bytes:
+    """Write a report to ``out``, and return its page."""
+    asked = {"paper": False, "rules": "official", **changes}
+    make_report([str(u) for u in uris], out=str(out), console=Console(file=StringIO()), **asked)
+    return (out / "report.html").read_bytes()
+
+
+def is_sound(page: Page) -> None:
+    """Check that a page is well-formed, runs one script and sends no requests."""
+    assert page.odd == page.open == []
+    (policy,) = [value for _, _, value in page.values if value.startswith("default-src 'none'; ")]
+    wanted = base64.b64encode(hashlib.sha256(page.raw["script"].encode()).digest()).decode()
+    assert f"script-src 'sha256-{wanted}'" in policy
+    counts = Counter(tag for tag, _ in page.shapes.elements())
+    assert (counts["script"], counts["style"]) == (1, 1)
+    assert not counts.keys() & {"img", "iframe", "object", "embed", "link", "base", "form", "image"}
+    for _, name, value in page.values:
+        assert not name.startswith("on"), name
+        assert name not in ("src", "srcdoc", "action", "formaction", "data"), name
+        if name in ("href", "xlink:href"):
+            assert value.startswith("#") or _OF_VIEW.fullmatch(value), value
+    assert not re.search(r"@import|url\(|expression", page.raw["style"])

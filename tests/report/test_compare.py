@@ -1,404 +1,364 @@
-"""`ace-ray compare`: what it refuses, prints and writes."""
+"""Runs read back, their labels and conditions, and `ace-ray compare`."""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.conditions import comparable_sets, differences
 from ace_ray.errors import UserError
 from ace_ray.reports.compare import WARNING, compare
-from ace_ray.reports.compared_runs import NotComparable
-from ace_ray.reports.comparison import compare_runs
-from ace_ray.reports.runs import Run, load_runs
-from tests.report.builders import Row, block, everything, load_run, row, write_run
-from tests.report.pages import Page, is_sound
+from ace_ray.reports.compared_runs import NotComparable, describe_pairs, make_pairs
+from ace_ray.reports.comparison import Comparison, compare_runs
+from ace_ray.reports.content import comparison_table
+from ace_ray.reports.runs import by_benchmark, load_runs
+from tests.report.builders import Page, Row, block, everything, is_sound, load_run, row, write_run
+
+FEW = block("en", "special_incomplete", 2, 4)
+
+
+def reported(*folders: Path) -> list[Any]:
+    runs = load_runs([str(folder) for folder in folders])
+    return [run.reported("acebench", ACEBench.statistics) for run in runs]
+
+
+def scores(*folders: Path) -> Any:
+    """Return the table of scores under the official rules."""
+    (holders,) = by_benchmark(load_runs([str(folder) for folder in folders]))
+    return comparison_table(holders, "official")
+
+
+def test_folders_that_are_not_runs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"{tmp_path}.*is not a run: run.json is missing"):
+        load_run(str(tmp_path))
+    for manifest, words in (
+        ("[1]", "is not a JSON object"),
+        ('{"schema_version": 1}', "'run_id' is missing"),
+        ('{"schema_version": 2}', "schema_version"),
+    ):
+        (tmp_path / "run.json").write_text(manifest)
+        with pytest.raises(UserError, match=words):
+            load_run(str(tmp_path))
+    with pytest.raises(UserError, match="has no rows"):
+        load_run(str(write_run(tmp_path / "empty", [])))
+    folder = write_run(tmp_path / "run", FEW)
+    with pytest.raises(UserError, match="named twice"):
+        load_runs([str(folder), f"{folder}/"])
+
+
+def test_labels_are_as_short_as_they_can_be(tmp_path: Path) -> None:
+    models = {"a": "org/Same", "b": "other/Same", "c": "package:pkg/Tiny-1B.Q4.gguf"}
+    models |= dict.fromkeys(("d/x", "e/x"), "org/Twin")
+    folders = [str(write_run(tmp_path / f, FEW, model=model)) for f, model in models.items()]
+    labels = [run.label for run in load_runs(folders)]
+    twins = [f"Twin ({tmp_path}/{name}/x)" for name in ("d", "e")]
+    assert labels == ["Same (a)", "Same (b)", "Tiny-1B.Q4", *twins]
+
+
+def test_runs_that_differ_in_the_candidate_compare(tmp_path: Path) -> None:
+    extra = {"engine": {"dtype": "auto"}, "chat_template_kwargs": {"enable_thinking": True}}
+    models = {"a": "o/A", "b": "org/B", "c": "org/B"}
+    folders = [
+        write_run(tmp_path / name, FEW, model=model, extra_identity=extra if name != "c" else {})
+        for name, model in models.items()
+    ]
+    assert list(differences(reported(*folders[:2]))) == []
+    warm = write_run(tmp_path / "warm", FEW, sampling={"temperature": 1.0})
+    runs = reported(*folders[1:])
+    assert (comparable_sets(runs), comparable_sets(reported(warm, *folders))) == (
+        [1, 1],
+        [1, 2, 2, 2],
+    )
+    assert (
+        "not the same candidate: chat_template_kwargs.enable_thinking is true in B (b); "
+        "not recorded in B (c)"
+    ) in list(differences(runs))
+
+
+def test_other_data_and_other_entries_do_not_compare(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / n, FEW[: 4 - (n == "A")], model=f"o/{n}") for n in "ABCD"]
+    (line,) = differences(reported(*folders))
+    assert re.fullmatch(r'not comparable: entries is "3 \(.*\)" in A; "4 \(.*" in the others', line)
+    manifest = json.loads((folders[2] / "run.json").read_text())
+    manifest["identity"]["benchmarks"]["acebench"]["data_sha256"] = "f" * 64
+    (folders[2] / "run.json").write_text(json.dumps(manifest))
+    (line,) = differences(reported(*folders[1:3]))
+    assert "data_sha256 is " in line
+    assert "ffffffffffff in C" in line
+
+
+def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
+    rows = everything({"special_incomplete": 4})
+    folder = write_run(tmp_path / "A", rows, model="o/A", limit=5, backend="fake")
+    summary = {"benchmarks": {"acebench": {"comparable": "with nothing at all"}}}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    table = scores(folder)
+    groups = ["Overall (workbook)", "Normal", "Special", "Agent", "Overall (paper)"]
+    assert list(table.header) == ["Model", "Scored rows", *groups, "Accuracy (pooled)"]
+    label, scored, _, normal, special, *_ = table.lines[0]
+    assert (label, scored) == ("A (limited)", "340/340")
+    assert (normal.value, normal.n) == (1.0, 240)
+    assert special.value == pytest.approx(0.8)
+    fake, limited, comparable = table.notes
+    assert fake == "A: backend fake; a test of the pipeline, not an evaluation"
+    assert limited == "A: limited to 5 entries: a sample of the benchmark, not its score"
+    assert comparable == "A: with nothing at all"
+
+
+def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:
+    folders = [
+        write_run(tmp_path / f"r{step}", FEW, adapter=f"/loras/run-7/checkpoint-{step}")
+        for step in (10, 20)
+    ]
+    base = write_run(tmp_path / "base", FEW)
+    runs = load_runs(list(map(str, [*folders, base])))
+    assert [(run.label, run.step, run.training) for run in runs] == [
+        ("Toy-7B-Instruct+checkpoint-10", 10, "run-7"),
+        ("Toy-7B-Instruct+checkpoint-20", 20, "run-7"),
+        ("Toy-7B-Instruct", None, ""),
+    ]
+    assert list(differences(reported(*folders, base))) == []
+
+
+def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -> None:
+    rows = everything({}, of=2)
+    restricted = {"acebench": {"ids": ["a", "b"]}}
+    named = scores(write_run(tmp_path / "named", rows, restricted=restricted))
+    assert all(share.partial for share in named.lines[0][2:])
+    assert "limited to 2 named ids: a sample of the benchmark, not its score" in " ".join(
+        named.notes
+    )
+    folders = [
+        write_run(tmp_path / name, block("en", "special_incomplete", valid, 4), model=f"o/{name}")
+        for name, valid in (("A", 3), ("B", 1), ("C", 4))
+    ]
+    table = scores(*folders)
+    header = ["Model", "Scored rows", "Overall (workbook)", "Special", "Overall (paper)"]
+    assert list(table.header) == [*header, "Accuracy (pooled)"], (
+        "only categories that were run have a column"
+    )
+    for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
+        partial = [(one.value, one.partial) for one in line[2:]]
+        assert partial == [(share, True)] * 3 + [(share, False)]
+    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial; not run: ")
+
 
 ROWS = block("en", "special_incomplete", 10, 20)
 WORSE = block("en", "special_incomplete", 0, 20)
 
 
-def compared_in(*folders: Path) -> list[Run]:
-    return load_runs([str(folder) for folder in folders])
+def two(folder: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Path]:
+    """Write runs A and B. B is made with ``changed``."""
+    one = write_run(folder / "a", first, model="o/A")
+    return [one, write_run(folder / "b", second, model="o/B", **changed)]
 
 
-def two(tmp_path: Path, first: list[Row], second: list[Row], **changed: Any) -> list[Run]:
-    """Runs A and B, of which B is made with ``changed``."""
-    return compared_in(
-        write_run(tmp_path / "a", first, model="o/A"),
-        write_run(tmp_path / "b", second, model="o/B", **changed),
-    )
+def compared(folders: list[Path], **asked: Any) -> Comparison:
+    return compare_runs(load_runs([str(folder) for folder in folders]), **asked)
+
+
+def refusal(folders: list[Path]) -> list[str]:
+    with pytest.raises(NotComparable) as caught:
+        compared(folders)
+    assert "--allow-different" in str(caught.value)
+    assert all(line.startswith("not comparable: ") for line in caught.value.lines)
+    return caught.value.lines
 
 
 def rewrite(folder: Path, **changed: Any) -> None:
-    """Keys of the manifest, replaced; None removes one."""
     manifest = json.loads((folder / "run.json").read_text()) | changed
-    manifest = {key: value for key, value in manifest.items() if value is not None}
     (folder / "run.json").write_text(json.dumps(manifest))
 
 
 def run_compare(folders: list[Path], **asked: Any) -> str:
     printed = StringIO()
-    options: dict[str, Any] = {
-        "rules": "both",
-        "out": None,
-        "baseline": None,
-        "groups": (),
-        "allow_different": False,
-        "with_flips": False,
-    }
-    console = Console(file=printed, width=200)
-    compare([str(folder) for folder in folders], **(options | asked), console=console)
+    options: dict[str, Any] = {"rules": "both", "out": None, "baseline": None, "groups": ()}
+    options |= {"allow_different": False, "with_flips": False, **asked}
+    compare([str(f) for f in folders], **options, console=Console(file=printed, width=200))
     return printed.getvalue()
 
 
-@pytest.mark.nightly
+USER = {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"sampling": {"temperature": 0.5}}, "sampling.temperature is 0.0 in A; 0.5 in B"),
-        ({"sampling": {"max_tokens": 7}}, "sampling.max_tokens is"),
         ({"samples": 2}, "samples is 1 in A; 2 in B"),
         ({"variant": "minimal"}, 'variant is "standard" in A; "minimal" in B'),
         ({"backend": "fake"}, 'backend is "vllm" in A; "fake" in B'),
+        ({"extra_identity": {"new": {"deep": 1}}}, "new.deep is not recorded in A; 1 in B"),
         ({"limit": 5}, "limit is null in A; 5 in B"),
         ({"restricted": {"acebench": {"ids": ["x"]}}}, 'ids is null in A; ["x"] in B'),
-        (
-            {"extra_identity": {"roles": {"acebench": {"user": {"kind": "served", "model": "m"}}}}},
-            'roles.user.model is not recorded in A; "m" in B',
-        ),
+        ({"extra_identity": USER}, 'roles.user.model is not recorded in A; "m" in B'),
     ],
 )
-def test_what_moves_scores_is_refused_line_by_line(
+def test_different_conditions_are_refused(
     tmp_path: Path, change: dict[str, Any], line: str
 ) -> None:
-    runs = two(tmp_path, ROWS, WORSE, **change)
-    with pytest.raises(NotComparable) as caught:
-        compare_runs(runs)
-    assert any(line in found for found in caught.value.lines), caught.value.lines
-    assert all(found.startswith("not comparable: ") for found in caught.value.lines)
-    assert "\n" not in str(caught.value)
-    assert "--allow-different" in str(caught.value)
-    allowed = compare_runs(runs, allow_different=True)
-    assert allowed.differences == caught.value.lines
-    assert len(allowed.results) == 2
+    folders = two(tmp_path, ROWS, WORSE, **change)
+    lines = refusal(folders)
+    assert any(line in found for found in lines), lines
+    allowed = compared(folders, allow_different=True)
+    assert (allowed.differences, len(allowed.results)) == (lines, 2)
 
 
-def identity_of(folder: Path, **changed: Any) -> dict[str, Any]:
-    identity: dict[str, Any] = json.loads((folder / "run.json").read_text())["identity"]
-    identity["benchmarks"]["acebench"] |= changed
-    return identity
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("data_sha256", "f" * 64), ("prompts_sha256", "e" * 64), ("mode", "native")]
-)
-def test_other_data_prompts_and_modes_are_refused(tmp_path: Path, key: str, value: str) -> None:
-    two(tmp_path, ROWS, WORSE)
-    rewrite(tmp_path / "b", identity=identity_of(tmp_path / "b", **{key: value}))
-    with pytest.raises(NotComparable) as caught:
-        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
-    (line,) = caught.value.lines
-    assert f"{key} is " in line
-
-
-@pytest.mark.nightly
-def test_verdicts_of_two_versions_are_refused_until_one_judges_both(tmp_path: Path) -> None:
-    two(tmp_path, ROWS, WORSE)
-    rewrite(tmp_path / "b", ace_ray_version="0.0.1")
-    with pytest.raises(NotComparable) as caught:
-        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
-    (line,) = caught.value.lines
-    assert 'rules is "ace_ray' in line
-    assert '"ace_ray 0.0.1" in B' in line
-    version = load_run(str(tmp_path / "a")).judged_by
-    rescored = {"rescored": {"ace_ray_version": version}, "benchmarks": {}}
-    (tmp_path / "b" / "summary.json").write_text(json.dumps(rescored))
-    assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).differences == []
-
-
-@pytest.mark.nightly
-def test_other_declared_entries_are_refused_and_missing_rows_are_not(tmp_path: Path) -> None:
-    runs = two(tmp_path, ROWS, WORSE[:15], missing=5)
-    comparison = compare_runs(runs)
-    (line,) = [x for x in comparison.results if x.hypothesis.rules == "strict"]
-    assert (line.difference.n, line.difference.left_out) == (15, 5)
-    assert any("5 of 20 rows are left out of B against A" in note for note in comparison.notes)
-    rewrite(tmp_path / "b", entries={"acebench": "f" * 64})
-    with pytest.raises(NotComparable) as caught:
-        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
-    assert "entries is " in caught.value.lines[0]
-
-
-def test_without_declared_entries_the_stored_ones_count(tmp_path: Path) -> None:
-    two(tmp_path, ROWS, WORSE[:15])
-    for name in ("a", "b"):
-        rewrite(tmp_path / name, entries=None)
-    with pytest.raises(NotComparable, match="entries is"):
-        compare_runs(compared_in(tmp_path / "a", tmp_path / "b"))
-
-
-@pytest.mark.nightly
-def test_unscored_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_missing_rows_are_left_out_and_other_entries_refused(tmp_path: Path) -> None:
     failed = [row("en", "special_incomplete", i, status="infra_error") for i in range(3)]
-    comparison = compare_runs(two(tmp_path, ROWS, [*failed, *WORSE[3:]]))
-    assert {line.difference.n for line in comparison.results} == {17}
+    folders = two(tmp_path, ROWS, [*failed, *WORSE[3:15]], missing=5)
+    comparison = compared(folders, rule_sets=["strict"])
+    (line,) = comparison.results
+    assert (line.difference.n, line.difference.left_out) == (12, 8)
     (note,) = [note for note in comparison.notes if "left out" in note]
-    assert note.startswith("acebench: 3 of 20 rows are left out of B against A")
-    assert note.endswith("3 in B, 0 in A")
+    assert note.startswith("acebench: 8 of 20 rows are left out of B against A")
+    assert note.endswith("8 in B, 0 in A")
+    rewrite(folders[1], entries={"acebench": "f" * 64}, ace_ray_version="0.0.1")
+    entries, rules = refusal(folders)
+    assert "entries is " in entries
+    assert '"ace_ray 0.0.1" in B' in rules, "verdicts of two versions"
 
 
-@pytest.mark.nightly
-def test_the_seed_is_chance_and_said(tmp_path: Path) -> None:
-    comparison = compare_runs(two(tmp_path, ROWS, WORSE, sampling={"seed": 7}))
-    assert comparison.differences == []
-    assert "different random seeds: sampling.seed is 0 in A; 7 in B" in comparison.cautions
-
-
-@pytest.mark.nightly
-def test_what_the_engines_said_of_themselves_is_said_and_not_refused(tmp_path: Path) -> None:
-    two(tmp_path, ROWS, WORSE)
-    one = {"versions": {"vllm": "0.32.0", "ray": "2"}, "device": "H200", "batch_invariant": False}
-    for name, engines in {"a": [one], "b": [one, one | {"device": "H100"}]}.items():
-        (tmp_path / name / "summary.json").write_text(
-            json.dumps({"benchmarks": {}, "timing": {"engines": engines}})
-        )
-    assert compare_runs(compared_in(tmp_path / "a", tmp_path / "b")).cautions == [
-        'different engine or hardware: device is "H200" in A; "H100" and "H200" in B'
-    ]
-
-
-@pytest.mark.nightly
-def test_models_that_play_the_user_themselves_are_said(tmp_path: Path) -> None:
+def test_seeds_engines_and_self_played_users_are_cautions(tmp_path: Path) -> None:
     def extra(name: str) -> dict[str, Any]:
         part = {"kind": "same", "model": name, "revision": name}
         return {"roles": {"acebench": {"user": part}}, "model": name}
 
-    first = write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
-    second = write_run(tmp_path / "b", WORSE, model="o/B", extra_identity=extra("B"))
-    (line,) = compare_runs(compared_in(first, second)).cautions
-    assert line == "not comparable in episodes: the model itself plays the user in A, B"
-
-
-@pytest.mark.nightly
-def test_repeats_count_in_no_accuracy_and_give_the_noise(tmp_path: Path) -> None:
-    again = [
-        {**item, "repeat": 1, "row_id": item["row_id"][::-1]}
-        for item in block("en", "special_incomplete", 5, 20)
+    write_run(tmp_path / "a", ROWS, model="o/A", extra_identity=extra("A"))
+    more: dict[str, Any] = {"extra_identity": extra("B"), "sampling": {"seed": 7}}
+    write_run(tmp_path / "b", WORSE, model="o/B", **more)
+    one = {"versions": {"vllm": "0.32.0", "ray": "2"}, "device": "H200", "batch_invariant": False}
+    for name, engines in {"a": [one], "b": [one, one | {"device": "H100"}]}.items():
+        summary = {"benchmarks": {}, "timing": {"engines": engines}}
+        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
+    comparison = compared([tmp_path / "a", tmp_path / "b"])
+    assert comparison.differences == []
+    assert comparison.cautions == [
+        "not comparable in episodes: the model itself plays the user in A, B",
+        "different random seeds: sampling.seed is 0 in A; 7 in B",
+        'different engine or hardware: device is "H200" in A; "H100" and "H200" in B',
     ]
-    comparison = compare_runs(two(tmp_path, [*ROWS, *again], WORSE))
-    (line,) = [x for x in comparison.results if x.hypothesis.rules == "strict"]
-    assert (line.difference.n, line.difference.base) == (20, 0.5)
-    assert line.noise is not None
-    assert (line.noise.flips, line.noise.n) == (5, 20)
-    assert (
-        "A: 5 of 20 entries or dialogues of acebench that were generated twice changed their "
-        "verdict (strict rules)" in comparison.notes
-    )
 
 
-@pytest.mark.nightly
+@pytest.mark.parametrize(("seed", "floor"), [(1, True), (2, False)])
+def test_repeats_give_the_noise_of_runs_with_one_seed(
+    tmp_path: Path, seed: int, floor: bool
+) -> None:
+    again = block("en", "special_incomplete", 5, 20)
+    again = [item | {"repeat": 1, "row_id": item["row_id"][::-1]} for item in again]
+    drawn = {"temperature": 0.7, "seed": 1}
+    first = write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=drawn)
+    second = write_run(tmp_path / "b", WORSE, model="o/B", sampling=drawn | {"seed": seed})
+    comparison = compared([first, second], rule_sets=["strict"])
+    (line,) = comparison.results
+    assert (line.difference.n, line.difference.base) == (20, 0.5), "repeats count in no accuracy"
+    noise = line.noise
+    assert (noise and (noise.flips, noise.n)) == ((5, 20) if floor else None)
+    notes = "\n".join(comparison.notes)
+    assert "A: 5 of 20 entries or dialogues of acebench that were generated twice changed" in notes
+    assert ("repeated rows give no noise floor" in notes) is not floor
+
+
 @pytest.mark.parametrize(
-    ("first", "second", "floor"),
+    ("names", "pairs", "words"),
     [
-        ({}, {}, True),
-        ({"seed": 1}, {"seed": 2}, True),
-        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 1}, True),
-        ({"temperature": 0.7, "seed": 1}, {"temperature": 0.7, "seed": 2}, False),
+        ("A B C", "A-B A-C", "Every run against A"),
+        # As a shell lists them.
+        ("t/10 t/2 t/9", "t/9-t/10 t/2-t/9", "Every checkpoint against the one before it"),
+        ("A B t/1 t/2", "A-B t/1-t/2 A-t/2", "model, against A"),
+        ("t/1 t/2 u/1 u/2", "t/1-t/2 u/1-u/2 t/2-u/2", "model, against t/2"),
     ],
 )
-def test_repeats_tell_nothing_of_runs_with_other_seeds(
-    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], floor: bool
-) -> None:
-    """They are drawn with their run's own seed, and say nearly the same."""
-    again = [{**item, "repeat": 1, "row_id": item["row_id"][::-1]} for item in ROWS]
-    runs = compared_in(
-        write_run(tmp_path / "a", [*ROWS, *again], model="o/A", sampling=first),
-        write_run(tmp_path / "b", WORSE, model="o/B", sampling=second),
-    )
-    comparison = compare_runs(runs, rule_sets=["strict"])
-    assert {line.noise is not None for line in comparison.results} == {floor}
-    assert (
-        any("so their repeated rows give no noise floor" in x for x in comparison.notes)
-        is not floor
-    )
+def test_checkpoints_are_compared_with_the_step_before(names: str, pairs: str, words: str) -> None:
+    runs: list[Any] = []
+    for name in names.split():
+        series, _, step = name.rpartition("/")
+        number = int(step) if series else None
+        runs.append(SimpleNamespace(label=name, step=number, training=series))
+    found = make_pairs(runs, None)
+    assert [f"{base}-{other}" for base, other in found] == pairs.split()
+    assert describe_pairs(runs, found).endswith(words)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("baseline", [None, "A", "C"])
-def test_all_are_compared_with_the_baseline(tmp_path: Path, baseline: str | None) -> None:
-    runs = compared_in(*(write_run(tmp_path / n, ROWS, model=f"o/{n}") for n in "ABC"))
-    comparison = compare_runs(runs, baseline=baseline, rule_sets=["strict"])
-    base = baseline or "A"
-    assert comparison.pairs == [(base, label) for label in "ABC" if label != base]
-    assert [(x.hypothesis.base, x.hypothesis.other) for x in comparison.results] == comparison.pairs
-
-
-def test_nothing_to_compare(tmp_path: Path) -> None:
-    runs = two(tmp_path, ROWS, WORSE)
+def test_pairs_are_compared_on_the_benchmarks_that_both_hold(tmp_path: Path) -> None:
+    folders = two(tmp_path, ROWS, WORSE)
+    for name in ("step_1", "step_2"):
+        folders.append(write_run(tmp_path / name, ROWS, model=f"t/{name}", benchmark="toy"))
+    comparison = compared(folders, rule_sets=["strict"])
+    assert {line.hypothesis.section for line in comparison.results} == {
+        ("strict", "A", "B", "acebench"),
+        ("strict", "step_1", "step_2", "toy"),
+    }
+    assert "A has no rows of toy and is not compared there" in comparison.notes
+    with pytest.raises(UserError, match=r"no two compared runs share a benchmark, e\.g\. A and st"):
+        compared(folders[::2])
     with pytest.raises(UserError, match="fewer than two runs are named"):
-        compare_runs(runs[:1])
-    with pytest.raises(UserError, match="fewer than two runs are named"):
-        compare_runs([])
-    with pytest.raises(UserError, match=r"two runs are named 'A'"):
-        compare_runs([runs[0], replace(runs[1], label="A")])
-    with pytest.raises(UserError, match=r"--baseline: 'x' is not among the runs"):
-        compare_runs(runs, baseline="x")
-    with pytest.raises(UserError, match=r"--group: 'Speical' is not a known group; one of "):
-        compare_runs(runs, groups=["Speical"])
+        compared(folders[:1])
 
 
-@pytest.mark.nightly
-def test_runs_of_other_benchmarks(tmp_path: Path) -> None:
-    toy = write_run(tmp_path / "toy", [{**item, "benchmark": "toy"} for item in ROWS], model="o/T")
-    text = (toy / "run.json").read_text().replace('"acebench"', '"toy"')
-    (toy / "run.json").write_text(text)
-    first = write_run(tmp_path / "a", ROWS, model="o/A")
-    second = write_run(tmp_path / "b", WORSE, model="o/B")
-    with pytest.raises(UserError, match=r"no two compared runs share a benchmark, e\.g\. A and T"):
-        compare_runs(compared_in(first, toy))
-    comparison = compare_runs(compared_in(first, toy, second), rule_sets=["strict"])
-    assert [x.hypothesis.other for x in comparison.results] == ["B"]
-
-
-@pytest.mark.nightly
-def test_chosen_groups_make_a_small_family(tmp_path: Path) -> None:
-    rows = everything({"special_incomplete": 4})
-    runs = two(tmp_path, everything({}), rows)
-    whole, chosen = compare_runs(runs), compare_runs(runs, groups=["Special", "All"])
-    assert {x.hypothesis.group.name for x in chosen.results} == {"Special", "All"}
-    assert [x.family for x in chosen.results] == [6] * 12
-    assert min(x.holm for x in chosen.results) < min(x.holm for x in whole.results)
-
-
-@pytest.fixture(scope="module")
-def sweep(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("sweep")
-    return [
-        write_run(
-            folder / f"s{step}",
-            everything({"special_incomplete": right, "normal_preference": right}),
-            model=f"train/step_{step}",
-        )
-        for step, right in ((1000, 1), (2000, 5), (3000, 9))
-    ]
-
-
-def test_the_command_prints_tables_words_and_notes(sweep: list[Path]) -> None:
-    text = run_compare(sweep, with_flips=True)
-    assert "acebench, official rules: step_2000 against step_1000 (points of 100)" in text
+def test_the_command_prints_and_writes_a_comparison(tmp_path: Path) -> None:
+    sweep = []
+    for step, right in ((1000, 1), (2000, 5), (3000, 9)):
+        rows = everything({"special_incomplete": right, "normal_preference": right})
+        sweep.append(write_run(tmp_path / f"s{step}", rows, model=f"train/step_{step}"))
+    out = tmp_path / "out"
+    text = run_compare(sweep, with_flips=True, out=str(out))
     assert "acebench, strict rules: step_3000 against step_2000 (points of 100)" in text
-    assert "strict: step_3000 is better than step_2000 on All: +4.7 points, 95 % CI " in text
+    better = "step_3000 is better than step_2000 on All: +4.7 points, 95 % CI "
+    assert f"official: {better}" in text
+    assert f"strict: {better}" in text
     assert "adjusted over the 180 lines of this rule set" in text
-    assert not re.search(r"\b16 of \d+ rows judged", text)
     assert "turned from right to wrong, 16 from wrong to right" in text
     assert WARNING not in text
-    text = run_compare(sweep, baseline="step_1000")
-    assert "strict: step_3000 is better than step_1000 on Special: +26.7 points, 95 % CI " in text
-    assert "adjusted over the 180 lines of this rule set" in text
-
-
-@pytest.mark.nightly
-def test_a_forced_comparison_is_loud(tmp_path: Path) -> None:
-    two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5})
-    text = run_compare(
-        [tmp_path / "a", tmp_path / "b"], allow_different=True, out=str(tmp_path / "out")
-    )
-    assert text.startswith(f"WARNING: {WARNING}:")
-    assert "(listed above)" in text
-    assert "  not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in text
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert f"WARNING: {WARNING}" in page
-    assert "sampling.temperature is 0.0 in A; 0.5 in B" in page
-
-
-@pytest.mark.nightly
-def test_the_files(sweep: list[Path], tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    asked = {"out": str(out), "with_flips": True, "rules": "strict"}
-    run_compare(sweep, **asked)
-    assert sorted(path.name for path in out.iterdir()) == [
-        "comparison.csv",
-        *(f"flips-{n}-acebench-strict.csv" for n in (1, 2)),
-        "report.html",
-        "report.json",
-    ]
+    flips = [f"flips-{n}-acebench-{'official' if n < 3 else 'strict'}.csv" for n in (1, 2, 3, 4)]
+    files = ["comparison.csv", *flips, "report.html", "report.json"]
+    assert sorted(path.name for path in out.iterdir()) == files
     lines = list(csv.DictReader((out / "comparison.csv").open()))
-    assert len(lines) == 180
-    assert {line["family"] for line in lines} == {"180"}
+    assert (len(lines), {line["family"] for line in lines}) == (360, {"180"})
     content = (out / "report.html").read_bytes()
     is_sound(Page(content))
-    assert "step_3000 is better than step_2000 on All" in content.decode()
+    assert better in content.decode()
     assert "wrong to right" in content.decode()
     # A comparison replaces the files of the one before it.
-    run_compare(sweep[:2], out=str(out), rules="official")
+    chosen = {"rules": "official", "groups": ["Special", "All"], "baseline": str(sweep[1])}
+    text = run_compare(sweep[:2], out=str(out), **chosen)
+    assert "official: step_1000 is worse than step_2000 on All: " in text
+    assert "adjusted over the 6 lines of this rule set" in text
     assert not any("strict" in path.name for path in out.iterdir())
 
 
-@pytest.mark.nightly
-def test_the_command_refuses_with_the_list_and_code_2(cli: Any, tmp_path: Path) -> None:
-    two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
-    ended = cli("compare", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "out")
-    assert ended.code == 2
+def test_a_forced_comparison_warns(tmp_path: Path, here: Any) -> None:
+    folders = two(tmp_path, ROWS, WORSE, sampling={"temperature": 0.5, "max_tokens": 9})
+    out = tmp_path / "out"
+    ended = here("compare", *folders, "--out", out)
+    assert (ended.code, ended.stdout, out.exists()) == (2, "", False)
     *listed, last = ended.stderr.strip().splitlines()
     assert len(listed) == 2
-    assert sum("sampling.temperature is 0.0 in A; 0.5 in B" in line for line in listed) == 1
-    assert last.startswith(
-        "ace-ray: the runs differ in conditions that affect scores (2 differences"
-    )
-    assert ended.stdout == ""
-    assert not (tmp_path / "out").exists()
+    assert "the runs differ in conditions that affect scores (2 differences" in last
+    text = run_compare(folders, allow_different=True, out=str(out))
+    assert text.startswith(f"WARNING: {WARNING}:")
+    for said in (text, (out / "report.html").read_text()):
+        assert "not comparable: sampling.temperature is 0.0 in A; 0.5 in B" in said
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["--baseline", "nobody"], "--baseline: 'nobody' is not among the runs"),
-        (["--out", "gs://b/x"], "gs://b/x: 'gs' is not a supported store"),
-        (["--group", "x"], "--group: 'x' is not a known group"),
+        (["--group", "x"], "--group: 'x' is not a known group; one of "),
+        (["--rules", "x"], "no rule set 'x'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, words: list[str], said: str, here: Any) -> None:
-    two(tmp_path, ROWS, WORSE)
-    ended = here("compare", tmp_path / "a", tmp_path / "b", *words)
+    ended = here("compare", *two(tmp_path, ROWS, WORSE), *words)
     assert (ended.code, len(ended.stderr.strip().splitlines())) == (2, 1)
     assert said in ended.stderr
-
-
-def test_runs_without_a_common_verdict(tmp_path: Path) -> None:
-    failed = [{**item} for item in block("en", "special_incomplete", 0, 20, status="infra_error")]
-    out = tmp_path / "out"
-    two(tmp_path, ROWS, failed)
-    text = run_compare([tmp_path / "a", tmp_path / "b"], out=str(out), with_flips=True)
-    assert "no difference shown in 0 of 0 lines" in text
-    assert "20 of 20 rows are left out" in text
-    assert (out / "comparison.csv").read_text().strip() == ""
-
-
-@pytest.mark.nightly
-def test_shares_are_those_of_the_report(sweep: list[Path]) -> None:
-    """A category's share in the comparison is its accuracy in the summary."""
-    runs = compared_in(*sweep[:2])
-    comparison = compare_runs(runs, rule_sets=["strict"])
-    summary = runs[1].reported("acebench", ACEBench.statistics).summary
-    names = {"normal_similar_api": "Similar API", "normal_preference": "Preference"}
-    for metric, key in (("accuracy", "accuracy"), ("process", "process_accuracy")):
-        found = {
-            x.hypothesis.group.name: x.difference.other
-            for x in comparison.results
-            if (x.hypothesis.metric, x.hypothesis.group.language) == (metric, "en")
-        }
-        for category, stats in summary["languages"]["en"]["categories"].items():
-            name = names.get(category, category)
-            if key in stats["strict"]:
-                assert found[name] == pytest.approx(stats["strict"][key])
-            else:
-                assert name not in found

@@ -1,4 +1,4 @@
-"""Texts of others in every file of a report and on the terminal: read as text, and nothing else."""
+"""Texts of models, manifests and summaries stay texts: on the terminal, in pages and CSV files."""
 
 from __future__ import annotations
 
@@ -9,56 +9,25 @@ from typing import Any
 
 import pytest
 
-from tests.report.builders import row, write_run
+from ace_ray.reports.text import Shown, shown, shown_json, visible
+from tests.report.builders import HOSTILE, Page, hostile_rows, is_sound, report_page, row, utf8
+from tests.report.builders import write_run as write
 
-NASTY = [
-    "<img src=x onerror=pwned=1>",
-    "[click](https://evil.example)",
-    "![x](https://evil.example/x.png)",
-    "a | b | c",
-    "`code` ``` ~~~",
-    "line\n\n# heading\n\n---\n\n| a |\n|---|\n",
-    "\x1b[2J\x1b]0;title\x07\x9b31mred\r\x08",
-    "a\u202edcba\u2066\u200b\u2028\u2029",
-    "[red]rich[/] [/nothing] [link=https://evil.example]x[/link]",
-    "https://evil.example www.evil.example me@evil.example",
-    "&lt;b&gt; &#60; $x$ *a* _b_ ~~c~~",
-    "=cmd|' /C calc'!A0",
-    "# heading",
-    "1. list",
-    "- item",
-]
-CONTROLS = [chr(c) for c in (*range(32), 127, *range(128, 160)) if chr(c) != "\n"]
+RICH = "[red]rich[/] [/nothing] [link=https://evil.example]x[/link]"
+CONTROLS = [chr(c) for c in (*range(32), 127, *range(128, 160)) if chr(c) not in "\n\t\r"]
 HIDDEN = ["\u202e", "\u2066", "\u200b", "\u2028", "\u2029"]
 
 
-def nasty_run(folder: Path, text: str) -> Path:
-    folder = folder / text.replace("/", "%").replace("\0", "")[:60]
-    rows = []
-    for number in range(3):
-        made = row("en", "normal_atom_bool", number, official=number > 1)
-        rows.append(
-            {
-                **made,
-                "category": text if number == 1 else made["category"],
-                "language": text if number == 1 else made["language"],
-                "id": f"{text}{number}",
-                "group": f"{text}{number}",
-                "output": text,
-                "finish_reason": text,
-                "worker": text,
-                "official_error": text,
-                "strict_error": text,
-                "official_error_type": text,
-                "strict_error_type": text,
-            }
-        )
-    rows.append({**row("en", "normal_atom_bool", 7, status="infra_error"), "error_class": text,
-                 "error": text})  # fmt: skip
-    write_run(folder, rows, model=f"org/{text}", run_id=text, max_unscored=1.0)
+def hostile_run(folder: Path, text: str) -> Path:
+    """Write a run whose manifest, summary and rows say ``text``."""
+    rows, text = hostile_rows(text), utf8(text)
+    failed = row("en", "agent_multi_step", 7, status="infra_error")
+    rows.append(failed | {"error_class": text, "error": text})
+    more: dict[str, Any] = {"extra_identity": {text: text}, "max_unscored": 1.0}
+    write(folder, rows, model=f"org/{text}", run_id="run", **more)
     manifest = json.loads((folder / "run.json").read_text())
-    manifest |= {"ace_ray_version": text, "versions": {"vllm": text}, "machine": {"platform": text}}
-    (folder / "run.json").write_text(json.dumps(manifest))
+    manifest |= {"run_id": text, "ace_ray_version": text, "versions": {text: text}}
+    (folder / "run.json").write_text(json.dumps(manifest | {"machine": {"host": text}}))
     summary = {
         "benchmarks": {"acebench": {"comparable": text}},
         "timing": {"engines": [{"versions": {"vllm": text}}]},
@@ -68,49 +37,67 @@ def nasty_run(folder: Path, text: str) -> Path:
     return folder
 
 
-COMMANDS = {"report": [], "compare": ["--flips"]}
+def hidden(text: str) -> list[str]:
+    return [sign for sign in (*CONTROLS, *HIDDEN) if sign in text]
 
 
-def written(folder: Path, text: str, here: Callable[..., Any]) -> dict[str, Path]:
-    """Command -> the folder of what it writes on two runs full of ``text``."""
-    runs = [nasty_run(folder / str(i), text) for i in range(2)]
-    for command, more in COMMANDS.items():
-        ended = here(command, *runs, "--out", folder / command, *more)
-        said = ended.stdout + ended.stderr
-        assert ended.code == 0, said
-        assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
-    return {command: folder / command for command in COMMANDS}
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    folder = tmp_path_factory.mktemp("clean")
+    runs = [hostile_run(folder / str(i), "clean") for i in range(2)]
+    return Page(report_page(*runs, out=folder / "out"))
 
 
-OFTEN = {0, 5, 6, 8}
-"""Of `NASTY`: those that are tried whenever tests run."""
+OFTEN = [HOSTILE[0], HOSTILE[10], HOSTILE[11], RICH]
+RARELY = [HOSTILE[2], HOSTILE[6], HOSTILE[8]]
 
 
 @pytest.mark.parametrize(
-    "text",
+    "text", [*OFTEN, *(pytest.param(text, marks=pytest.mark.nightly) for text in RARELY)]
+)
+def test_hostile_text_adds_no_markup_and_no_control_characters(
+    text: str, tmp_path: Path, clean: Page, here: Callable[..., Any]
+) -> None:
+    runs = [hostile_run(tmp_path / str(i), text) for i in range(2)]
+    page = Page(report_page(*runs, out=tmp_path / "report"))
+    is_sound(page)
+    # A clean run has the same elements, besides places for line breaks.
+    for shape in page.shapes.keys() | clean.shapes.keys():
+        assert shape[0] == "wbr" or page.shapes[shape] == clean.shapes[shape], shape
+    assert page.raw == clean.raw
+    if visible(text) == text and "_" not in text:
+        assert page.text.count(text) >= 10
+    for command in (["report"], ["compare", "--flips", "--out", tmp_path / "compare"]):
+        ended = here(*command, *runs)
+        assert ended.code == 0, ended.stderr
+        assert hidden(ended.stdout + ended.stderr) == []
+    for file in (*(tmp_path / "report").iterdir(), *(tmp_path / "compare").iterdir()):
+        if file.suffix in (".csv", ".html"):
+            assert hidden(file.read_text()) == [], file.name
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
     [
-        text if number in OFTEN else pytest.param(text, marks=pytest.mark.nightly)
-        for number, text in enumerate(NASTY)
+        ("Größe 你好\u3000世界 🙂\tb\nc", "Größe 你好\u3000世界 🙂\tb\nc"),
+        ("a\r\nb\x00\x00\x00", "a<U+000D>\nb<U+0000 ×3>"),
+        ("ab\u202ecd\u202c zero\u200bwidth", "ab<U+202E>cd<U+202C> zero<U+200B>width"),
+        (
+            "half \ud800 pair\u2028\ue000\u0378\xa0",
+            "half <U+D800> pair<U+2028><U+E000><U+0378><U+00A0>",
+        ),
+        ("\ufe0f\U000e0041\u3164\u2800", "<U+FE0F><U+E0041><U+3164><U+2800>"),
     ],
 )
-def test_a_foreign_text_is_text_everywhere(
-    text: str, tmp_path: Path, here: Callable[..., Any]
-) -> None:
-    for folder in written(tmp_path, text, here).values():
-        for file in sorted(folder.iterdir()):
-            content = file.read_text()
-            if file.suffix in (".csv", ".html"):
-                controls = [s for s in (*CONTROLS, *HIDDEN) if s in content and s not in "\t\r"]
-                assert not controls, f"{file.name}: {controls!a}"
+def test_invisible_characters_are_named(text: str, expected: str) -> None:
+    assert visible(text) == expected.replace("<", "⟦").replace(">", "⟧")
 
 
-@pytest.mark.parametrize(
-    ("command", "text"), [("score", NASTY[5]), ("score", NASTY[8]), ("compact", NASTY[6])]
-)
-def test_a_refusal_names_a_foreign_text_on_one_line(
-    command: str, text: str, tmp_path: Path, here: Callable[..., Any]
-) -> None:
-    ended = here(command, nasty_run(tmp_path, text))
-    said = ended.stdout + ended.stderr
-    assert not [sign for sign in (*CONTROLS, *HIDDEN) if sign in said]
-    assert len(said.strip().splitlines()) <= 6
+def test_long_texts_are_cut_and_json_is_indented() -> None:
+    assert shown("0123456789", 4) == Shown("0123", 6)
+    assert shown("0123456789", 10) == Shown("0123456789")
+    assert shown_json('{"b":[1,"é"]}', 100).text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}'
+    assert shown_json("no json", 100).text == "no json"
+    assert shown_json('"a string"', 100).text == "a string"
+    assert shown_json("[" * 100_000, 10).text == "[" * 10
+    assert shown_json('"\\ud800"', 100).text == "⟦U+D800⟧"

@@ -1,19 +1,32 @@
-"""``ace-ray show``: rows found by what they are, and one row whole."""
+"""``ace-ray show``, rows behind the pages, and the bounded parts of large rows."""
 
 from __future__ import annotations
 
 import json
+import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.errors import UserError
+from ace_ray.pipeline.rescore import compact_run
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.parts import write_parts
+from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
-from ace_ray.viewer.episode import Change, changes
+from ace_ray.util.safe_loading import SHOWN_CHARS, SHOWN_VALUES, shortened
+from ace_ray.viewer.episode import changes
+from ace_ray.viewer.select import Filter, StoredRun, select
+from ace_ray.viewer.server import render, row_view
+from ace_ray.viewer.table import NOT_SCORED, Query, RunTable, tables_of
 from tests.pipeline.made_run import written_run
+from tests.report.builders import block, ledger_line, row, write_run, write_sweep
 
-HOSTILE = "\x1b[2Jgone \u202e evil\r\nline"
+HOSTILE = "\x1b[2Jgone \u202e evil password='hunter2-42'\r\nline"
 
 
 def answered(number: int, entry: Entry) -> Episode:
@@ -34,27 +47,27 @@ def run(tmp_path: Path) -> tuple[Path, list[dict[str, Any]]]:
     return tmp_path / "run", written_run(tmp_path / "run", answered)
 
 
-def test_rows_are_listed_by_what_they_are(run: Any, here: Any) -> None:
+def test_rows_are_listed_and_filtered(run: Any, here: Any, tmp_path: Path) -> None:
     folder, rows = run
-    ended = here("show", folder)
-    assert ended.code == 0
-    assert ended.stdout.startswith("8 of 8 rows\n")
-    assert all(row["id"] in ended.stdout for row in rows)
-    assert "  right\n" in ended.stdout
-    assert here("show", folder, "--wrong").stdout.startswith("1 of 8 rows\n")
-    assert here("show", folder, "--valid").stdout.startswith("7 of 8 rows\n")
-    assert here("show", folder, "--valid", "--limit", 2).stdout.endswith(
-        "5 more; --limit 0 shows all\n"
-    )
+    listed = here("show", folder).stdout
+    assert listed.startswith("8 of 8 rows\n")
+    assert all(row["id"] in listed for row in rows)
+    assert "  right\n" in listed
     kind = rows[0]["strict_error_type"]
-    found = here("show", folder, "--error-type", kind, "--rules", "strict").stdout
-    assert found.startswith("1 of 8 rows\n")
-    assert rows[0]["id"] in found
-    one = here("show", folder, "--category", "special_incomplete").stdout
-    assert one.startswith("4 of 8 rows\n")
+    written_run(tmp_path / "other", wrong)
+    for words, start in (
+        (["--wrong"], "1 of 8 rows\n"),
+        (["--valid"], "7 of 8 rows\n"),
+        (["--error-type", kind, "--rules", "strict"], "1 of 8 rows\n"),
+        (["--changed", tmp_path / "other"], "7 of 8 rows have a different verdict in "),
+        (["--changed", folder], "0 of 8 rows"),
+    ):
+        assert here("show", folder, *words).stdout.startswith(start), words
+    cut = here("show", folder, "--valid", "--limit", 2).stdout
+    assert cut.endswith("5 more; --limit 0 shows all\n")
 
 
-def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
+def test_a_row_is_shown_whole_and_harmless(run: Any, here: Any) -> None:
     folder, rows = run
     right = rows[1]
     whole = here("show", folder, right["id"]).stdout
@@ -62,126 +75,206 @@ def test_a_row_is_shown_whole(run: Any, here: Any) -> None:
     for part in ("official: right", "question 1", "because", "gold", right["output"]):
         assert part in whole
     assert here("show", folder, right["row_id"][:10]).stdout == whole
-
-
-def test_the_sandbox_is_shown_before_and_after(here: Any, tmp_path: Path) -> None:
-    def with_state(number: int, entry: Entry) -> Episode:
-        episode = answered(number, entry)
-        box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
-        episode.state = {"before": box, "end": [{"Files": {"a.txt": "b"}}], "steps": []}
-        return episode
-
-    rows = written_run(tmp_path / "run", with_state)
-    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
-    before, after = shown.split("-- state before ")[1].split("-- state after: changes ")
-    assert "a.txt" in before
-    assert "[0].Files.gone removed: 1" in after
-    assert "\u202e" not in shown
-    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[0])
-    assert read["states"]["after"] == [{"Files": {"a.txt": "b"}}]
-    assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
-
-
-def test_tools_come_after_what_was_asked(here: Any, tmp_path: Path) -> None:
-    def offered(number: int, entry: Entry) -> Episode:
-        episode = answered(number, entry)
-        schema = {"type": "object", "properties": {"x": {"type": "string"}}}
-        told = {"name": "find", "description": HOSTILE, "parameters": schema}
-        late = {"function": {"name": "later"}, "since_answer": 3}
-        episode.tools = [{"type": "function", "function": told}, late]
-        return episode
-
-    rows = written_run(tmp_path / "run", offered)
-    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
-    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "because"]
-    places = [shown.index(part) for part in parts]
-    assert places == sorted(places)
-    assert "later (from answer 3): " in shown
-    assert "\u202e" not in shown
-    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
-    assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
-
-
-def test_hostile_text_is_text(run: Any, here: Any) -> None:
-    folder, rows = run
     for words in ([rows[0]["id"]], []):
         shown = here("show", folder, *words).stdout
         assert "\x1b" not in shown
         assert "\u202e" not in shown
-        assert "evil" in shown
+        assert "evil password='hunter2-42'" in shown, "stored texts are not masked"
 
 
-def test_as_json_every_text_is_whole(run: Any, here: Any) -> None:
-    folder, rows = run
-    lines = here("show", folder, "--json", "--limit", 0).stdout.splitlines()
-    read = {view["row_id"]: view for view in map(json.loads, lines)}
+def test_tools_come_after_the_prompt_and_the_sandbox_at_the_end(here: Any, tmp_path: Path) -> None:
+    def with_state(number: int, entry: Entry) -> Episode:
+        episode = answered(number, entry)
+        box = [{"Files": {"a.txt": HOSTILE, "gone": 1}}]
+        episode.state = {"before": box, "end": [{"Files": {"a.txt": "b"}}], "steps": []}
+        told = {"name": "find", "description": HOSTILE, "parameters": {"type": "object"}}
+        late = {"function": {"name": "later"}, "since_answer": 3}
+        episode.tools = [{"type": "function", "function": told}, late]
+        return episode
+
+    rows = written_run(tmp_path / "run", with_state)
+    shown = here("show", tmp_path / "run", rows[1]["id"]).stdout
+    parts = ["question 1", "-- tools offered, 2 ", "find: ", '{"type": "object"', "later (from an"]
+    parts += ["because", "-- state before ", "a.txt", "-- state after: changes "]
+    places = [shown.index(part) for part in [*parts, "[0].Files.gone removed: 1"]]
+    assert places == sorted(places)
+    assert "\u202e" not in shown
+    read = json.loads(here("show", tmp_path / "run", "--json").stdout.splitlines()[1])
+    assert read["states"]["after"] == [{"Files": {"a.txt": "b"}}]
+    assert read["changes"][0]["place"] == [0, "Files", "a.txt"]
+    assert [(one["name"], one["since"]) for one in read["tools"]] == [("find", 1), ("later", 3)]
+
+
+def test_json_has_all_rows_and_complete_texts(
+    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, rows = tmp_path / "run", written_run(tmp_path / "run", answered, samples=4)
+    lines = [json.loads(line) for line in here("show", folder, "--json").stdout.splitlines()]
+    read = {view["row_id"]: view for view in lines}
     assert read.keys() == {row["row_id"] for row in rows}
-    for row in rows:
-        view = read[row["row_id"]]
-        assert view["gold"] == json.loads(row["gold"])
-        assert view["steps"][-1]["text"] == row["output"]
-        assert view["verdicts"]["official"]["valid"] == row["official_valid"]
-
-
-def test_as_json_no_row_is_left_out_unasked(here: Any, tmp_path: Path) -> None:
-    rows = written_run(tmp_path / "run", answered, samples=4)
-    lines = here("show", tmp_path / "run", "--json").stdout.splitlines()
-    assert len(lines) == len(rows) == 32
-    assert len(here("show", tmp_path / "run", "--json", "--limit", 3).stdout.splitlines()) == 3
-
-
-def test_many_rows_are_streamed(run: Any, here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, rows = run
+    assert len(lines) == 32
+    for one in rows:
+        view = read[one["row_id"]]
+        assert view["gold"] == json.loads(one["gold"])
+        assert view["steps"][-1]["text"] == one["output"]
+        assert view["verdicts"]["official"]["valid"] == one["official_valid"]
+    assert len(here("show", folder, "--json", "--limit", 3).stdout.splitlines()) == 3
+    # Rows that do not fit into memory together come in the same order.
     monkeypatch.setattr("ace_ray.viewer.select.MOST_HELD", 1)
-    lines = here("show", folder, "--json").stdout.splitlines()
-    assert [json.loads(line)["row_id"] for line in lines] == [row["row_id"] for row in rows]
-    listed = here("show", folder).stdout.splitlines()
-    for row in rows[1:]:  # each beside its own answer
-        (place,) = (n for n, line in enumerate(listed) if line.startswith(f"{row['id']}  "))
-        assert listed[place + 1].strip() == " ".join(row["output"].split())[:68].strip()
+    streamed = here("show", folder, "--json").stdout.splitlines()
+    assert [json.loads(line) for line in streamed] == lines
 
 
-def test_what_changed_against_another_run(run: Any, here: Any, tmp_path: Path) -> None:
-    folder, rows = run
-    written_run(tmp_path / "other", wrong)
-    changed = here("show", folder, "--changed", tmp_path / "other").stdout
-    assert changed.startswith("7 of 8 rows have a different verdict in ")
-    assert rows[0]["id"] not in changed
-    assert here("show", folder, "--changed", folder).stdout.startswith("0 of 8 rows")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_filters_that_match_no_row_are_refused(run: Any, here: Any) -> None:
+    for words, said in (
         (["nobody"], "nobody: "),
         (["--category", "x"], "--category: "),
         (["--rules", "x"], "name one of official, strict"),
         (["--status", "x"], "has no row with 'x'"),
-    ],
-)
-def test_what_no_row_can_be_is_one_line(run: Any, here: Any, words: list[str], said: str) -> None:
-    ended = here("show", run[0], *words)
-    assert (ended.code, ended.stdout) == (2, "")
-    assert said in ended.stderr
-    assert len(ended.stderr.strip().splitlines()) == 1
-
-
-def test_no_run_is_one_line(here: Any, tmp_path: Path) -> None:
-    ended = here("show", tmp_path)
-    assert ended.code == 2
-    assert len(ended.stderr.strip().splitlines()) == 1
+    ):
+        ended = here("show", run[0], *words)
+        assert (ended.code, ended.stdout) == (2, "")
+        assert said in ended.stderr
 
 
 def test_differences_of_states() -> None:
     before = {"a": {"x": 1, "gone": True}, "list": [1, 2], "same": "s", "flag": 1}
     after = {"a": {"x": 2, "new": None}, "list": [1, 3, 4], "same": "s", "flag": True}
-    assert changes(before, after) == [
-        Change(("a", "x"), "changed", 1, 2),
-        Change(("a", "gone"), "removed", before=True),
-        Change(("a", "new"), "added", after=None),
-        Change(("list", 1), "changed", 2, 3),
-        Change(("list", 2), "added", after=4),
-        Change(("flag",), "changed", 1, True),
+    assert [(one.path, one.kind, one.before, one.after) for one in changes(before, after)] == [
+        ("a.x", "changed", 1, 2),
+        ("a.gone", "removed", True, None),
+        ("a.new", "added", None, None),
+        ("list[1]", "changed", 2, 3),
+        ("list[2]", "added", None, 4),
+        ("flag", "changed", 1, True),
     ]
-    assert [one.path for one in changes(before, after)][2:4] == ["a.new", "list[1]"]
     assert changes(after, after) == []
+
+
+ROWS_OF_RUN = [
+    {
+        **one,
+        "output": f'answer {number} says "Grün" \u65e5',
+        "messages": json.dumps([{"role": "user", "content": f'question {number} "quoted"'}]),
+    }
+    for number, one in enumerate(
+        [
+            *block("en", "normal_atom_bool", 8, 12),
+            *block("zh", "special_incomplete", 1, 3),
+            row("en", "normal_atom_enum", 0, status="infra_error"),
+        ]
+    )
+]
+
+
+def table_of(folder: Path, *rows: Any, **options: Any) -> RunTable:
+    return RunTable(open_store(str(write_run(folder, rows, **options))))
+
+
+def test_rows_are_selected_by_filters_and_text(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "run", *ROWS_OF_RUN)
+    numbers = [int(one.id.rpartition("_")[2]) for one in table.rows]
+    assert numbers[:12] == [*range(12)], "in the order of their entries"
+    for query, count in (
+        (Query(), 16),
+        (Query(verdict=NOT_SCORED), 1),
+        (Query(error_type="error_detection"), 2),
+        (Query(error_type="detection_failed", rules="official"), 0),
+        (Query(rules="unknown", verdict="right"), 9),
+        (Query(text='question 11 "quoted"'), 1),
+        (Query(text="gr\u00fcn", verdict="wrong"), 6),
+    ):
+        assert len(table.select(query)) == count, query
+
+
+def test_a_run_that_grows_is_read_on(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6, finished=False)
+    assert (len(table.rows), table.finished) == (10, False)
+    assert not table.refresh()
+    more = [{**one, "run_id": "run"} for one in ROWS_OF_RUN[10:]]
+    store = LocalStore(str(tmp_path / "run"))
+    write_parts(store, "1-a", pa.Table.from_pylist(more, schema=ROWS))
+    store.put("_SUCCESS", b"")
+    assert table.refresh()
+    assert (len(table.rows), table.finished) == (16, True)
+    assert not table.refresh()
+
+
+def test_parts_may_be_merged_meanwhile(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "run", *ROWS_OF_RUN[:10], missing=6)
+    compact_run(str(tmp_path / "run"), lambda line: None, open_store)
+    with pytest.raises(UserError, match="merged into another part meanwhile; run the same command"):
+        table.episode(table.rows[0])
+    with pytest.raises(UserError, match="merged into another part meanwhile"):
+        table.select(Query(text="answer"))
+    assert table.refresh()
+    assert table.episode(table.rows[0]).key["id"] == "normal_atom_bool_0"
+
+
+def test_a_sweep_is_its_runs_that_have_begun(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 1, 2)
+    lines = [ledger_line("a"), ledger_line("b"), ledger_line("c", state="pending")]
+    sweep = write_sweep(tmp_path / "sweep", lines, {"a": rows, "b": rows})
+    assert [table.run_id for table in tables_of([open_store(str(sweep))])] == ["run-a", "run-b"]
+    with pytest.raises(UserError, match="is not a run"):
+        tables_of([open_store(str(tmp_path / "nowhere"))])
+    empty = table_of(tmp_path / "empty", missing=3, finished=False)
+    assert len(empty.select(Query(verdict="right", text="x"))) == 0
+    assert empty.counts(lambda row: row.category) == []
+
+
+MANY = 400_000
+INVISIBLE = "a\u200b" * (1 << 20)
+LONG = "some words on a line\n" * (SHOWN_CHARS // 4)
+LARGE: dict[str, dict[str, str]] = {
+    "deep gold": {"gold": "[" * 190 + "0," * MANY + "0" + "]" * 190},
+    "messages": {"messages": json.dumps([{}] * MANY)},
+    "text": {"messages": json.dumps([{"role": "assistant", "content": LONG}])},
+    "tools": {"tools": json.dumps([{}] * MANY)},
+    "states": {"state": json.dumps({"before": [0] * MANY, "end": [1] * MANY})},
+    "reason": {"strict_error": INVISIBLE},
+}
+"""Columns of a row that take a few kilobytes in a part."""
+
+
+def run_with(folder: Path, changed: dict[str, str]) -> str:
+    """Write a run in which one row has these columns. Returns the id of the row."""
+    changed_row = written_run(folder, wrong)[0] | changed
+    table = pa.Table.from_pylist([changed_row | {"attempts": 2}], schema=ROWS)
+    write_parts(LocalStore(str(folder)), "00000000000002-aa", table)
+    return str(changed_row["row_id"])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LARGE)
+def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> None:
+    folder = tmp_path / "run"
+    row_id = run_with(folder, LARGE[name])
+    stored = StoredRun(open_store(str(folder)))
+    (view,) = stored.whole(select(stored, Filter(entry=row_id)))
+    turn = {"place": "", "previous": "", "next": ""}
+    sides = [{"name": "run", "row": row_view(view)}]
+    page = render(
+        "row.html.j2", {"title": "x", "back": "", "turn": turn, "sides": sides, "pairs": []}
+    )
+    printed = here("show", folder, row_id).stdout
+    lines = here("show", folder, row_id, "--json").stdout
+    for text in (page, printed, lines):
+        assert len(text) < 6 * SHOWN_CHARS
+        assert re.search("more values|more characters|in part|left out", text)
+    assert "\u200b" not in printed
+    exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
+    assert exported.code == 0
+    (log,) = (tmp_path / "export").iterdir()
+    assert log.stat().st_size < SHOWN_CHARS
+    with zipfile.ZipFile(log) as files:  # of which a viewer holds this list
+        assert files.getinfo("summaries.json").file_size < 100_000
+
+
+def test_long_values_are_cut() -> None:
+    assert shortened({"a": [1, "x" * 10]}, chars=8) == {"a": [1, "xxxxxxx [3 more characters]"]}
+    assert shortened([[1, 2], [3, 4]], values=4) == [[1, 2], "[1 more values]"]
+    assert shortened({"a": 1, "b": 2}, values=2) == {"a": 1, "...": "[1 more values]"}
+    whole: dict[str, Any] = {"a": [None, True, 1.5, "x", {}], "b": []}
+    assert shortened(whole) == whole
+    assert len(shortened([0] * MANY)) == SHOWN_VALUES

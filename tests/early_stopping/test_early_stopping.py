@@ -1,0 +1,238 @@
+"""Early stopping: confidence sequences, decisions, units and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from ace_ray.benchmarks.base import Benchmark
+from ace_ray.benchmarks.results import Estimate, Score
+from ace_ray.config.schema import EarlyConfig
+from ace_ray.early_stopping.betting import (
+    Decision,
+    Draws,
+    Outcome,
+    Rule,
+    confidence_sequence,
+    decide,
+    log_capital,
+    rejected_at,
+)
+from ace_ray.early_stopping.draw import WINDOWS, draw
+from ace_ray.early_stopping.units import drawn_order, order_of, value_of
+from ace_ray.errors import UserError
+from ace_ray.types import Entry, Episode, Verdict
+from tests.benchmarks.scored_row import scored_row
+
+RULE = Rule(alpha=0.05, margin=0.01)
+
+
+def draws(values: np.ndarray, weights: np.ndarray | None = None, of: int = 0) -> Draws:
+    """Build the draws of known values, by default the first of ``of`` units of equal weight."""
+    equal = np.full(len(values), 1 / max(1, of or len(values)))
+    return Draws(values, values, equal if weights is None else weights / weights.sum())
+
+
+def population(gained: int, lost: int, of: int, seed: int = 0) -> np.ndarray:
+    values = np.zeros(of)
+    values[:gained], values[gained : gained + lost] = 1.0, -1.0
+    return np.random.default_rng(seed).permutation(values)
+
+
+def test_a_true_null_is_rejected_as_often_as_alpha_says() -> None:
+    """At any of all draws, over 2,000 orders of one population."""
+    rng, alpha = np.random.default_rng(1), 0.1
+    values, weights = population(30, 30, 300), rng.uniform(0.2, 3.0, 300)
+    truth = float(values @ weights / weights.sum())
+    wrong = 0
+    for _ in range(2_000):
+        order = np.argsort(rng.exponential(size=300) / weights)
+        wrong += bool(np.isfinite(rejected_at(draws(values[order], weights[order]), truth, alpha)))
+    # 2,000 * 0.1 with six standard deviations.
+    assert wrong <= 2_000 * alpha + 6 * np.sqrt(2_000 * alpha * (1 - alpha))
+
+
+def test_all_units_tell_the_difference_exactly() -> None:
+    weights = np.random.default_rng(2).uniform(0.5, 2.0, 200)
+    values = population(25, 15, 200)
+    truth = float(values @ weights / weights.sum())
+    half = Draws(values[:100], values[:100], (weights / weights.sum())[:100])
+    low, high = confidence_sequence(half, 0.05)
+    assert low < truth < high
+    exact = pytest.approx((truth, truth), abs=1e-12)
+    assert confidence_sequence(draws(values, weights), 0.05) == exact
+    assert np.isfinite(rejected_at(draws(values, weights), truth - 1e-6, 1e-9))
+
+
+def test_nulls_at_the_ends_of_the_range() -> None:
+    right = draws(np.ones(10))
+    assert rejected_at(right, -1.0, 0.05) == 1.0
+    assert np.isinf(rejected_at(right, 1.0, 0.05))
+    assert rejected_at(right, 0.999, 1e-12) == 10.0
+    wrong = draws(-np.ones(10))
+    for null in (-1.0, 0.0, 1.0):
+        assert np.isinf(rejected_at(wrong, null, 0.5))
+        assert np.all(np.isfinite(log_capital(wrong, null)))
+    mixed = draws(np.array([1.0] * 9 + [-1.0]))
+    # After nine of ten, the difference is at least 0.8 whatever comes.
+    assert rejected_at(mixed, 0.79, 1e-12) == 9.0
+    assert np.isinf(rejected_at(mixed, 0.8, 1e-12))
+    assert np.isinf(rejected_at(draws(np.zeros(0)), -1.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "margin", "outcome"),
+    [
+        (300, 100, 0.01, Outcome.BETTER),
+        (100, 300, 0.01, Outcome.WORSE),
+        (100, 100, 0.01, Outcome.WITHIN),
+        (100, 100, 0.0, None),
+        # The margin itself is not within.
+        (110, 100, 0.01, Outcome.BETTER),
+    ],
+)
+def test_outcomes(gained: int, lost: int, margin: float, outcome: Outcome | None) -> None:
+    found = decide(draws(population(gained, lost, 1000)), replace(RULE, margin=margin))
+    assert (found.outcome if found else None) is outcome
+
+
+def test_a_decision_is_made_at_the_first_prefix_that_allows_it() -> None:
+    """A run that was killed and resumed decides the same."""
+    values = population(250, 100, 1000)
+    whole = decide(draws(values), RULE)
+    assert whole is not None
+    assert whole.units < 1000
+    for seen in range(0, 1001, 25):
+        found = decide(draws(values[:seen], of=1000), RULE)
+        assert found == (whole if seen >= whole.units else None)
+    rule = replace(RULE, min_units=100)
+    assert decide(draws(np.ones(99), of=400), rule) is None
+    assert decide(draws(np.ones(100), of=400), rule) == Decision(Outcome.BETTER, 100)
+    close = draws(population(100, 100, 1000))
+    assert decide(close, replace(RULE, margin=0.001)) == Decision(Outcome.WITHIN, 1000)
+
+
+def test_unsettled_units_keep_both_sides_open() -> None:
+    values = population(300, 100, 1000)
+    unknown = np.arange(1000) % 3 == 0
+    lows, highs = np.where(unknown, -1.0, values), np.where(unknown, 1.0, values)
+    assert decide(Draws(lows, highs, np.full(1000, 1e-3)), RULE) is None
+
+
+def test_the_order_depends_on_seed_names_and_weights_only() -> None:
+    names = [f"u{i}" for i in range(200)]
+    weights = [float(i % 4) for i in range(200)]
+    order = drawn_order(names, weights, 7)
+    assert sorted(order) == list(range(200))
+    places = np.argsort(order)
+    means = [places[weight::4].mean() for weight in range(4)]
+    assert means[3] < means[1] < means[0] == 174.5, "units without weight come last"
+    shuffled = np.random.default_rng(0).permutation(200)
+    again = drawn_order([names[i] for i in shuffled], [weights[i] for i in shuffled], 7)
+    assert [names[i] for i in order] == [names[shuffled[i]] for i in again]
+    # Without the others, the first fifty keep their order.
+    assert list(drawn_order(names[:50], weights[:50], 7)) == [i for i in order if i < 50]
+
+
+class Simple(Benchmark):
+    """Two categories of equal weight, 10 and 40 entries; every fifth one is in a group of two."""
+
+    name = "simple"
+    groups: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def entries(self) -> list[Entry]:
+        keys = [(c, n) for c, count in (("a", 10), ("b", 40)) for n in range(count)]
+        groups = [f"{c}g{n // 10}" if n % 5 == 0 else "" for c, n in keys]
+        return [
+            Entry(id=f"{c}{n}", category=c, group=group, prompt="x")
+            for (c, n), group in zip(keys, groups, strict=True)
+        ]
+
+    def check(self, entry: Entry, episode: Episode) -> Verdict:
+        return Verdict(True)
+
+
+def headlined(value: Callable[[Mapping[str, Any]], float]) -> Benchmark:
+    """Make a benchmark with a headline from its statistics."""
+
+    class Headlined(Simple):
+        @classmethod
+        def scores(cls, summary: Mapping[str, Any], rules: str) -> Sequence[Score]:
+            return [Score("Mean", "macro", Estimate(value(summary), (0, 1), 1))]
+
+    return Headlined()
+
+
+def by_category(summary: Mapping[str, Any]) -> dict[str, float]:
+    return {name: one["correct"]["accuracy"] for name, one in summary["categories"].items()}
+
+
+BALANCED = headlined(lambda one: float(np.mean([*by_category(one).values()])))
+
+
+def order(benchmark: Benchmark, seed: int = 0) -> Any:
+    entries = benchmark.dataset()
+    return order_of(benchmark, entries, range(len(entries)), ["correct"], seed)
+
+
+def test_weights_are_those_of_the_headline() -> None:
+    pooled = order(Simple())
+    assert len(pooled.units) == 45, "groups are drawn together"
+    assert pooled.weights == pytest.approx([len(u.items[0].entries) / 50 for u in pooled.units])
+    balanced = order(BALANCED)
+    small = ["/a/" in unit.name for unit in balanced.units]
+    assert balanced.weights[small].sum() == pytest.approx(0.5)
+    with pytest.raises(UserError, match="the headline of simple is not a weighted mean"):
+        order(headlined(lambda one: one["rules"]["correct"]["accuracy"] ** 2))
+
+
+def test_all_units_together_are_the_headline() -> None:
+    rng = np.random.default_rng(0)
+    for benchmark in (Simple(), BALANCED):
+        entries = benchmark.dataset()
+        right = rng.uniform(size=len(entries)) < 0.6
+        rows = [
+            scored_row(e.category, e.id, {"correct": Verdict(bool(r))}, group=e.group or e.id)
+            for e, r in zip(entries, right, strict=True)
+        ]
+        drawn, worth = order(benchmark), []
+        for unit in drawn.units:
+            values = [
+                value_of(type(benchmark), iter([rows[at] for at in item.entries]), "correct")
+                for item in unit.items
+            ]
+            weights = [item.weight / unit.weight for item in unit.items]
+            worth.append(float(np.dot(weights, values)))
+        draws = drawn.draws([(one, one) for one in worth])
+        whole = value_of(type(benchmark), iter(rows), "correct")
+        assert draws.estimate == pytest.approx(whole)
+
+
+def test_windows_keep_the_order_of_units() -> None:
+    benchmark = Simple()
+    entries = benchmark.dataset()
+    config = EarlyConfig(min_rows=10)
+    drawn = draw(config, {"simple": benchmark}, entries, 2)
+    sizes = np.bincount(drawn.windows) * 2
+    assert len(sizes) <= WINDOWS
+    assert sizes.sum() == 100
+    assert all(6 <= size <= 14 for size in sizes[:-1])
+    units = drawn.orders["simple"].units
+    windows = [{int(drawn.windows[at]) for x in unit.items for at in x.entries} for unit in units]
+    assert [[*window] for window in windows] == [[n] for n in sorted(min(w) for w in windows)]
+    facts = drawn.as_json()
+    assert facts["orders"]["simple"]["units"] == 45
+    again = draw(config, {"simple": Simple()}, entries, 1).as_json()
+    assert again["orders"] == facts["orders"]
+
+
+def test_entries_without_weight_come_last() -> None:
+    one = order(headlined(lambda one: by_category(one)["a"]))
+    weighed = [unit.weight > 0 for unit in one.units]
+    assert weighed == sorted(weighed, reverse=True)
+    assert sum(one.rows(2, weighed=True)) == 2 * 10
+    assert sum(one.rows(2)) == 2 * 50

@@ -1,0 +1,217 @@
+"""Exports: logs of Inspect, files of lm-eval, and evaluation results of the hub."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ace_ray.integrations import inspect_log
+from ace_ray.integrations.inspect_log import export_inspect, model_name
+from ace_ray.storage.object_store import open_store
+from ace_ray.viewer.select import StoredRun
+from tests.report.builders import HOSTILE, Row, block, everything, row, utf8, write_run
+
+EVIL = utf8("".join(HOSTILE))
+
+
+def told(found: Row) -> Row:
+    calls = [
+        {"id": "x", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        {"id": "y", "function": {"name": EVIL, "arguments": EVIL}},
+    ]
+    messages = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "question " * 500},
+        {"role": "assistant", "content": "", "tool_calls": calls, "reasoning": "because"},
+        {"role": "tool", "tool_call_id": "x", "content": "found"},
+        {"role": "narrator", "content": "x"},
+        {"role": "assistant", "content": EVIL},
+    ]
+    return {**found, "messages": json.dumps(messages), "gold": '["f()"]', "prompt_tokens": 7}
+
+
+TOOLS = [
+    {"type": "function", "function": {"name": "f", "description": EVIL, "parameters": 5}},
+    {"type": "function", "function": {"name": "late"}, "since_answer": 2},
+]
+RIGHT, SECOND, WRONG = map(told, block("en", "normal_atom_bool", 2, 3))
+ROWS = [
+    {**RIGHT, "tools": json.dumps(TOOLS)},
+    {**SECOND, "tools": "no json"},
+    {**WRONG, "finish_reason": "length", "started_at": datetime(9999, 1, 1, tzinfo=UTC)},
+    told(row("zh", "normal_atom_bool", 0)),
+    {**told(row("en", "special_incomplete", 0, status="infra_error")), "error": "away"},
+]
+
+
+def logs(folder: Path, out: Path) -> list[dict[str, Any]]:
+    """Export to Inspect. Returns the JSON values in each log by name."""
+    names = export_inspect(StoredRun(open_store(str(folder))), open_store(str(out)))
+    assert sorted(names) == sorted(path.name for path in out.iterdir())
+    found = []
+    for name in names:
+        with zipfile.ZipFile(out / name) as log:
+            assert log.testzip() is None
+            found.append({entry: json.loads(log.read(entry)) for entry in log.namelist()})
+    return found
+
+
+def test_a_run_is_a_log_of_inspect(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS, model="org/Toy-7B", max_unscored=0.5)
+    (log,) = logs(folder, tmp_path / "out")
+    logs(folder, tmp_path / "again")
+    for path in (tmp_path / "out").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+    header, summaries = log["header.json"], log["summaries.json"]
+    assert header["version"] == log["_journal/start.json"]["version"] == 2
+    assert (header["eval"]["model"], header["eval"]["task"]) == ("vllm/org/Toy-7B", "acebench")
+    assert header["eval"]["metadata"]["identity"]["backend"] == "vllm"
+    results = header["results"]
+    assert (results["total_samples"], results["completed_samples"]) == (5, 4)
+    official, strict = results["scores"]
+    assert (official["name"], strict["name"]) == ("official", "strict")
+    assert next(iter(official["metrics"])) == "Overall (workbook)_partial", "the headline is first"
+    ids = header["eval"]["dataset"]["sample_ids"]
+    assert len(ids) == len(set(ids)) == 5
+    assert {"en-normal_atom_bool_0", "zh-normal_atom_bool_0"} < set(ids)
+    assert {f"samples/{name}_epoch_1.json" for name in ids} < log.keys()
+    assert [one["id"] for one in summaries] == ids
+    assert max(len(one["input"]) for one in summaries) == 1000
+
+
+def test_a_sample_of_inspect_is_complete(tmp_path: Path) -> None:
+    (log,) = logs(write_run(tmp_path / "run", ROWS), tmp_path / "out")
+    right, sample, failed = (
+        log[f"samples/en-{name}_epoch_1.json"]
+        for name in ("normal_atom_bool_0", "normal_atom_bool_2", "special_incomplete_0")
+    )
+    wrong = sample["scores"]["official"]
+    assert wrong["value"] == "I"
+    assert wrong["explanation"].startswith("value_error:string")
+    assert right["scores"]["strict"]["value"] == "C"
+    roles = [message["role"] for message in sample["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "user", "assistant"]
+    assert sample["messages"][1]["content"] == "question " * 500
+    reasoning, _ = sample["messages"][2]["content"]
+    assert reasoning == {"type": "reasoning", "reasoning": "because", "redacted": False}
+    call, odd = sample["messages"][2]["tool_calls"]
+    assert (call["function"], call["arguments"]) == ("f", {"a": 1})
+    assert (odd["function"], odd["arguments"]) == (EVIL, {"as_written": EVIL})
+    assert sample["messages"][3]["tool_call_id"] == call["id"]
+    assert sample["messages"][3]["content"] == "found"
+    assert sample["started_at"] < sample["completed_at"] < "3010"
+    ids = [message["id"] for message in sample["messages"]]
+    assert len(ids) == len(set(ids))
+    assert sample["output"]["model"] == "org/Toy-7B-Instruct"
+    assert sample["output"]["choices"][0]["stop_reason"] == "max_tokens"
+    assert sample["target"] == '[\n  "f()"\n]'
+    assert sample["model_usage"]["vllm/org/Toy-7B-Instruct"]["input_tokens"] == 7
+    first, second = right["store"]["tools"]
+    assert first == {"name": "f", "description": EVIL, "schema": 5, "since": 1}
+    assert (second["name"], second["since"]) == ("late", 2)
+    assert failed["scores"] == {}
+    assert failed["error"]["message"] == "infra_error: RuntimeError: away"
+
+
+def test_limited_and_incomplete_runs_are_marked(tmp_path: Path) -> None:
+    rows = block("en", "normal_atom_bool", 3, 4)
+    (log,) = logs(write_run(tmp_path / "run", rows, limit=4), tmp_path / "out")
+    header = log["header.json"]
+    assert header["status"] == "success"
+    assert header["eval"]["config"]["limit"] == 4
+    assert header["eval"]["metadata"]["limited_to"] == "4 entries"
+    official, _ = header["results"]["scores"]
+    assert official["metrics"]["Overall (workbook)_partial"]["value"] == 0.75
+    assert "Accuracy (pooled)" in official["metrics"]
+    (log,) = logs(write_run(tmp_path / "part", rows, missing=1), tmp_path / "out2")
+    assert log["header.json"]["status"] == "cancelled"
+    assert [one["metrics"] for one in log["header.json"]["results"]["scores"]] == [{}, {}]
+
+
+def test_a_large_run_is_several_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspect_log, "MOST_SAMPLES", 10)
+    rows = [one for n in range(2) for one in block("en", "normal_atom_bool", 20, 25, sample=n)]
+    rows += [{**rows[0], "row_id": "f" * 32, "repeat": 1}]
+    found = logs(write_run(tmp_path / "run", rows, samples=2), tmp_path / "out")
+    assert [one["header.json"]["results"]["total_samples"] for one in found] == [10] * 5
+    assert found[0]["header.json"]["eval"]["metadata"]["part"] == "1 of 5"
+    shared = [one["header.json"]["results"]["scores"] for one in found]
+    assert all(scores == shared[0] for scores in shared), "each log has the scores of the whole run"
+    names = [name for one in found for name in one if name.startswith("samples/")]
+    assert len(names) == len(set(names)) == 50
+    assert sum(name.endswith("_epoch_2.json") for name in names) == 25
+
+
+def test_models_have_a_developer_and_a_name() -> None:
+    sources = ("org/Toy-7B", "/models/Toy.gguf", "s3://b/Toy/", "package:pack/Toy.Q4.gguf", "x")
+    names = ["org/Toy-7B", "local/Toy", "local/Toy", "local/Toy.Q4", "local/x"]
+    assert [model_name(source) for source in sources] == names
+
+
+def test_lm_eval_files_have_metrics_and_samples(here: Any, tmp_path: Path) -> None:
+    rows = [*block("en", "normal_atom_bool", 3, 4), *block("en", "special_incomplete", 1, 4)]
+    folder = write_run(tmp_path / "run", rows, model="org/Toy-7B")
+    ended = here("export", folder, "--to", "lm-eval")
+    assert ended.code == 0, ended.stderr
+    (made,) = (folder / "export" / "lm-eval").iterdir()
+    assert made.name == "org__Toy-7B"
+    (path,) = made.glob("results_*.json")
+    found = json.loads(path.read_text())
+    official = found["results"]["acebench_official"]
+    assert official["accuracy_pooled,none"] == 0.5
+    assert official["normal_workbook_partial,none"] == 0.75
+    assert 0 < official["accuracy_pooled_stderr,none"] < 0.3
+    assert found["n-samples"]["acebench_official"] == {"original": 8, "effective": 8}
+    assert found["higher_is_better"]["acebench_strict"]["accuracy_pooled"] is True
+    (samples,) = made.glob("samples_acebench_official_*.jsonl")
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    assert [line["doc_id"] for line in lines] == list(range(8))
+    assert [line["acc"] for line in lines] == [1.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]
+    assert lines[3]["error_type"] == "value_error:string"
+
+
+def test_the_hub_file_has_headlines(here: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", everything({"special_incomplete": 5}))
+    asked = ("export", folder, "--to", "hf", "--output", tmp_path / "out")
+    ended = here(*asked, "--dataset", "org/ACEBench")
+    assert ended.code == 0, ended.stderr
+    tree = yaml.safe_load((tmp_path / "out/.eval_results/acebench.yaml").read_text())
+    official, strict = tree
+    assert official["dataset"] == {"id": "org/ACEBench", "task_id": "acebench_official"}
+    assert strict["dataset"]["task_id"] == "acebench_strict"
+    assert 90 < official["value"] < 100
+    assert "Overall (workbook), official rules, 95 % interval" in official["notes"]
+    assert "name the benchmark's" in here(*asked).stderr
+    # The hub's own reader takes the file.
+    hub = pytest.importorskip("huggingface_hub", minversion="1.0")
+    entries = hub.parse_eval_result_entries(tree)
+    assert [one.task_id for one in entries] == ["acebench_official", "acebench_strict"]
+    assert hub.eval_result_entries_to_yaml(entries) == tree
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "is partial: without en/"),
+        ({"limit": 5}, "the run is limited to 5 entries"),
+        ({"restricted": {"acebench": {"ids": ["x", "y"], "limit": 1}}}, "1 entries of 2 named ids"),
+    ],
+)
+def test_the_hub_takes_no_partial_results(
+    here: Any, tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    rows = everything({}, of=1) if changes else block("en", "normal_atom_bool", 3, 4)
+    folder = write_run(tmp_path / "run", rows, **changes)
+    out = ("--output", tmp_path / "out")
+    ended = here("export", folder, "--to", "hf", "--dataset", "o/d", *out)
+    assert ended.code == 2
+    assert words in ended.stderr
+    assert "publish a complete run" in ended.stderr
+    wrong = here("export", folder, "--to", "inspect", "--dataset", "o/d", *out)
+    assert "--dataset: applies to --to hf only; leave it out" in wrong.stderr

@@ -1,0 +1,320 @@
+"""Publications of runs and sweeps, what trackers hold, and trackers that fail."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.config.schema import RunConfig, load_config
+from ace_ray.errors import UserError
+from ace_ray.integrations import publish
+from ace_ray.integrations.publications import publications
+from ace_ray.integrations.publish import publish_run
+from ace_ray.integrations.trackers import Point, Publication, make_publisher
+from ace_ray.pipeline.evaluate import plan_run
+from ace_ray.storage.object_store import LocalStore
+from ace_ray.sweep.ledger import CostRecord
+from ace_ray.sweep.sweep import Sweep
+from tests.integrations.made import complete_run, sweep_of, whole
+
+HEADLINE = "acebench/official/headline"
+AWAY = "raise ConnectionError('the tracker is away, api_key=abcdef1234567890')"
+
+
+def of(folder: Path, said: list[str] | None = None) -> Publication:
+    (found,) = publications(LocalStore(str(folder)), ([] if said is None else said).append)
+    return found
+
+
+@pytest.fixture
+def config(config_file: Any, tmp_path: Path) -> RunConfig:
+    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    return load_config(str(config_file(publish=[target])))
+
+
+def test_the_config_is_flat_and_names_no_local_folder(tmp_path: Path) -> None:
+    identity = {
+        "engine": {
+            "dtype": "float16",
+            "speculative_config": {"model": "/home/me/draft"},
+            "several": ["/home/me/a", {"at": "file:/home/me/b"}],
+        },
+        "model": "abc",
+    }
+    run = complete_run(tmp_path / "run", model="/home/me/toy", extra_identity=identity)
+    config = of(run).config
+    assert config["engine.dtype"] == "float16"
+    assert config["engine.speculative_config.model"] == "draft"
+    assert config["engine.several"] == '["a",{"at":"b"}]'
+    assert config["model"] == "toy"
+    assert config["sampling.temperature"] == 0.0
+    assert "/home/me" not in json.dumps(dict(config))
+    assert all(isinstance(value, str | int | float) for value in config.values())
+
+
+def test_a_curve_has_the_shared_config_and_leaves_damaged_runs_out(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {200: whole(5), 100: whole(2)})
+    found = of(sweep)
+    assert [point.step for point in found.points] == [100, 200]
+    assert "model" not in found.config, "each checkpoint has another one"
+    assert found.config["backend"] == "vllm"
+    assert found.words[f"{HEADLINE}_is"] == "Overall (workbook)"
+    (sweep / "run-step_100" / "summary.json").write_text("{}")
+    said: list[str] = []
+    assert [point.step for point in of(sweep, said).points] == [200]
+    assert said[0].startswith("step_100: skipped: ")
+    (sweep / "run-step_200" / "_SUCCESS").unlink()
+    with pytest.raises(UserError, match="no run of the sweep can be published"):
+        of(sweep)
+    with pytest.raises(UserError, match="the run is not complete; complete the evaluation"):
+        of(sweep / "run-step_200")
+
+
+def test_partial_and_missing_headlines_are_named(tmp_path: Path) -> None:
+    rows = [row for row in whole(2) if row["category"] != "special_incomplete"]
+    partial = of(complete_run(tmp_path / "partial", rows, limit=3))
+    assert "partial, without en/special_incomplete" in partial.words[f"{HEADLINE}_is"]
+    assert partial.words["limited_to"] == "3"
+    rows = [{**row, "status": "quarantined"} if not i else row for i, row in enumerate(whole(5))]
+    none = of(complete_run(tmp_path / "none", rows))
+    metrics = none.points[0].metrics
+    assert not [name for name in metrics if "headline" in name]
+    assert (metrics["rows/not_scored"], metrics["rows/quarantined"]) == (1, 1)
+    assert "no score, 1 of" in none.words[f"{HEADLINE}_is"]
+
+
+def test_a_foreign_sweep_names_no_folder_and_a_new_one_has_another_key(tmp_path: Path) -> None:
+    sweep, keys = sweep_of(tmp_path / "sweep", {100: whole(2)}), set()
+    manifest = json.loads((sweep / "sweep.json").read_text())
+    for change in ({"sweep_id": "../../out"}, {"sweep_id": ""}, {"created_at": "2026-01-02"}):
+        (sweep / "sweep.json").write_text(json.dumps(manifest | change))
+        found = of(sweep)
+        assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", found.group)
+        assert re.fullmatch(r"[A-Za-z0-9._-]{9,120}", found.key)
+        assert ".." not in found.key
+        keys.add(found.key)
+    (sweep / "sweep.json").write_text(json.dumps(manifest))
+    assert of(sweep).key not in keys
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (AWAY, "not published: ConnectionError: the tracker is away, api_key=***"),
+        ("import os; os.kill(os.getpid(), 9)", "exit code -9"),
+        ("import os; os._exit(0)", "the process ended before it published anything"),
+        ("import time; time.sleep(600)", "not published: timed out after 8 s"),
+    ],
+)
+def test_a_failed_tracker_is_one_warning(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, words: str
+) -> None:
+    run = complete_run(tmp_path / "run")
+    package = tmp_path / "site" / "tensorboard"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setattr(publish, "MOST_S", 8.0 if "sleep" in code else 120.0)
+    said: list[str] = []
+    publish_run(str(run), config, said.append)
+    (warning,) = said
+    assert warning.startswith(f"warning: tensorboard: {words}")
+    assert f"; to repeat: ace-ray publish {run} --to tensorboard --option " in warning
+
+
+def test_evaluate_publishes_a_complete_run(
+    here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = complete_run(tmp_path / "run")
+    summary = {**json.loads((run / "summary.json").read_text()), "uri": str(run)}
+    published: list[str] = []
+    monkeypatch.setattr(publish, "publish_run", lambda uri, *_: published.append(uri))
+    for code in (75, 0):
+        ended = (code, summary)
+        monkeypatch.setattr("ace_ray.pipeline.evaluate.evaluate", lambda *_, e=ended, **__: e)
+        assert here("evaluate", config_file()).code == code
+        assert published == [str(run)] * (code == 0)
+
+
+def test_a_sweep_publishes_when_a_run_has_ended(
+    here: Any, config_file: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = {"to": "tensorboard", "folder": str(tmp_path / "tb")}
+    config = config_file(model={}, models=[{"source": "a"}], sweep_id="s", publish=[target])
+    folder = tmp_path / "out" / "s"
+    published: list[str] = []
+    monkeypatch.setattr(publish, "publish_run", lambda uri, *_: published.append(uri))
+
+    def run(sweep: Sweep, noted: Callable[[], None]) -> int:
+        noted()
+        assert not published, "nothing is complete"
+        sweep_of(folder, {100: whole(2)})
+        sweep.cost_records = [CostRecord("a", 100, "a", "r", state="complete")]
+        noted()
+        return 75
+
+    monkeypatch.setattr(Sweep, "run", run)
+    assert here("sweep", config).code == 75
+    assert published == [str(folder)] * 2, "when a run has ended, and at the end"
+
+
+def test_wrong_trackers_and_options_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ace_ray.integrations.trackers.find_spec", lambda module: None)
+    cases: list[tuple[str, dict[str, Any], str]] = [
+        ("tensorbord", {}, "'tensorbord' is not a known tracker; one of mlflow,"),
+        ("tensorboard", {"folder": "s3://b/p"}, "should be a folder of this machine"),
+        ("wandb", {"projekt": "x"}, "unknown key 'projekt'; did you mean 'project'"),
+        ("wandb", {"api_key": "abcdef0123456789"}, "looks like a secret"),
+        ("mlflow", {}, "pip install 'ace-ray.mlflow.'"),
+    ]
+    for name, options, words in cases:
+        with pytest.raises(UserError, match=words) as error:
+            make_publisher(name, options, "publish.0")
+        assert "0123456789" not in str(error.value)
+
+
+def test_publishing_is_checked_before_a_run_and_not_in_its_identity(
+    config: RunConfig, config_file: Any
+) -> None:
+    plain, asked = plan_run(load_config(str(config_file()))), plan_run(config)
+    assert (asked.run_id, asked.identity) == (plain.run_id, plain.identity)
+    unknown = load_config(str(config_file(publish=[{"to": "nowhere"}])))
+    with pytest.raises(UserError, match=r"^publish\.0: 'nowhere' is not a known tracker"):
+        plan_run(unknown)
+
+
+Tags = dict[str, list[tuple[int, float]]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pytest.importorskip("tensorboard")
+    return tmp_path / "tb"
+
+
+def readers(folder: Path) -> dict[str, Any]:
+    """Return TensorBoard's reader of each folder with event files, by its name."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found = {}
+    for path in sorted({file.parent for file in folder.rglob("*tfevents*")}):
+        found[str(path.relative_to(folder))] = EventAccumulator(str(path), {"scalars": 0})
+        found[str(path.relative_to(folder))].Reload()
+    return found
+
+
+def tags_of(reader: Any) -> Tags:
+    """Return (step, value) of every event by tag, also of repeated ones."""
+    tags = reader.Tags()["scalars"]
+    return {tag: [(event.step, event.value) for event in reader.Scalars(tag)] for tag in tags}
+
+
+def sent(here: Any, run: Path, to: str, *options: object) -> str:
+    ended = here("publish", run, "--to", to, *(x for o in options for x in ("--option", o)))
+    assert ended.code == 0, ended.stderr
+    return str(ended.stdout)
+
+
+def test_tensorboard_has_a_run_with_interval_and_formula(
+    here: Any, tmp_path: Path, folder: Path
+) -> None:
+    said = sent(here, complete_run(tmp_path / "run"), "tensorboard", f"folder={folder}")
+    assert "run: published to tensorboard:" in said
+    ((name, reader),) = readers(folder).items()
+    assert name.startswith("run-")
+    tags = tags_of(reader)
+    assert tags[HEADLINE] == [(0, 100.0)]
+    assert tags["rows/not_scored"] == [(0, 0.0)]
+    assert 80 < tags[f"{HEADLINE}_low"][0][1] < 100
+    assert "workbook" in reader.SummaryMetadata(HEADLINE).summary_description
+    assert reader.SummaryMetadata("rows/declared").summary_description == ""
+
+
+def test_tensorboard_has_each_point_of_a_sweep_once(
+    here: Any, tmp_path: Path, folder: Path
+) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
+    sent(here, sweep, "tensorboard", f"folder={folder}")
+    # A late checkpoint, another verdict, and the same again.
+    sweep_of(sweep, {50: whole(1), 100: whole(3), 200: whole(5)})
+    for _ in range(2):
+        sent(here, sweep, "tensorboard", f"folder={folder}")
+    ((name, reader),) = readers(folder).items()
+    assert name.startswith("train-1a2b/train-1a2b-train-")
+    steps, values = zip(*tags_of(reader)[HEADLINE], strict=True)
+    assert steps == (50, 100, 200)
+    assert values[0] < values[1] < values[2] == 100.0
+    assert len(list(folder.rglob("*tfevents*"))) == 1
+
+
+def test_models_without_a_step_and_partial_headlines_have_their_own_lines(
+    here: Any, tmp_path: Path, folder: Path
+) -> None:
+    rows = [row for row in whole(2) if row["category"] != "special_incomplete"]
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)}, other=rows)
+    said = sent(here, sweep, "tensorboard", f"folder={folder}")
+    assert "other: published" in said
+    assert "train: published" in said
+    found = {name.split("/")[1]: tags_of(reader) for name, reader in readers(folder).items()}
+    assert len(found) == 2
+    (other,) = [tags for name, tags in found.items() if "train-1a2b" not in name]
+    assert HEADLINE not in other
+    assert f"{HEADLINE}_partial" in other
+
+
+@pytest.mark.parametrize("kind", ["linked folder", "linked file", "file with two names"])
+def test_nothing_is_written_behind_a_link(
+    kind: str, here: Any, tmp_path: Path, folder: Path
+) -> None:
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2)})
+    sent(here, sweep, "tensorboard", f"folder={folder}")
+    (file,) = folder.rglob("*tfevents*")
+    held = tmp_path / "kept"
+    if kind == "file with two names":
+        held.hardlink_to(file)
+    else:
+        place = file.parent if kind == "linked folder" else file
+        place.rename(held)
+        place.symlink_to(held)
+    before = [path.read_bytes() for path in (*held.glob("*"), held) if path.is_file()]
+    sweep_of(sweep, {100: whole(2), 200: whole(5)})
+    ended = here("publish", sweep, "--to", "tensorboard", "--option", f"folder={folder}")
+    assert [path.read_bytes() for path in (*held.glob("*"), held) if path.is_file()] == before
+    refused = "symbolic link, and files behind links are never changed" in ended.stderr
+    assert refused == (kind == "linked folder")
+
+
+def test_points_that_a_tracker_lacks_are_sent_again() -> None:
+    points = [Point(100, {HEADLINE: 1.0, "x/y": 4.0}), Point(50, {HEADLINE: 2.0})]
+    curve = Publication("key-1", "train", "sweep-1", {}, {}, points)
+    held = {(100, HEADLINE): 1.0, (100, "x/y"): 3.0}
+    assert curve.missing(held) == [Point(100, {"x/y": 4.0}), points[1]]
+
+
+def test_mlflow_has_each_point_once(
+    here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri = (tmp_path / "mlruns").as_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    sweep = sweep_of(tmp_path / "sweep", {100: whole(2), 200: whole(5)})
+    sent(here, sweep, "mlflow")
+    sweep_of(sweep, {100: whole(2), 200: whole(5), 300: whole(1)})
+    for _ in range(2):
+        sent(here, sweep, "mlflow")
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("ace_ray").experiment_id
+    (found,) = client.search_runs([experiment])
+    assert found.info.run_name == "train"
+    history = client.get_metric_history(found.info.run_id, HEADLINE)
+    assert [metric.step for metric in history] == [100, 200, 300]
+    assert found.data.params["backend"] == "vllm"
+    assert "workbook" in found.data.tags[f"{HEADLINE}_is"]
+    assert found.data.tags["ace_ray.group"] == "train-1a2b"

@@ -1,0 +1,187 @@
+"""Answers in reports: flips between two runs, and the sample of wrong answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from io import StringIO
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from ace_ray.reports.flips import (
+    LONGEST,
+    Flips,
+    flip_csv,
+    flip_lines,
+    flip_tables,
+    flips_of,
+)
+from ace_ray.reports.html.answers import MESSAGES, TEXT, answers, choose
+from ace_ray.reports.runs import Run, load_runs
+from tests.report.builders import Row, block, load_run, row, write_run
+
+HOSTILE = "=cmd|' /C calc'!A0 \x1b[2J\x1b]0;title\x07 ```` </script> \u202egnp.exe \x00 | a_b*"
+
+
+def between(tmp_path: Path, base: list[Row], other: list[Row], rules: str = "strict") -> Flips:
+    runs = [
+        (load_run(str(write_run(tmp_path / name, rows, model=f"o/{name}"))), name)
+        for name, rows in (("A", base), ("B", other))
+    ]
+    return flips_of(runs[0], runs[1], "acebench", rules)
+
+
+def test_flips_have_both_answers_and_directions(tmp_path: Path) -> None:
+    base, other = (
+        [row("en", "normal_preference", i, official=i != wrong) | {"output": f"{name} {i}"}
+         for i in range(4)]
+        for name, wrong in (("base", 1), ("other", 2))
+    )  # fmt: skip
+    # Row ids of two models differ.
+    found = between(tmp_path, base, [one | {"row_id": one["row_id"][::-1]} for one in other])
+    assert found.paired == 4
+    assert [(flip.change, flip.id) for flip in found.flips] == [
+        ("gained", "normal_preference_1"),
+        ("lost", "normal_preference_2"),
+    ]
+    gained, lost = found.flips
+    assert (gained.base.output, gained.other.output) == ("base 1", "other 1")
+    assert (lost.base.valid, lost.other.valid) == (True, False)
+    assert found.counts("error_type") == {"param_value": (1, 1)}
+    tables = flip_tables(found)
+    assert tables[0].lines == [["normal_preference", 1, 1]]
+    note = "1 of 4 rows judged in both runs turned from right to wrong, 1 from "
+    assert note in tables[0].notes[0]
+
+
+def test_only_rows_with_a_verdict_in_both_runs_flip(tmp_path: Path) -> None:
+    base = [*block("en", "normal_preference", 2, 2), row("zh", "normal_preference", 0)]
+    base += [row("en", "normal_similar_api", 0, sample=s) for s in (0, 1)]
+    other = [row("en", "normal_preference", 0, official=False, status="infra_error")]
+    other += [row("en", "normal_preference", 1, official=False)]
+    other += [row("en", "normal_similar_api", 0, sample=s, official=s == 0) for s in (0, 1)]
+    again = {**row("en", "normal_similar_api", 0, official=False), "repeat": 1, "row_id": "f" * 32}
+    found = between(tmp_path, base, [*other, again])
+    assert found.paired == 3
+    assert [(flip.id, flip.sample, flip.change) for flip in found.flips] == [
+        ("normal_preference_1", 0, "lost"),
+        ("normal_similar_api_0", 1, "lost"),
+    ]
+
+
+def test_outputs_of_flips_are_cut_and_harmless(tmp_path: Path) -> None:
+    outputs = [HOSTILE, "x" * (LONGEST + 7), "`" * 50, "\n# heading\n<img src=x onerror=alert(1)>"]
+    base = [{**row("en", "normal_preference", i), "output": o} for i, o in enumerate(outputs)]
+    wrong = (row("en", "normal_preference", i, official=False) for i in range(4))
+    other = [
+        {**item, "output": o, "strict_error": o} for item, o in zip(wrong, outputs, strict=True)
+    ]
+    found = between(tmp_path, base, other)
+    printed = "\n".join(flip_lines(found))
+    for text in (printed, flip_csv(found)):
+        assert not {sign for sign in text if ord(sign) < 32 and sign not in "\n\t"}
+        assert not [word for word in ("\u202e", "[2J", "title") if word in text]
+        assert "\\u202egnp.exe" in text
+    assert len(printed) < 4_000
+    (long,) = [flip for flip in found.flips if flip.id.endswith("_1")]
+    assert long.base.output == "x" * LONGEST + " [7 more characters]"
+    first, *_ = csv.DictReader(StringIO(flip_csv(found)))
+    assert first["base_output"].startswith("'=cmd|")
+
+
+def test_the_terminal_shows_the_first_flips_and_the_csv_all(tmp_path: Path) -> None:
+    runs = [block("en", "normal_preference", valid, 9) for valid in (9, 0)]
+    found = between(tmp_path, *runs)
+    assert len(flip_csv(found).splitlines()) == 1 + 9
+    assert "right to wrong: 4 more" in list(flip_lines(found))
+    assert list(flip_lines(between(tmp_path / "same", runs[0], runs[0], "official"))) == [
+        "acebench, official rules: no flips between A and B among 9 rows judged in both runs"
+    ]
+
+
+def loaded(*folders: Path) -> list[Run]:
+    return load_runs([str(folder) for folder in folders])
+
+
+def wrong(category: str, number: int, **columns: Any) -> Row:
+    return {**row("en", category, number, official=False), **columns}
+
+
+def section(folder: Path) -> Any:
+    return answers(choose(loaded(folder), 5), ("official", "strict")).view
+
+
+def views(folder: Path, *rows: Row) -> dict[str, Any]:
+    """Return the views of wrong rows by id."""
+    return {view["id"]: view for view in section(write_run(folder, rows))["answers"]}
+
+
+def chat(*messages: dict[str, Any]) -> str:
+    return json.dumps(list(messages))
+
+
+def test_rows_that_are_wrong_under_some_rule_set_are_shown(tmp_path: Path) -> None:
+    rows = [
+        row("en", "special_incomplete", 0),
+        row("en", "special_incomplete", 1, official=False, strict=True),
+        row("en", "special_incomplete", 2, official=True, strict=False),
+        row("en", "special_incomplete", 3, status="infra_error"),
+        wrong("special_incomplete", 5),
+        wrong("special_incomplete", 6, repeat=1),
+    ]
+    found = section(write_run(tmp_path / "run", rows))
+    assert {view["id"][-1] for view in found["answers"]} == {"1", "2", "5"}
+    assert found["wrong"] == 3
+
+
+def test_the_sample_is_bounded_per_category_and_in_all(tmp_path: Path) -> None:
+    keys = product(("en", "zh"), ("special_incomplete", "normal_atom_bool"))
+    rows = [r for language, category in keys for r in block(language, category, 0, 9)]
+    runs = loaded(*(write_run(tmp_path / name, rows, model=f"o/{name}") for name in "AB"))
+
+    def counts(per_category: int, most: int = 400) -> list[int]:
+        by_run = choose(runs, per_category, most).by_run
+        keys = [(run.label, one.language, one.category) for run, of in by_run for one in of]
+        return sorted(Counter(keys).values())
+
+    assert choose(runs, 3).wrong == 8 * 9
+    assert counts(3) == [3] * 8
+    assert counts(3, most=11) == [1] * 5 + [2] * 3, "first each gives one"
+    assert counts(0) == []
+
+
+def test_messages_are_shown_as_the_model_wrote_them(tmp_path: Path) -> None:
+    calls = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    told = chat(
+        {"role": "system", "content": None, "text": "<tool>f</tool>", "tool_calls": calls},
+        {"role": "tool", "content": [{"ok": True}]},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+    )
+    agent, single = views(
+        tmp_path / "run",
+        wrong("special_incomplete", 0, messages=told, gold='{"f":[1]}'),
+        wrong("agent_multi_step", 0, messages=told, state='{"end": [1]}'),
+    ).values()
+    texts = [message["text"].text for message in agent["messages"]]
+    assert (texts[0], *map(json.loads, texts[1:])) == ("<tool>f</tool>", [{"ok": True}], calls)
+    assert [message["open"] for message in agent["messages"]] == [False, True, True]
+    assert [one["role"] for one in single["messages"]] == ["system", "tool"]
+    assert json.loads(agent["state"].text) == {"end": [1]}
+    assert json.loads(single["gold"].text) == {"f": [1]}
+    assert agent["gold"] is None
+
+
+def test_long_texts_and_many_messages_are_cut(tmp_path: Path) -> None:
+    long = "x" * 1_000_000
+    columns = dict.fromkeys(("output", "reasoning", "official_error", "strict_error"), long)
+    messages = chat(*({"role": "user", "content": "y" * 3_000} for _ in range(50)))
+    columns |= {"messages": messages, "state": json.dumps({"end": long})}
+    (found,) = views(tmp_path / "run", wrong("normal_atom_bool", 0, **columns)).values()
+    assert (len(found["output"].text), found["output"].left_out) == (TEXT, 1_000_000 - TEXT)
+    assert found["reasoning"].left_out == 1_000_000 - TEXT
+    assert len(found["state"].text) == TEXT
+    assert sum(len(message["text"].text) for message in found["messages"]) == MESSAGES
+    assert found["left_out"] == 50 - len(found["messages"])
+    assert all(len(judged["reason"].text) <= 1000 for judged in found["judgements"])

@@ -1,0 +1,335 @@
+"""Rows of two runs paired by entry, grouped, and tested; tests and intervals by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import erfc, sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.results import own_task
+from ace_ray.reports.comparison_tables import p_text, sentence
+from ace_ray.reports.hypotheses import WEIGHT, repeats_of, results_of
+from ace_ray.reports.hypotheses import TestResult as Result
+from ace_ray.reports.paired import ALL, Cells, Group, PairedData, cells_of, groups_of, pairs_of
+from ace_ray.reports.significance import (
+    CLUSTERED,
+    MCNEMAR,
+    SIGN_FLIP,
+    clustered_interval,
+    detectable,
+    difference_test,
+    holm,
+    newcombe,
+)
+from ace_ray.storage.rows import ResultRow
+from ace_ray.types import RULE_SETS, Verdict
+from ace_ray.util.stats import Z95
+
+
+def made(
+    valid: bool,
+    entry_id: str,
+    *,
+    process: float | None = None,
+    status: str = "scored",
+    rules: Sequence[str] = RULE_SETS,
+    **keys: Any,
+) -> ResultRow:
+    """Build a row with the same verdict under all ``rules``. Its group is the entry by default."""
+    metrics = {} if process is None else {"process_accuracy": process}
+    verdict = Verdict(valid, "" if valid else "wrong", metrics=metrics)
+    verdicts = dict.fromkeys(rules, verdict) if status == "scored" else {}
+    row = {"category": "c", "language": "en", "group": entry_id, "sample": 0, **keys}
+    return ResultRow("", "toy", id=entry_id, status=status, verdicts=verdicts, **row)
+
+
+def column(values: Iterable[object], **more: Any) -> list[ResultRow]:
+    """Build a row per value, in entries ``0``, ``1``, ..."""
+    return [made(bool(value), str(i), **more) for i, value in enumerate(values)]
+
+
+def dialogue(name: str, *valid: bool, status: str = "scored") -> list[ResultRow]:
+    """Build the turns of a dialogue. ``status`` belongs to the first turn."""
+    turns = [made(ok, f"{name}_{i}", group=name) for i, ok in enumerate(valid[1:], start=1)]
+    return [made(valid[0], f"{name}_0", group=name, status=status), *turns]
+
+
+def pair(
+    *runs: Sequence[ResultRow], metric: str = "accuracy", rules: str = "strict"
+) -> list[tuple[float, ...]]:
+    """Return (base, other, samples, left out) of each unit; -1 for NaN."""
+    found = pairs_of(cells_of(runs, RULE_SETS), metric, rules, 0, 1)  # type: ignore[arg-type]
+    columns = (found.base, found.other, found.samples, found.left_out)
+    return [tuple(np.nan_to_num(c[i], nan=-1.0) for c in columns) for i in range(len(found.base))]
+
+
+def lines(
+    *runs: Sequence[ResultRow],
+    rules: Sequence[str] = ("strict",),
+    named: dict[str, list[str]] | None = None,
+    task: Callable[..., str] = own_task,
+    repeats: Sequence[Cells | None] | None = None,
+) -> list[Result]:
+    """Compare runs ``r1``, ``r2``, ... with ``r0``."""
+    labels = [f"r{i}" for i in range(len(runs))]
+    cells = cells_of(runs, RULE_SETS, task)
+    data = PairedData(
+        benchmark="toy",
+        labels=labels,
+        cells=cells,
+        groups=groups_of(cells.units, named or {}),
+        repeats=repeats or [None] * len(runs),
+        seeds=[None] * len(runs),
+    )
+    return results_of([data], [("r0", label) for label in labels[1:]], rules)
+
+
+def test_rows_without_a_verdict_in_both_runs_are_left_out_and_counted() -> None:
+    base = [*column([True, True]), made(True, "2", status="infra_error"), made(True, "3")]
+    other = [made(False, "0"), made(False, "1", status="skipped"), made(True, "2")]
+    assert pair(base, other) == [(1, 0, 1, 0)] + [(-1, -1, 0, 1)] * 3
+    base, other = [made(True, "0", rules=["official"])], [made(True, "0")]
+    assert pair(base, other, rules="official") == [(1, 1, 1, 0)]
+    assert pair(base, other, rules="strict") == [(-1, -1, 0, 1)]
+
+
+def test_a_dialogue_is_valid_if_all_its_turns_are() -> None:
+    runs = dialogue("d", True, True, True), dialogue("d", True, False, True)
+    assert pair(*runs) == [(1, 0, 1, 0)]
+    ((base, other, *_),) = pair(*runs, metric="process")
+    assert (base, other) == pytest.approx((1, 2 / 3))
+    whole, torn = dialogue("d", True, True), dialogue("d", True, True, status="infra_error")
+    assert pair(whole, torn) == pair(whole, whole[:1]) == [(-1, -1, 0, 2)]
+
+
+def test_samples_are_averaged_over_those_that_both_runs_have() -> None:
+    base = [made(valid, "0", sample=i) for i, valid in enumerate((True, False, True))]
+    other = [made(valid, "0", sample=i) for i, valid in ((0, True), (1, True), (3, False))]
+    assert pair(base, other) == [(0.5, 1.0, 2, 2)]
+    rows = [made(False, "0", process=0.25), made(True, "1")]
+    assert pair(rows, rows, metric="process") == [(0.25, 0.25, 1, 0), (-1, -1, 0, 1)]
+
+
+def test_acebench_tasks_share_a_cluster() -> None:
+    rows = [
+        made(True, f"agent_multi_step_{i}", category="agent_multi_step", language=language)
+        for language in ("en", "zh")
+        for i in (0, 1, 2)
+    ] + [made(True, "normal_preference_0", category="normal_preference")]
+    cells = cells_of([rows], RULE_SETS, ACEBench.task)
+    first, second, third, _, *chinese = cells.cluster_of.tolist()
+    assert first == second != third
+    assert chinese == [first, second, third]
+    assert len(set(cells_of([rows], RULE_SETS).cluster_of)) == 7
+
+
+def groups(named: dict[str, list[str]], *strata: str) -> list[Group]:
+    return groups_of([(*name.split("/"), "0") for name in strata], named)  # type: ignore[misc]
+
+
+def test_groups_come_before_categories_and_all_languages_before_each() -> None:
+    named = {"G": ["a", "b"], "Single": ["c"]}
+    found = groups(named, *(f"{lang}/{c}" for lang in ("zh", "en") for c in "cba"))
+    names = ["G", "Single", ALL, "a", "b"]
+    assert [(group.name, group.language) for group in found] == [
+        (name, language) for language in ("", "en", "zh") for name in names
+    ]
+    assert found[0].strata == {("en", "a"), ("en", "b"), ("zh", "a"), ("zh", "b")}
+    assert [group.category for group in found[:5]] == [False, True, False, True, True]
+    # A group that lacks a category is left out. Equal groups are listed once.
+    assert [group.name for group in groups(named, "en/a", "en/c")] == ["Single", ALL, "a"]
+    assert groups({}, "en/a") == [Group("a", "en", frozenset({("en", "a")}), category=True)]
+
+
+def test_a_line_has_the_published_numbers() -> None:
+    """Bentur et al. (2009): of 21 one right in both, one gained, seven lost."""
+    base = [True] + [False] + [True] * 7 + [False] * 12
+    other = [True] + [True] + [False] * 7 + [False] * 12
+    (line,) = lines(column(base), column(other))
+    found = line.difference
+    assert (found.n, found.gained, found.lost, found.test) == (21, 1, 7, MCNEMAR)
+    assert found.value == pytest.approx(-6 / 21)
+    assert found.interval == newcombe(1, 1, 7, 12)
+    assert line.holm == found.p == pytest.approx(0.0703, abs=5e-5)
+    assert not line.shown
+    (same,) = lines(column(base), column(base))
+    assert (same.difference.value, same.difference.p, same.shown) == (0, 1, False)
+
+
+def test_the_family_is_all_lines_of_a_rule_set_over_all_pairs() -> None:
+    runs = [column([True] * 20), column([False] * 9 + [True] * 11), column([False] * 20)]
+    found = lines(*runs, rules=("official", "strict"))
+    assert [line.family for line in found] == [2, 2, 2, 2]
+    worse, worst = found[:2]
+    assert worst.holm == pytest.approx(2 * worst.difference.p)
+    assert worse.holm == pytest.approx(worse.difference.p)
+
+
+def test_dialogues_are_tested_whole_and_move_by_parts() -> None:
+    """Turns flip together, so four turns count as one piece of evidence."""
+    base, whole, parts = (
+        [row for d in range(20) for row in dialogue(str(d), *(t < of.get(d, 4) for t in range(4)))]
+        for of in ({}, dict.fromkeys(range(5), 0), {0: 3, 1: 2, 2: 0, 3: 3})
+    )
+    accuracy, process = lines(base, whole)
+    assert (accuracy.difference.n, accuracy.difference.lost) == (20, 5)
+    assert accuracy.difference.p == process.difference.p == pytest.approx(2 / 2**5)
+    assert (process.hypothesis.metric, process.difference.n) == ("process", 20)
+    process = lines(base, parts)[1]
+    assert process.difference.test == SIGN_FLIP
+    assert process.difference.p == pytest.approx(2 / 2**4)
+    assert process.difference.value == pytest.approx(-(0.25 + 0.5 + 1 + 0.25) / 20)
+
+
+def test_samples_and_entries_of_one_task_are_no_further_evidence() -> None:
+    def four(values: list[bool]) -> list[ResultRow]:
+        return [row for sample in range(4) for row in column(values, sample=sample)]
+
+    one = lines(column([True] * 15), column([False] * 6 + [True] * 9))[0]
+    many = lines(four([True] * 15), four([False] * 6 + [True] * 9))[0]
+    assert (many.difference.n, many.difference.p) == (one.difference.n, one.difference.p)
+    base, other = column([True] * 40), column([False] * 20 + [True] * 20)
+    apart = lines(base, other)[0]
+    shared = lines(base, other, task=lambda row: str(int(row.id) // 4))[0]
+    assert apart.difference.p == pytest.approx(2 / 2**20)
+    assert shared.difference.p == pytest.approx(2 / 2**5)
+    assert (shared.difference.n, len(shared.difference.sizes)) == (40, 10)
+
+
+def test_groups_without_pairs_or_process_accuracy_have_no_line() -> None:
+    base = column([True, True])
+    assert lines(base, column([True, True], status="infra_error")) == []
+    run = [*column([True] * 3, process=0.5), *column([True] * 3, category="d")]
+    found = [line.hypothesis for line in lines(run, run, named={"Both": ["c", "d"]})]
+    assert [f"{one.group.name} {one.metric}" for one in found] == [
+        *("Both accuracy", "c accuracy", "d accuracy", "c process")
+    ]
+
+
+def test_the_noise_floor_by_hand() -> None:
+    """10 of 100 repeated rows flipped, so over 400 rows it is 1.96 * sqrt(0.1 / 400)."""
+    rows = column([True] * 400)
+    again = [made(i >= 10, str(i), repeat=1) for i in range(100)]
+    repeats = [repeats_of(rows, again, RULE_SETS), None, None]
+    few, many = (column([False] * moved + [True] * (400 - moved)) for moved in (8, 20))
+    line, other = lines(rows, few, many, repeats=repeats)
+    assert line.noise is not None
+    assert (line.noise.flips, line.noise.n) == (10, 100)
+    assert line.noise_floor == pytest.approx(Z95 * np.sqrt(0.1 / 400))
+    assert (line.under_noise, other.under_noise) == (True, False)
+    assert "identical runs differ by up to 3.1 points" in sentence(line)
+    (without,) = lines(column([True] * 5), column([False] * 5))
+    assert (without.noise, without.noise_floor, without.under_noise) == (None, None, False)
+
+
+def test_a_group_with_few_repeats_borrows_from_all() -> None:
+    rows = [*column([True] * 50), *column([True] * 50, category="d")]
+    again = [
+        *(made(i >= 10, str(i), repeat=1) for i in range(50)),
+        *(made(True, str(i), category="d", repeat=1) for i in range(2)),
+    ]
+    found = lines(rows, rows, repeats=[repeats_of(rows, again, RULE_SETS), None])
+    noise = {line.hypothesis.group.name: line.noise for line in found}
+    every = 10 / 52
+    assert noise["c"] is not None
+    assert noise["d"] is not None
+    assert noise["c"].variance == pytest.approx((10 + WEIGHT * every) / (50 + WEIGHT))
+    assert noise["d"].variance == pytest.approx(WEIGHT * every / (2 + WEIGHT))
+
+
+def test_sentences_say_which_run_is_better_or_what_can_be_shown() -> None:
+    none, some = column([False] * 30), column([True] * 12 + [False] * 18)
+    assert sentence(lines(none, some)[0]) == (
+        "r1 is better than r0 on c (en): +40.0 points, 95 % CI 20.9..57.7, Holm p 0.00049"
+    )
+    assert sentence(lines(some, none)[0]).startswith(
+        "r1 is worse than r0 on c (en): -40.0 points, 95 % CI -57.7..-20.9"
+    )
+    text = sentence(lines(column([True] * 100), column([False] + [True] * 99))[0])
+    assert text.startswith("no difference shown between r1 and r0 on c (en): -1.0 points, 95 % CI ")
+    assert text.endswith("Holm p 1; this n can show a difference of at least 7.8 points")
+    (single,) = lines(column([True]), column([False]))
+    assert sentence(single).endswith("this n (1) cannot show any difference")
+
+
+def test_p_values_are_never_rounded_over_the_level() -> None:
+    values = [1.0, 0.0123, 0.04999, 0.0501, 1e-9]
+    assert [p_text(p) for p in values] == ["1", "0.012", "0.04999", "0.05", "< 0.0001"]
+
+
+def moves(gained: int, lost: int, still: int = 0) -> np.ndarray:
+    return np.array([1.0] * gained + [-1.0] * lost + [0.0] * still)
+
+
+def test_mcnemar_on_published_tables_and_by_hand() -> None:
+    assert difference_test(moves(0, 0, 30)) == (1.0, MCNEMAR)
+    assert difference_test(moves(0, 6, 30)) == (pytest.approx(2 / 2**6), MCNEMAR)
+    assert difference_test(0.5 * moves(12, 2)) == difference_test(moves(12, 2, 30))
+    # Agresti's movie of approval ratings, 150 and 86 off the diagonal; Bentur et al. (2009), 1 and
+    # 7, exact p 0.0703 in Fagerland, Lydersen and Laake (2013).
+    assert difference_test(moves(86, 150))[0] == pytest.approx(3.7e-5, rel=0.02)
+    assert difference_test(moves(7, 1))[0] == pytest.approx(0.0703, abs=5e-5)
+
+
+def test_many_moves_take_the_clustered_test() -> None:
+    values = np.array([0.5] * 10 + [1.0] * 3 + [-0.5] * 2)
+    # z = (7 - 0.5) / sqrt(10 * 0.25 + 3 + 0.5), two-sided.
+    assert difference_test(values) == (pytest.approx(erfc(6.5 / sqrt(6) / sqrt(2))), CLUSTERED)
+
+
+def test_holm_on_its_textbook_example() -> None:
+    # Four p-values at 5 %: 0.005 * 4, 0.01 * 3, 0.03 * 2, and 0.04 raised to the one before it.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_newcombe_on_published_tables_and_where_nothing_moved() -> None:
+    # Bentur et al. (2009) as in Fagerland, Lydersen and Laake (2014): -0.507 to -0.026.
+    assert newcombe(1, 1, 7, 12) == pytest.approx((-0.507, -0.026), abs=5e-4)
+    # Altman et al., Statistics with Confidence (2000), table 6.2: 0.011 to 0.226.
+    assert newcombe(14, 5, 0, 22) == pytest.approx((0.011, 0.226), abs=5e-4)
+    for table in ((5, 0, 0, 5), (10, 0, 0, 0), (0, 0, 0, 1)):
+        low, high = newcombe(*table) or (0, 0)
+        assert low < 0 < high
+        assert low == -high
+    assert newcombe(0, 0, 0, 0) is None
+
+
+def test_the_clustered_interval_by_hand() -> None:
+    """Means of units +0.5, 0, 0, -0.25: mean 0.0625, s 0.3146, t(3) 3.1824."""
+    values = np.array([0.5, 0.0, 0.0, -0.25])
+    half = 3.182446305 * values.std(ddof=1) / 2
+    found = clustered_interval(values, np.ones(4))
+    assert found == pytest.approx((0.0625 - half, 0.0625 + half))
+    # Ten tasks asked four times each say no more than asked once.
+    values = np.array([1.0, 1, 0, 0, 0, -1, 0, 1, 0, 0])
+    once = clustered_interval(values, np.ones(10))
+    assert clustered_interval(4 * values, np.full(10, 4)) == pytest.approx(once)
+    # It stays within the possible.
+    low, high = clustered_interval(np.array([1.0, 1.0, 0.9]), np.ones(3)) or (9.0, 9.0)
+    assert -1 <= low <= high <= 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_clusters_that_all_moved_alike() -> None:
+    """None of 20 clusters moved: the exact limit is 1 - 0.025 ** (1 / 20)."""
+    most = 1 - 0.025 ** (1 / 20)
+    found = clustered_interval(np.zeros(20), np.ones(20))
+    assert found == pytest.approx((-most, most))
+    for values in ([0.5], [0.5, 0.5, 0.5], []):
+        assert clustered_interval(np.array(values), np.ones(len(values))) is None
+
+
+def test_the_detectable_difference_by_hand() -> None:
+    """z 1.959964 + 0.841621 = 2.801585: of 400 units 80 moved."""
+    values = moves(50, 30, 320)
+    alone = detectable(values, np.ones(400))
+    assert alone == pytest.approx(2.801585 * sqrt(80) / 400, rel=1e-6)
+    assert (detectable(values, np.ones(400), 100) or 0) > (alone or 1)
+    # Entries of one task are one piece of evidence. With a share d of moves, d is z ** 2 / n.
+    assert detectable(np.zeros(40), np.full(40, 4)) == pytest.approx(2.801585**2 / 40, rel=1e-6)

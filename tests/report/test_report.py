@@ -1,0 +1,359 @@
+"""`ace-ray report` of runs and sweeps: pages, CSV files, folders, early decisions, refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ace_ray.benchmarks.results import Estimate, Table
+from ace_ray.errors import UserError
+from ace_ray.reports.early import EarlyRun, decisions_table, early_run
+from ace_ray.reports.folder import claim, claim_within, write
+from ace_ray.reports.report import make_report
+from ace_ray.reports.sweeps import ledger_table, load_sweep
+from ace_ray.reports.table import csv_text
+from ace_ray.storage.object_store import LocalStore, open_store
+from ace_ray.storage.stored import Early, read_summary
+from tests.report.builders import (
+    Page,
+    block,
+    everything,
+    is_sound,
+    ledger_line,
+    refused,
+    report_page,
+    row,
+    write_run,
+    write_sweep,
+)
+
+ROWS = everything({"special_incomplete": 4, "normal_preference": 7})
+BETTER = everything({})
+
+
+def section(content: bytes, anchor: str) -> str:
+    """Return the markup of one section."""
+    return content.decode().split(f'<section id="{anchor}">')[1].split("</section>")[0]
+
+
+def anchors(content: bytes) -> str:
+    return " ".join(re.findall('<section id="([a-z]+)">', content.decode()))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def printed(*folders: Path, out: Path) -> str:
+    """Make a report and return what it prints."""
+    said = Console(file=StringIO(), width=200)
+    asked: dict[str, Any] = {"paper": True, "out": str(out), "rules": "official"}
+    make_report([str(f) for f in folders], console=said, **asked)
+    return str(said.file.getvalue())  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "run", ROWS)
+
+
+def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
+    share = Estimate(0.5, (0.25, 0.75), 8)
+    lines = [["=HYPERLINK(1)", replace(share, partial=True), -3], ["@x", share, 1], ["c", None, 2]]
+    assert csv_text(Table("t", "T", ["Model", "Share", "Rows"], lines)).splitlines() == [
+        "Model,Share,Share low,Share high,Share n,Share partial,Rows",
+        "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",
+        "'@x,50.0000,25.0000,75.0000,8,,1",
+        "c,N/A,N/A,N/A,N/A,N/A,2",
+    ]
+
+
+def test_the_page_of_one_run(run: Path, tmp_path: Path) -> None:
+    content = report_page(run, out=tmp_path / "out", rules="strict")
+    is_sound(Page(content))
+    assert anchors(content) == "results paper categories errors answers provenance"
+    results = section(content, "results")
+    assert results.count("340/340") == 2
+    first, second = "acebench, strict rules (%)", "acebench, official rules (%)"
+    assert 0 < results.index(first) < results.index(second)
+    assert section(content, "paper").count("<h3>Table 2: ") == 2, "one for each rule set"
+    found = Page(section(content, "provenance").encode()).text
+    identity = json.loads((run / "run.json").read_text())["identity"]
+    for part in (identity["benchmarks"]["acebench"]["data_sha256"], identity["model"], str(run)):
+        assert part in found
+
+
+def test_an_incomplete_run_has_no_headline_number(tmp_path: Path) -> None:
+    failed = row("zh", ROWS[-1]["category"], 9, status="infra_error")
+    rows = [*ROWS[:-1], failed]
+    folder = write_run(tmp_path / "run", rows, missing=3, finished=False)
+    results = section(report_page(folder, out=tmp_path / "out"), "results")
+    assert "Toy-7B-Instruct: no headline number, 4 of 343 rows have no verdict" in results
+    assert 'class="share"' not in results
+    assert "339/343" in results
+    allowed = write_run(tmp_path / "allowed", rows, missing=3, finished=False, max_unscored=0.1)
+    content = report_page(allowed, out=tmp_path / "out2")
+    assert 'class="share"' in section(content, "results")
+    assert "RuntimeError" in section(content, "failures")
+
+
+@pytest.mark.nightly
+def test_several_runs_are_compared_printed_and_written(tmp_path: Path, here: Any) -> None:
+    runs = {"A-1B": ROWS, "B-3B": BETTER, "C-7B": BETTER}
+    folders = [write_run(tmp_path / name, rows, model=name) for name, rows in runs.items()]
+    out = tmp_path / "out"
+    tables = {int(n) for n in re.findall(r"Table (\d): ", printed(*folders, out=out))}
+    assert tables == {2, 3, 4, 5, 7, 8}, "Table 6 compares prompt variants, and the runs have one"
+    content = (out / "report.html").read_bytes()
+    is_sound(Page(content))
+    sections = "picture results paper categories errors curves comparison flips answers provenance"
+    assert anchors(content) == sections
+    assert "Every run against A-1B, entry by entry" in content.decode()
+    assert "C-7B is better than A-1B on Special" in section(content, "comparison")
+    assert "wrong to right" in section(content, "flips")
+    further = {f"{name}-acebench.csv" for name in ("comparison", "categories", "errors")}
+    flips = {f"flips-{n}-acebench-official.csv" for n in (1, 2)}
+    whole = {"report.html", "report.json", "comparison.csv"}
+    assert set(files(out)) == {f"table{i}.csv" for i in tables} | further | flips | whole
+    with (out / "table3.csv").open() as file:
+        line, *_ = csv.DictReader(file)
+    assert (line["Model"], line["Incomplete"], line["Incomplete n"]) == ("A-1B", "40.0000", "20")
+    category = "A-1B,en,special_incomplete,accuracy,10/10,10,40.0000,"
+    assert category in (out / "categories-acebench.csv").read_text()
+    # A second report replaces the first. Several runs without --output are only printed.
+    printed(folders[0], out=out)
+    assert not (out / "comparison.csv").exists()
+    assert (out / "table3.csv").read_text().count("-1B") == 1
+    before = files(tmp_path)
+    assert here("report", *folders[:2]).code == 0
+    assert files(tmp_path) == before
+
+
+def test_a_benchmark_without_a_paper_has_its_accuracy(run: Path, tmp_path: Path) -> None:
+    rows = block("en", "special_incomplete", 3, 4)
+    other = write_run(tmp_path / "other", rows, model="o/Other", benchmark="toy")
+    with pytest.raises(UserError, match="there are no paper tables for toy"):
+        printed(other, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert "Accuracy" in printed(run, other, out=tmp_path / "both")
+    # Runs with other conditions are not compared with each other.
+    warm = write_run(tmp_path / "B", ROWS, model="o/B", sampling={"temperature": 1.0})
+    content = report_page(run, warm, out=tmp_path / "warm")
+    assert "sampling.temperature is" in section(content, "comparison")
+    assert "flips" not in anchors(content)
+    assert "paper" not in anchors(report_page(other, out=tmp_path / "out"))
+
+
+def test_a_report_goes_into_its_run_and_changes_nothing_else(here: Any, tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", ROWS)
+    before = files(folder)
+    ended = here("report", folder)
+    assert ended.stdout.splitlines()[-1] == f"report: {folder}/report/report.html"
+    after = files(folder)
+    assert {n: c for n, c in after.items() if not n.startswith("report/")} == before
+    assert {"report/report.html", "report/comparison-acebench.csv"} <= after.keys()
+    assert b"data-answer data-run" in after["report/report.html"]
+    # A new report replaces this one.
+    assert here("report", folder, "--wrong", "0").code == 0
+    assert files(folder).keys() == after.keys()
+    assert b"data-answer data-run" not in files(folder)["report/report.html"]
+
+
+@pytest.mark.parametrize("marker", ["", "[]", '{"made_by": "me", "files": []}'])
+def test_a_folder_with_other_files_is_refused(run: Path, tmp_path: Path, marker: str) -> None:
+    (tmp_path / "report.json").write_text(marker)
+    with pytest.raises(UserError, match="contains files that do not belong to a report"):
+        printed(run, out=tmp_path)
+    assert files(tmp_path) == {"report.json": marker.encode()}
+
+
+def test_places_that_cannot_hold_a_report_are_refused(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "report").write_text("a file")
+    with pytest.raises(UserError, match="choose another folder with --out"):
+        claim_within(LocalStore(str(tmp_path)))
+    folder = tmp_path / "working_dir_files" / "_ray_pkg_1"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=r"is relative, .* pass --output s3://bucket/prefix or "):
+        claim("report")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_marker_of_a_report_names_no_file_outside(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("x")
+    folder = tmp_path / "report"
+    write(claim(str(folder)), {"a.csv": b"a", "old.csv": b"o"}, {})
+    marker = json.loads((folder / "report.json").read_text())
+    marker["files"] += ["../victim", "..", "", "report.json", 7]
+    (folder / "report.json").write_text(json.dumps(marker))
+    (folder / "kept.txt").write_text("somebody's")
+    write(claim(str(folder)), {"a.csv": b"b"}, {})
+    assert victim.exists()
+    assert sorted(p.name for p in folder.iterdir()) == ["a.csv", "kept.txt", "report.json"]
+
+
+FEW = block("en", "special_incomplete", 1, 2)
+LINES = [
+    ledger_line("step_100", step=100),
+    ledger_line("step_200", step=200, tokens={"prompt": None, "completion": 2}, parameters=2),
+    ledger_line("other", "failed", note="the engine did not start", entries=0, cost=0.02),
+    refused("step_300", "a tensor holds NaN"),
+    refused("step_400", "") | {"state": "pending"},
+]
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    runs = {
+        f"step_{step}": everything({"special_incomplete": right}, of=5)
+        for step, right in ((100, 2), (200, 5))
+    }
+    return write_sweep(tmp_path_factory.mktemp("sweeps") / "sweep", LINES, runs)
+
+
+@pytest.mark.nightly
+def test_complete_runs_are_reported_and_others_named(
+    sweep: Path, tmp_path: Path, here: Any
+) -> None:
+    ended = here("report", sweep)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1] == f"report: {sweep}/report/report.html"
+    content = (sweep / "report" / "report.html").read_bytes()
+    is_sound(Page(content))
+    text = content.decode()
+    assert "<h1>Sweep train-1a2b</h1>" in text
+    assert "2 of 5 models are complete" in text
+    results = text.split('<section id="results">')[1].split("</section>")[0]
+    assert results.count("170/170") == 4
+    assert "the engine did not start" in results
+    assert "not evaluated yet" in results
+    assert "training step" in text
+    assert "Sweep train-1a2b</summary>" in text, "its manifest is among the provenance"
+    facts = json.loads((sweep / "report" / "report.json").read_text())
+    assert facts["sweep"]["left_out"] == ["other", "step_300", "step_400"]
+    with (sweep / "report" / "ledger.csv").open() as file:
+        first, *lines, none, every = csv.DictReader(file)
+    assert [line["Model"] for line in lines] == ["step_200", "other", "step_300"]
+    assert (first["Load (s)"], first["Total (s)"], first["Devices"]) == ("20.0", "100.0", "1 gpu")
+    assert (none["Total (s)"], none["Entries"], none["Cost"]) == ("N/A", "N/A", "N/A")
+    # 300 s over 680 entries; the seconds of failed runs count.
+    sums = {"Total (s)": "300.0", "Generation (s)": "180.0", "Cost": "0.2200", "Entries": "680"}
+    sums |= {"Prompt tokens": "N/A", "Completion tokens": "402"}
+    sums |= {"Per 1,000 entries (s)": "441.2", "Per 1,000 entries (cost)": "0.3235"}
+    assert {name: every[name] for name in sums} == sums
+    assert here("report", sweep).code == 0, "its own report is not a run of the sweep"
+    ended = here("report", write_run(tmp_path / "run", FEW), sweep)
+    assert ended.code == 2
+    assert "is a sweep" in ended.stderr, "a sweep is reported alone"
+
+
+def test_labels_are_unique_and_damaged_runs_left_out(tmp_path: Path) -> None:
+    lines = [ledger_line("a"), ledger_line("b", cost=None, per_1000={})]
+    lines = [line | {"label": "same"} for line in lines]
+    lines += [ledger_line("gone"), ledger_line("torn")]
+    folder = write_sweep(tmp_path / "sweep", lines, dict.fromkeys(("a", "b", "torn"), FEW))
+    (folder / "run-torn" / "run.json").write_text("{")
+    found = load_sweep(open_store(str(folder)))
+    assert found is not None
+    assert [run.label for run in found.runs] == ["same (run-a)", "same (run-b)"]
+    whys = {one.label: one.why for one in found.left_out}
+    assert "run.json is missing" in whys["gone"]
+    assert "is not JSON" in whys["torn"]
+    table = ledger_table(found)
+    costs = [line[table.header.index("Cost")] for line in table.lines]
+    assert costs == ["0.1000", None, "0.1000", "0.1000", None], "no sum without all prices"
+
+
+def refusal(folder: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        report_page(folder, out=Path("unused"))
+    assert not Path("unused").exists()
+    return str(caught.value)
+
+
+def test_a_damaged_sweep_is_refused(tmp_path: Path) -> None:
+    write_sweep(tmp_path, [], {})
+    (tmp_path / "ledger.json").unlink()
+    assert "the sweep has no ledger yet" in refusal(tmp_path)
+    (tmp_path / "ledger.json").write_text('{"schema_version": 1}')
+    assert "'runs' is missing" in refusal(tmp_path)
+    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
+    assert "'sweep_id' is missing" in refusal(tmp_path)
+    (tmp_path / "sweep.json").write_text("{")
+    assert "is not JSON" in refusal(tmp_path)
+
+
+def test_a_damaged_ledger_line_is_refused(tmp_path: Path) -> None:
+    negative = {"load": -1.0, "warm_up": 0, "generation": 0, "tool": 0, "idle": 0}
+    changes: list[dict[str, Any]] = [{"run_id": "../elsewhere"}, {"run_id": "run-twice"}]
+    changes += [{"state": "done"}, {"entries": "many"}, {"cost": float("nan")}]
+    for change in [*changes, {"seconds": negative}]:
+        lines = [ledger_line("a") | change, ledger_line("twice")]
+        assert "ledger.json" in refusal(write_sweep(tmp_path / "sweep", lines, {})), change
+
+
+HEADLINE = {
+    "units": 60, "of_units": 100, "rows": 80, "difference": 0.031, "low": 0.004, "high": 0.06,
+    "outcome": "better", "decided_at_units": 50,
+    "value": {"estimate": 0.42, "low": 0.3, "high": 0.5},
+}  # fmt: skip
+EARLY = {
+    "against": "s3://b/p/step-10", "alpha": 0.01, "margin": 1.0,
+    "decided": True, "stopped": True, "headlines": {"acebench/official": HEADLINE},
+}  # fmt: skip
+
+
+def line(*, stopped: bool = True, stale: bool = False, **changed: Any) -> list[Any]:
+    """Return the line of a run of which 80 of 200 rows were evaluated in 800 device seconds."""
+    tree = {**EARLY, "stopped": stopped, "stale": stale}
+    tree["headlines"] = {"acebench/official": {**HEADLINE, **changed}}
+    run = EarlyRun("step 20", "step 10", Early.model_validate(tree), 80, 200, 800.0)
+    (found,) = decisions_table([run]).lines
+    return list(found)
+
+
+def test_a_stopped_run_has_estimates_and_a_complete_one_exact_numbers() -> None:
+    assert line() == [
+        "step 20", "acebench/official", "step 10", "better", "~+3.1 [+0.4, +6.0]",
+        "~42.0 [30.0, 50.0]", "50 of 100", "80 of 200", "0.33",
+    ]  # fmt: skip
+    value = {"estimate": 0.4, "low": 0.4, "high": 0.4}
+    exact = line(stopped=False, low=0.031, high=0.031, value=value)
+    assert exact[4:6] == ["+3.1 [+3.1, +3.1]", "40.0 [40.0, 40.0]"]
+    assert exact[-1] == "0.00"
+    assert line(difference=-1e-9, low=-1e-9, high=1e-9)[4] == "+0.0 [+0.0, +0.0]"
+    assert line(outcome="within")[3] == "within 1 point"
+    assert line(outcome=None)[3] == "undecided"
+    assert line(stale=True)[3] == "better, based on older verdicts"
+
+
+def test_a_stopped_run_is_reported_but_not_compared(tmp_path: Path, here: Any) -> None:
+    folder = write_run(tmp_path / "a", everything({"normal_preference": 3})[:-5], finished=False)
+    summary = {"complete": False, "why": "stopped early", "scored": 5, "early": EARLY}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    manifest = json.loads((folder / "run.json").read_text()) | {"early": {"looked": True}}
+    (folder / "run.json").write_text(json.dumps(manifest))
+    store = open_store(str(folder))
+    found = early_run("a", store, read_summary(store), {"step-10": "step 10"})
+    assert (found and found.against) == "step 10"
+    write_run(tmp_path / "b", everything({"normal_preference": 3}), model="o/Toy-2B")
+    ended = here("report", folder)
+    assert ended.code == 0, ended.stderr
+    assert "Early decisions" in ended.stdout
+    page = (folder / "report" / "report.html").read_text()
+    assert "~+3.1" in page
+    assert page.count("they are not scores of the benchmark") == 1
+    refused = here("compare", folder, tmp_path / "b", "--allow-different")
+    assert refused.code == 2
+    assert "was stopped when its comparison was decided" in " ".join(refused.stderr.split())

@@ -1,0 +1,273 @@
+"""Numbers of reports: the paper's tables, figures, and the summary in a terminal."""
+
+from __future__ import annotations
+
+import io
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ace_ray.benchmarks.acebench.benchmark import ACEBench
+from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.headline import few, scores_of, titles
+from ace_ray.benchmarks.registry import make_benchmark
+from ace_ray.benchmarks.results import Curves, Estimate, Paper, Score, Table
+from ace_ray.benchmarks.sizes import parameters_named, without_size
+from ace_ray.pipeline.summary import summarize
+from ace_ray.reports.content import content_of
+from ace_ray.reports.figures import inline_svg
+from ace_ray.reports.printed_summary import WIDTH, print_summary
+from ace_ray.reports.runs import load_runs
+from ace_ray.util.stats import wilson
+from tests.report.builders import block, everything, row, write_run
+
+SHARES = {"normal_atom_bool": 4, "normal_similar_api": 5, "special_incomplete": 3}
+SHARES |= {"special_error_param": 1, "special_irrelevant": 8}
+SHARES |= {"agent_multi_turn": 6, "agent_multi_step": 2}
+
+
+def paper(*folders: Path, rules: str = "official") -> Paper:
+    runs = load_runs([str(folder) for folder in folders])
+    return ACEBench.paper([run.reported("acebench", ACEBench.statistics) for run in runs], rules)
+
+
+def table(number: int, *folders: Path, rules: str = "official") -> Table:
+    (found,) = [t for t in paper(*folders, rules=rules).tables if t.name == f"table{number}"]
+    return found
+
+
+def shares(line: Any) -> list[float | None]:
+    """Return the shares of a line in percent, with one decimal as in the paper."""
+    return [None if v is None else round(100 * v.value, 1) for v in line[1:]]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_run(tmp_path_factory.mktemp("runs") / "whole", everything(SHARES))
+
+
+def test_tables_have_groups_categories_and_their_overall(whole: Path) -> None:
+    found = paper(whole)
+    assert [t.title.partition(":")[0] for t in found.tables] == [f"Table {i}" for i in range(2, 9)]
+    assert all(t.title.endswith("official rules") for t in found.tables)
+    names = "Atom Single-Turn Multi-Turn Similar-API Preference Summary Special Agent Overall"
+    # Square-root weights over 120, 30 and 20 judged entries.
+    normal, special, agent = (12 - 0.6 - 0.5) / 12, 0.4, 0.4
+    roots = [120**0.5, 30**0.5, 20**0.5]
+    overall = sum(w * v for w, v in zip(roots, (normal, special, agent), strict=True)) / sum(roots)
+    whole_n = [60, 20, 20, 10, 10, 120, 30, 20, 170]
+    expected = [90.0, 100.0, 100.0, 50.0, 100.0, 90.8, 40.0, 40.0, round(100 * overall, 1)]
+    for number, languages in ((2, 2), (7, 1), (8, 1)):
+        shown = table(number, whole)
+        assert [h.replace(" ", "-") for h in shown.header] == ["Model", *names.split()]
+        ((label, *cells),) = shown.lines
+        assert (label, shares([label, *cells])) == ("Toy-7B-Instruct", expected)
+        assert [v.n for v in cells if isinstance(v, Estimate)] == [languages * n for n in whole_n]
+    assert shares(table(3, whole).lines[0]) == [30.0, 10.0, 80.0]
+    assert shares(table(4, whole).lines[0]) == [60.0, 75.0, 20.0, 75.0]
+    (similar,) = [cell for cell in table(7, whole).lines[0][4:5] if isinstance(cell, Estimate)]
+    assert similar.interval == pytest.approx(wilson(5, 10))
+
+
+def test_table_5_leaves_irrelevant_out(tmp_path: Path) -> None:
+    def one(category: str, number: int, official: str, strict: str) -> dict[str, object]:
+        errors = {"official": official, "strict": strict}
+        return row("en", category, number, official=False, errors=errors)
+
+    rows = [
+        one("special_incomplete", 0, "error_detection", "detection_failed"),
+        one("special_incomplete", 1, "error_correction", "detection_failed"),
+        one("special_error_param", 0, "official_crash", "correction_failed"),
+        row("en", "special_error_param", 1, official=True, strict=False),
+        *block("en", "special_irrelevant", 0, 5),
+    ]
+    folder = write_run(tmp_path / "run", rows)
+    official, strict = table(5, folder), table(5, folder, rules="strict")
+    assert official.lines == [["Toy-7B-Instruct", 1, 1]]
+    assert strict.lines == [["Toy-7B-Instruct", 3, 1]]
+    assert "judged rows: 4 of Toy-7B-Instruct" in official.notes
+    assert any("neither column: 1 of Toy" in note for note in official.notes)
+    assert not any("neither column" in note for note in strict.notes)
+    assert shares(table(3, folder).lines[0]) == [0.0, 50.0, 0.0]
+
+
+def test_incomplete_runs_are_marked_and_have_no_overall(tmp_path: Path) -> None:
+    rows = [r for r in everything({"special_error_param": 0}) if r["category"] not in AGENT]
+    rows[0] = row("en", "normal_atom_bool", 0, status="infra_error")
+    lost = next(i for i, item in enumerate(rows) if item["category"] == "special_incomplete")
+    rows[lost] = row("en", "special_incomplete", 0, status="quarantined")
+    folder = write_run(tmp_path / "run", rows, missing=2, finished=False)
+    found = table(2, folder)
+    (line,) = found.lines
+    assert line[0] == "Toy-7B-Instruct*"
+    assert shares(line) == [None, 100.0, 100.0, 100.0, 100.0, None, None, None, None]
+    (note,) = [note for note in found.notes if note.startswith("* incomplete")]
+    assert note.endswith("Toy-7B-Instruct: of 302 rows 1 infra_error, 1 quarantined, 2 missing")
+    assert shares(table(3, folder).lines[0]) == [None, 0.0, 100.0]
+    assert table(5, folder).lines == [["Toy-7B-Instruct*", None, None]]
+    allowed = write_run(tmp_path / "allowed", rows, max_unscored=0.1)
+    assert shares(table(3, allowed).lines[0]) == [100.0, 0.0, 100.0]
+    assert table(5, allowed).lines == [["Toy-7B-Instruct*", 20, 0]]
+
+
+def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -> None:
+    folders = []
+    for variant, valid in {"standard": 10, "condensed": 4, "minimal": 1}.items():
+        rows = everything({"normal_preference": valid})
+        folders.append(write_run(tmp_path / variant, rows, variant=variant))
+    warm: dict[str, Any] = {"variant": "condensed", "sampling": {"temperature": 1.0}}
+    folders.append(write_run(tmp_path / "other", rows, **warm))
+    found = table(6, *folders)
+    assert list(found.header) == ["Model", "Standard", "Condensed", "Minimal"]
+    assert [shares(line) for line in found.lines] == [[100.0, 95.0, 92.5]]
+    notes = "\n".join(found.notes)
+    assert "condensed from Toy-7B-Instruct (condensed) (own prompts)" in notes
+    assert (
+        "missing: runs of the variants standard, minimal that differ in nothing else, model and "
+        "engine arguments included, from Toy-7B-Instruct (other)" in notes
+    )
+    assert shares(table(6, folders[0], folders[2]).lines[0]) == [100.0, None, 92.5]
+    assert table(6, folders[0]).lines == []
+    # All other tables show the standard prompts.
+    assert [line[0] for line in table(2, *folders).lines] == ["Toy-7B-Instruct (standard)"]
+    assert any("not standard" in note for note in table(2, *folders).notes)
+
+
+POINT = Estimate(0.5, (0.4, 0.6), 10)
+
+
+def texts(axis: str, *places: float, group: str = "G", name: str = "T") -> set[str]:
+    """Return the texts in a figure with one curve over ``places``."""
+    panels = {group: {name: [(place, POINT) for place in places]}}
+    tree = ET.fromstring(inline_svg(Curves("f", "t", panels, axis=axis)))
+    return {"".join(node.itertext()).strip() for node in tree.iter("text")}
+
+
+def test_labels_legend_and_ticks_are_texts() -> None:
+    found = texts("parameters", 0.5, 7.0, name="Toy")
+    assert {"Toy", "G", "500M", "7B", "accuracy (%) by parameters"} <= found
+    sizes = texts("parameters", 1.0, 1.1, 1.2, 70.0)
+    assert {"1B", "70B"} <= sizes
+    assert not {"1.1B", "1.2B"} & sizes, "ticks do not overlap"
+    steps = texts("step", *range(100, 4100, 100))
+    assert "4,000" in steps, "the last step has a label"
+    assert len([text for text in steps if text.endswith("00")]) < 8
+    found = texts("step", 1.0, group="</text><script>a & b\u202e", name="x" * 300 + "*")
+    assert "</text><script>a & b⟦U+202E⟧" in found
+    (long,) = [text for text in found if "…" in text]
+    assert len(long) <= 60
+    assert long.endswith("*")
+
+
+def test_scaling_uses_sizes_of_the_manifest_or_the_name(tmp_path: Path) -> None:
+    models: dict[str, Any] = {"Toy-7B-Chat": {}, "Toy-0.5B-Chat": {}, "unsized": {}}
+    models |= {name: {"parameters": 3_000_000_000} for name in ("other", "step_9")}
+    models["Toy-3B-Chat"] = {"samples": 2}
+    folders = []
+    for name, more in models.items():
+        rows = everything({"normal_preference": 0 if "7B" in name else 2}, of=2)
+        folders.append(str(write_run(tmp_path / name, rows, model=f"o/{name}", **more)))
+    runs = load_runs(folders)
+    found = ACEBench.paper(
+        [run.reported("acebench", ACEBench.statistics) for run in runs], "official"
+    )
+    (scaling,) = [figure for figure in found.figures if isinstance(figure, Curves)]
+    assert list(scaling.panels) == ["Normal", "Special", "Agent", "Overall"]
+    normal = scaling.panels["Normal"]
+    assert list(normal) == ["Toy-Chat [1]", "other [1]", "Toy-Chat [2]"]
+    assert [(x, round(e.value, 3)) for x, e in normal["Toy-Chat [1]"]] == [(0.5, 1), (7, 0.917)]
+    assert [x for x, _ in normal["other [1]"]] == [3.0]
+    notes = "\n".join(found.notes)
+    assert "sizes from the model's name: Toy-7B-Chat 7B, Toy-0.5B-Chat 0.5B" in notes
+    assert "sizes from the manifest's number of parameters: other 3B" in notes
+    assert "sizes unknown, not drawn: unsized" in notes
+    assert "sizes of checkpoints, not drawn: step_9" in notes
+
+
+@pytest.mark.parametrize(
+    ("model", "millions", "family"),
+    [
+        ("Qwen2.5-Coder-1.5B-Instruct.Q4_1", 1500, "Qwen2.5-Coder-Instruct.Q4_1"),
+        ("SmolLM2-135M", 135, "SmolLM2"),
+        ("Mixtral-8x7B-v0.1", 56_000, "Mixtral-v0.1"),
+        ("Qwen3-30B-A3B", 30_000, "Qwen3-A3B"),
+        ("Phi-3-Mini-128k-Instruct", None, "Phi-3-Mini-128k-Instruct"),
+        ("model-0B", None, "model"),
+    ],
+)
+def test_sizes_are_read_from_names(model: str, millions: int | None, family: str) -> None:
+    assert parameters_named(model) == (millions and millions * 1_000_000)
+    assert without_size(model) == family
+
+
+@pytest.mark.parametrize(
+    ("models", "axis", "curves"),
+    [
+        ("o/Toy-3B o/Toy-7B o/Other-1B o/x", "parameters", {"Toy": [3.0, 7.0], "Other": [1.0]}),
+        ("train-a/step_200 train-a/step_100 o/Toy-3B", "step", {"train-a": [100, 200]}),
+        ("o/Toy-3B o/Other-3B", "", {}),
+    ],
+)
+def test_the_overview_is_drawn_by_size_or_step(
+    tmp_path: Path, models: str, axis: str, curves: dict[str, list[float]]
+) -> None:
+    rows = block("en", "normal_atom_bool", 2, 4)
+    folders = [str(write_run(tmp_path / m, rows, model=m)) for m in models.split()]
+    picture = content_of(load_runs(folders), None, "strict").benchmarks[0].picture
+    assert (picture.axis if picture else "") == axis
+    normal = picture.panels["Normal"] if picture else {}
+    assert {name: [x for x, _ in points] for name, points in normal.items()} == curves
+    assert all(share.partial for points in normal.values() for _, share in points)
+
+
+def printed(summary: dict[str, Any], *, full: bool = False) -> list[str]:
+    out = io.StringIO()
+    print_summary(summary, Console(file=out, width=WIDTH), full=full)
+    return out.getvalue().splitlines()
+
+
+def summary_of(folder: Path, valid: dict[str, int], missing: int = 0) -> dict[str, Any]:
+    """Summarize English rows of ACEBench, four of each category, ``valid`` of them right."""
+    rows = [row for category, n in valid.items() for row in block("en", category, n, 4)]
+    (run,) = load_runs([str(write_run(folder, rows))])
+    config = {"backend": "vllm", "limit": None, "max_unscored": 0.0}
+    manifest = {"run_id": "r", "model": {"source": "m"}, "config": config}
+    manifest["declared"] = len(rows) + missing
+    benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
+    return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}
+
+
+def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
+    found = summary_of(tmp_path / "run", {"special_incomplete": 3, "special_error_param": 1})
+    lines = printed(found)
+    assert len(lines) <= 11
+    assert max(map(len, lines)) <= WIDTH
+    assert lines[0] == "acebench"
+    assert lines[1].split()[:5] == ["official,", "strict", "Overall", "(workbook)", "50.0"]
+    text = " ".join(" ".join(lines).split())
+    assert "Overall (workbook) is partial; not run: en/" in text
+    assert "N/A" not in text
+    assert "Special 50.0 partial" in text
+    assert lines[-1] == "results: /runs/r"
+    assert not any("special_incomplete" in line for line in lines)
+    assert any("special_incomplete" in line for line in printed(found, full=True))
+    # summary.json has the headline that reports make from the same rows.
+    part = found["benchmarks"]["acebench"]
+    (first, *_) = scores_of(ACEBench, part, headline=True)["official"]
+    assert Score.of_json(part["scores"]["official"][0]) == first
+    # The headline of an incomplete run is N/A.
+    found = summary_of(tmp_path / "part", {"special_incomplete": 3}, missing=1)
+    text = " ".join(" ".join(printed(found)).split())
+    assert "official, strict Overall (workbook) N/A" in text
+    assert "no headline number: 1 of 5 rows have no verdict, max_unscored is 0" in text
+    share = Estimate(0.5, (0.4, 0.6), 10)
+    names = [("Overall", "v4"), ("Live", "v4"), ("Overall", "v3")]
+    assert titles([Score(*name, share) for name in names]) == [
+        "Overall (v4)",
+        "Live",
+        "Overall (v3)",
+    ]
+    assert (few("abc"), few("abcd")) == ("a, b, c", "a, b and 2 more")
