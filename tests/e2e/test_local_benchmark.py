@@ -160,11 +160,13 @@ def test_a_bug_in_every_row_ends_the_run(
     evaluate: Evaluate, tmp_path: Path, rows: int, run: str, check: str, code: int
 ) -> None:
     (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, run=run, check=check))
-    done = evaluate(code=code, benchmarks=[{"name": f"{tmp_path}/buggy.py:Buggy"}], workers="auto")
+    benchmark, attempts = {"name": f"{tmp_path}/buggy.py:Buggy"}, 3 if code == 1 else 1
+    done = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")
     if code == 1:
         assert "rows ended in the same exception of the code of buggy: " in done.stderr
         assert f'{tmp_path}/buggy.py", line ' in done.stdout, "the traceback"
         assert "continues this run" not in done.stderr
+        assert "attempt 2" not in done.stdout
     else:
         assert "1 x AssertionError: no two (infra_error)" in done.stdout
         assert (done.summary["scored"], done.summary["failures"][0]["rows"]) == (4, 1)
