@@ -363,28 +363,6 @@ class TestEarly:
         with pytest.raises(UserError, match="records how alpha was shared"):
             setup.sweep()
 
-    @pytest.mark.nightly
-    def test_comparisons_are_updated_at_the_end(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        seen: list[tuple[str, float]] = []
-
-        def look(plan: Any, store: LocalStore, say: Any) -> bool:
-            seen.append((store.root.rsplit("/", 1)[-1], plan.config.early.alpha))
-            if len(seen) > 1:
-                raise UserError("cannot be read")
-            return True
-
-        monkeypatch.setattr("ace_ray.sweep.comparisons.decide_again", look)
-        setup.save(10, 20, 30)
-        setup.script = decide
-        assert setup.run(early={"against": "previous"}) == 0
-        ids = [run.run_id for run in setup.sweep().runs]
-        assert [run_id for run_id, _ in seen] == ids[1:]
-        assert [alpha for _, alpha in seen] == pytest.approx([0.0225] * 2)
-        assert any("step 20: its comparison was updated" in said for said in setup.said)
-        assert any("step 30: its comparison cannot be updated" in said for said in setup.said)
-
     @pytest.mark.parametrize("slots", [1, 2])
     def test_lanes_that_await_each_other_are_evaluated(self, setup: Setup, slots: int) -> None:
         setup.machine = Machine(0, slots=slots)
@@ -521,21 +499,6 @@ class TestFailures:
             assert setup.run() == 0
             assert setup.ledger()["step 1"]["note"] == ""
 
-    def test_a_defect_ends_the_lanes_and_the_sweep(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        setup.machine = Machine(0, slots=3)
-
-        def fails(*arguments: Any) -> None:
-            raise RuntimeError("a defect")
-
-        monkeypatch.setattr(module, "write_ledger", fails)
-        setup.save(1, 2, 3)
-        with pytest.raises(RuntimeError, match="a defect"):
-            setup.run(swap=False)
-        assert [lane.signals for lane in setup.started] == [[], [signal.SIGTERM], [signal.SIGTERM]]
-        assert all(lane.closed for lane in setup.started)
-
 
 class TestRefused:
     def test_a_damaged_checkpoint_is_refused_until_it_is_whole(self, setup: Setup) -> None:
@@ -627,13 +590,6 @@ class TestStopping:
         setup.script = complete_all
         assert setup.run() == 0
 
-    def test_a_lane_that_begins_is_stopped(self, setup: Setup) -> None:
-        setup.during_start = lambda: os.kill(os.getpid(), signal.SIGTERM)
-        setup.save(1, 2)
-        assert setup.run(swap=False) == 75
-        (lane,) = setup.started
-        assert lane.signals == [signal.SIGTERM]
-
     def test_a_lane_that_does_not_stop_is_killed(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -689,15 +645,7 @@ class TestWatching:
         lacks = "the checkpoint is incomplete: the tokenizer is missing"
         assert setup.ledger()["step 2"]["note"] == lacks
 
-    @pytest.mark.parametrize("steps", [(), (1, 2)])
     def test_a_mistake_in_the_config_is_found_before_the_watch(
-        self, setup: Setup, steps: tuple[int, ...]
-    ) -> None:
-        setup.save(*steps)
-        with pytest.raises(UserError, match=re.escape("did you mean 'atom'?")):
-            setup.sweep(benchmarks=[{"name": "acebench", "categories": ["Atom"]}], settle_s=60)
-
-    def test_a_mistake_that_only_checkpoints_show_is_found_before_the_watch(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refuses(where: str) -> None:
@@ -706,7 +654,11 @@ class TestWatching:
 
             monkeypatch.setattr(module, "plan_of_checkpoint", plan)
 
-        setup.save(1)
+        for steps in ([], [1]):
+            setup.save(*steps)
+            with pytest.raises(UserError, match=re.escape("did you mean 'atom'?")):
+                setup.sweep(benchmarks=[{"name": "acebench", "categories": ["Atom"]}], settle_s=60)
+        setup.options["benchmarks"] = [{"name": "acebench", "languages": ["en"]}]
         with pytest.raises(UserError, match="no prompt fits"):
             setup.sweep(engine={"max_model_len": 8}, settle_s=60)
         del setup.options["engine"]
@@ -814,19 +766,3 @@ class TestWatching:
         writer.join()
         assert setup.states() == {"step 1": "complete", "step 2": "pending"}
         assert setup.ledger()["step 2"]["note"] == "it was still being written when the watch ended"
-
-    def test_an_outage_at_the_end_leaves_the_sweep_incomplete(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        def away(*arguments: Any) -> Any:
-            raise UserError("the store is away")
-
-        def last() -> None:
-            setup.save(2)
-            setup.stop()
-            monkeypatch.setattr("ace_ray.sweep.checkpoints.find_checkpoints", away)
-
-        setup.save(1)
-        setup.in_turn([last])
-        assert setup.run(settle_s=0.05) == 75
-        assert any("the last checkpoints could not be listed" in line for line in setup.said)
