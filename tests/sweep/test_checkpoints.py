@@ -94,11 +94,6 @@ def test_folders_that_cannot_be_ordered_are_refused(
         assert find(root, watch=True, **changes) == []
 
 
-def test_a_missing_bucket_is_named(s3: Any) -> None:
-    with pytest.raises(UserError, match="bucket nowhere does not exist"):
-        find("s3://nowhere/run")
-
-
 def test_a_link_to_itself_is_named_and_other_checkpoints_are_found(root: str, put: Put) -> None:
     for step in (1, 2, 3):
         put(f"step-{step}")

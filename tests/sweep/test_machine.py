@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from ace_ray.cluster import connection, resources
-from ace_ray.sweep.packing import Machine, find_machine
+from ace_ray.sweep.packing import Machine, device_names, find_machine
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,10 @@ def test_a_cluster_is_joined_counted_and_left(
     assert machine == expected
     assert machine.nodes == tuple(nodes)
     assert joined == []
+
+
+def test_devices_are_named_among_the_visible_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert device_names([0, 2]) == "0,2"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a, GPU-b")
+    assert device_names([1, 0]) == "GPU-b,GPU-a"
