@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.config.schema import SHIPPED, load_config, shipped_configs
-from ace_ray.errors import UserError
 
 Write = Callable[..., Path]
 QUICK = ["--set", "backend=fake"]
@@ -95,27 +92,3 @@ def test_list_prints_benchmarks_parsers_and_sql(here: Any) -> None:
         parsers = json.loads(here("list", "parsers", "--json").stdout)
         assert "qwen3" in parsers["reasoning"]
         assert "hermes" in parsers["tool"]
-
-
-SERVICE = {"url": "http://localhost:9/x"}
-SEARCH = {"search": SERVICE, "fetch": SERVICE}
-NEEDED = {"bfcl": {"embedding": {**SERVICE, "model": "m"}, "web_search": SEARCH}}
-
-
-@pytest.mark.nightly
-def test_every_listed_category_can_be_used_in_a_config(here: Any) -> None:
-    listed = json.loads(here("list", "categories", "--json").stdout)
-    assert {name: [*options] for name, options in listed.items()} == {
-        "acebench": ["categories", "languages"],
-        "bfcl": ["categories"],
-        "stabletoolbench": ["groups"],
-        "tau2": ["domains"],
-    }
-    for benchmark, options in listed.items():
-        for option, choices in options.items():
-            for name in {*choices, *(one for many in choices.values() for one in many)}:
-                section = {option: [name], **NEEDED.get(benchmark, {})}
-                # Names are checked before the data, which need not be installed.
-                absent = benchmark == "tau2" and find_spec("tau2") is None
-                with pytest.raises(UserError, match=r"^data: ") if absent else nullcontext():
-                    assert make_benchmark(benchmark, section).dataset()

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import ast
 import graphlib
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
@@ -114,18 +110,3 @@ def test_there_is_no_import_cycle() -> None:
         targets = {t if t in MODULES else t.rpartition(".")[0] for t in imports(module)}
         graph[module] = targets & MODULES.keys() - {module, "ace_ray"}
     graphlib.TopologicalSorter(graph).prepare()
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "module",
-    ["cli.main", "models.sources", "pipeline.evaluate", "reports.report", "sweep.sweep",
-     "benchmarks.acebench.benchmark"],
-)  # fmt: skip
-def test_modules_without_an_engine_import_no_heavy_dependency(module: str) -> None:
-    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "jinja2", "scipy", "wandb", "mlflow"}
-    script = f"import sys, ace_ray.{module}; print(*sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []

@@ -98,15 +98,6 @@ def test_a_level_hides_lower_levels_and_no_result(
     assert ("Traceback" in said.err) is (level == "debug")
 
 
-def test_handlers_of_a_program_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    taken = StringIO()
-    logging.getLogger("ace_ray").addHandler(logging.StreamHandler(taken))
-    logging.getLogger("ace_ray").setLevel(logging.INFO)
-    log.say("a line")
-    assert taken.getvalue() == "a line\n"
-    assert capsys.readouterr().out == ""
-
-
 def test_options_and_environment_choose_the_format(
     here: Any, config_file: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

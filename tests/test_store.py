@@ -7,7 +7,6 @@ import io
 import os
 import pickle
 import re
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -138,20 +137,6 @@ def test_a_failed_write_keeps_the_old_object(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize("umask", [0o002, 0o077])
-def test_permissions_follow_the_umask(tmp_path: Path, umask: int) -> None:
-    before = os.umask(umask)
-    try:
-        store = LocalStore(str(tmp_path / "root"))
-        store.put("folder/a", b"x")
-        assert store.put_if("b", b"x", None)
-    finally:
-        os.umask(before)
-    for path in (tmp_path / "root", *(tmp_path / "root").rglob("*")):
-        most = 0o777 if path.is_dir() else 0o666
-        assert stat.S_IMODE(path.stat().st_mode) == most & ~umask, path
-
-
 def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "root"))
     assert store.put_if("a", b"1", "a tag of something that has gone") is None
@@ -169,32 +154,6 @@ def test_a_delete_leaves_no_empty_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "nothing above the root is touched"
     store.put("a/e", b"again")
     assert paths(store) == ["a/e"]
-
-
-def test_a_folder_that_is_deleted_meanwhile_lets_one_writer_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = LocalStore(str(tmp_path / "root"))
-    tagged, main = LocalStore.tagged, threading.current_thread()
-    third: list[str | None] = []
-
-    def come() -> None:
-        store.delete("lease")
-        third.append(store.put_if("lease", b"third", None))
-
-    thread = threading.Thread(target=come)
-
-    def slowly(self: LocalStore, path: str) -> tuple[bytes, str] | None:
-        found = tagged(self, path)
-        if threading.current_thread() is main and thread.ident is None:
-            thread.start()
-            thread.join(0.5)
-        return found
-
-    monkeypatch.setattr(LocalStore, "tagged", slowly)
-    second = store.put_if("lease", b"second", None)
-    thread.join(30)
-    assert [bool(second), bool(third[0])].count(True) == 1
 
 
 def test_an_error_of_a_folder_names_the_file(tmp_path: Path) -> None:

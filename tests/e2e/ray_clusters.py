@@ -36,7 +36,6 @@ class Cluster:
     env: dict[str, str]
     gcs: str
     folder: Path
-    """Ray's temporary folder of the head."""
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """``ray start``, the head's first. Each leads the process group of its node."""
 
@@ -74,20 +73,6 @@ class Cluster:
             return 0
         actors = found["data"]["result"]["result"]
         return sum("EngineWorker" in actor["class_name"] for actor in actors)
-
-    def scrape(self) -> str:
-        """Return the metrics of all nodes, found as Prometheus finds them."""
-        (group,) = json.loads((self.folder / "prom_metrics_service_discovery.json").read_text())
-        texts = []
-        for target in group["targets"]:
-            port = target.rpartition(":")[2]
-            # Processes of the head are listed a moment before they listen.
-            with (
-                suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer,
-            ):
-                texts.append(answer.read().decode())
-        return "\n".join(texts)
 
     def alive(self) -> list[dict[str, Any]]:
         """Return the nodes that are up; none while the dashboard does not answer."""

@@ -184,19 +184,3 @@ def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
     (again,) = (tmp_path / "scored").glob("**/summary.json")
     block = json.loads(again.read_text())["benchmarks"]["tau2"]["categories"]["mock"]
     assert block["official"]["accuracy"] == official["accuracy"]
-
-
-def test_calls_that_a_parser_does_not_read_are_a_finding(evaluate: Evaluate) -> None:
-    arguments = {"bed": "T3", "minutes": 20, "check_rain": False}
-    watered = json.dumps({"name": "greenhouse_water", "arguments": arguments}, indent=2)
-    done = evaluate(
-        benchmarks=[
-            {"name": "bfcl", "mode": "native", "categories": ["simple_python", "parallel"]}
-        ],
-        engine={"default": f"I call the function.\n```json\n{watered}\n```"},
-    )
-    (finding,) = done.summary["benchmarks"]["bfcl"]["diagnosis"]
-    assert (finding["kind"], *finding["readers"]) == ("unread_calls", "fenced_json")
-    assert finding["rows"] == finding["of"] > 5
-    assert finding["accuracy"]["official"] == 0
-    assert finding["text"][:60] in " ".join(done.stdout.split())

@@ -1,10 +1,9 @@
-"""Runs and sweeps that stop when their comparison is decided, with the fake engine."""
+"""A run stops when its comparison is decided, with the fake engine."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,43 +116,3 @@ def test_a_run_stops_and_can_be_completed(here: Any, tmp_path: Path, reference: 
     assert found["decided_at_units"] == stopped["decided_at_units"]
     assert found["high"] - found["low"] < 1e-3
     assert here("compare", reference, run, "--allow-different").code == 0
-
-
-def test_a_sweep_decides_each_checkpoint(
-    here: Any, tmp_path: Path, make_checkpoint: Callable[..., Path]
-) -> None:
-    for step, right in {1: 0.5, 2: 0.75, 3: 0.5, 4: 0.3}.items():
-        answers = script(right, 1, delay_s=0.3)
-        make_checkpoint(tmp_path / "run" / f"step_{step}", float(step), 1.0, **answers)
-    early = {"against": "baseline", "min_rows": 60, "margin": 2.0}
-    config = write(
-        tmp_path, "sweep", checkpoints=str(tmp_path / "run"), sweep_id="sweep", early=early
-    )
-    ended = here("sweep", config)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    out = tmp_path / "runs" / "sweep"
-
-    def lines() -> dict[int, dict[str, Any]]:
-        return {line["step"]: line for line in read(out / "ledger.json")["runs"]}
-
-    def comparisons() -> dict[int, dict[str, Any]]:
-        found = {n: read(out / one["run_id"] / "summary.json") for n, one in lines().items()}
-        return {step: one["early"] for step, one in found.items() if "early" in one}
-
-    outcomes = {2: "better", 3: "within", 4: "worse"}
-    for step, one in comparisons().items():
-        assert one["headlines"]["items/correct"]["outcome"] == outcomes[step]
-        assert one["alpha"] == pytest.approx(0.9 * 0.05 / 3)
-    assert comparisons().keys() == outcomes.keys()
-    states = {step: line["state"] for step, line in lines().items()}
-    assert (states[1], states[2], states[4]) == ("complete", "decided", "decided")
-    assert "Early decisions" in (out / "report" / "report.html").read_text()
-
-    assert here("sweep", config).code == 0
-    assert {step: line["state"] for step, line in lines().items()} == states
-    assert here("sweep", config, "--complete", "nothing").code == 2
-    assert here("sweep", config, "--complete", "all").code == 0
-    assert {line["state"] for line in lines().values()} == {"complete"}
-    for step, one in comparisons().items():
-        found = one["headlines"]["items/correct"]
-        assert (found["outcome"], found["high"] - found["low"] < 1e-3) == (outcomes[step], True)

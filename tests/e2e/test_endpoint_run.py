@@ -187,34 +187,3 @@ def test_doctor_asks_the_endpoint_and_logprobs_are_refused(
     (line,) = (one for one in checked.stdout.splitlines() if " endpoint " in one)
     assert "m-1 answered 'Paris'; was offered no tools" in line
     assert "gives no usage, so tokens will be unknown" in line
-
-
-@pytest.mark.ray
-@pytest.mark.nightly
-def test_a_sweep_evaluates_models_of_one_endpoint(
-    cli: Any, tmp_path: Path, server: Scripted
-) -> None:
-    server.answer = lambda body: completion("[]", model=body["model"])
-    tree = {
-        "model": {"endpoint": {"url": server.url, "api_key_env": None}},
-        "models": [{"endpoint": {"model": "a"}}, {"endpoint": {"model": "b"}, "label": "other"}],
-        "benchmarks": [{"name": "acebench", "languages": ["en"]}],
-        "limit": 2,
-        "output": str(tmp_path / "sweeps"),
-        "price_per_hour": 1.0,
-    }
-    path = tmp_path / "sweep.yaml"
-    path.write_text(yaml.safe_dump(tree))
-    planned = cli("sweep", path, "--plan", timeout_s=300)
-    assert "a: behind an endpoint, so its time is unknown" in planned.stdout
-    assert not server.asked
-    ended = cli("sweep", path, timeout_s=1800)
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert {body["model"] for body in server.asked} == {"a", "b"}
-    (folder,) = (tmp_path / "sweeps").iterdir()
-    lines = json.loads((folder / "ledger.json").read_text())["runs"]
-    assert [(line["label"], line["state"], line["cost"]) for line in lines] == [
-        ("a", "complete", None),
-        ("other", "complete", None),
-    ]
-    assert all(line["tokens"]["prompt"] == 14 for line in lines)

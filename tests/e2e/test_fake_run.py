@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from ace_ray.storage.object_store import open_store
 from ace_ray.storage.rows import ROWS
 from tests.conftest import S3, Cli
 from tests.e2e.conftest import Evaluate
-from tests.faults.fault_runs import descendants, title_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.nightly]
 
@@ -105,28 +103,6 @@ def test_a_run_on_s3_is_complete_and_can_start_afresh(config: Path, cli: Cli, s3
     summary = json.loads(store.get("summary.json") or b"")
     assert summary["timing"]["device_s"]["load"] < 1e6, "the time of the deleted run is gone"
     assert {"_SUCCESS", "run.json", "summary.json"} <= set(names())
-
-
-def test_a_worker_may_leave_a_fraction_of_a_cpu(evaluate: Evaluate) -> None:
-    agents = {**BENCHMARK, "categories": ["agent_multi_step"], "limit": 2}
-    cpus = (os.cpu_count() or 1) - 0.6
-    engine = {"default": "finish conversation"}
-    done = evaluate(benchmarks=[agents], engine=engine, worker_cpus=cpus)
-    assert "declared 2 = 2 scored" in done.stdout
-
-
-def test_a_local_ray_starts_no_helpers(make_run: Any) -> None:
-    run = make_run(limit=2)
-    go = run.marker("go")
-    run.write(engine={"answer_file": go})
-    driver = run.start()
-    for actor in ("EngineWorker", "Checker", "Writer"):
-        driver.find(actor)
-    titles = [title_of(process) for process in descendants(driver.process.pid)]
-    helpers = ("dashboard.py", "monitor.py", "_StatsActor", "AutoscalingCoordinator")
-    assert not [title for title in titles if any(map(title.__contains__, helpers))]
-    Path(go).touch()
-    assert driver.wait() == 0, driver.text
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,23 +39,12 @@ def test_the_quickstart_evaluates_and_reports(cli: Cli, tmp_path: Path) -> None:
     rows = ace_ray.Run.open(str(folder)).rows().to_pylist()
     assert {row["status"] for row in rows} == {"scored"}
     assert all(row["prompt_tokens"] > 100 and row["completion_tokens"] > 0 for row in rows)
-    agents = [row for row in rows if row["category"].startswith("agent_")]
-    assert {row["category"] for row in agents} == {"agent_multi_turn", "agent_multi_step"}
-    for row in agents:
-        state = json.loads(row["state"])
-        assert state["ended"] in ("finished", "max_messages", "context")
-        speakers = [step["speaker"] for step in state["steps"]]
-        assert speakers.count("agent") == row["model_calls"] > 1
-        assert ("user" in speakers) is (row["category"] == "agent_multi_turn")
     texts = defaultdict[tuple[str, str, str], set[str]](set)
     for row in rows:
         texts[row["language"], row["category"], row["id"]].add(row["output"])
     # Two samples have different seeds, so their answers differ at temperature 0.8.
     assert sum(len(said) == 2 for said in texts.values()) > len(texts) / 2
 
-    timing = json.loads((folder / "summary.json").read_text())["timing"]
-    phases = ["fetch", "process", "weights", "cache", "warm-up"]
-    assert [list(worker["start_s"]) for worker in timing["workers"]] == [phases]
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["model"]["kind"] == "gguf"
     assert manifest["model"]["revision"].startswith("sha256:")
@@ -64,7 +53,6 @@ def test_the_quickstart_evaluates_and_reports(cli: Cli, tmp_path: Path) -> None:
     assert [s["seed"] for s in manifest["identity"]["sampling"]] == [0, 1]
     assert "48 rows declared, 0 to evaluate" in cli(*asked).stdout
     assert cli("report", folder).code == 0
-    assert "agent_multi_step" in (folder / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_sweep_over_two_adapters_equals_two_runs(

@@ -20,11 +20,9 @@ import yaml
 
 from ace_ray.config.schema import EarlyConfig
 from ace_ray.errors import UserError
-from ace_ray.pipeline.evaluate import plan_run
 from ace_ray.pipeline.planning.plan import make_manifest
 from ace_ray.pipeline.summary import as_json
-from ace_ray.storage.object_store import LocalStore, Unreachable
-from ace_ray.sweep import runs as runs_module
+from ace_ray.storage.object_store import LocalStore
 from ace_ray.sweep import sweep as module
 from ace_ray.sweep.comparisons import Shares
 from ace_ray.sweep.config import SweepConfig, load_sweep
@@ -424,27 +422,6 @@ class TestFailures:
         assert sorted(setup.lanes[1:]) == [["step 2"], ["step 3"]]
         assert setup.states() == {"step 1": "complete", "step 2": "failed", "step 3": "complete"}
 
-    def test_a_run_that_kills_its_lane_is_separated_from_the_others(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        left = [1, 2]
-
-        def dies_twice(lane: FakeLane, run: SweepRun) -> None:
-            if left:
-                left.pop()
-                raise Died
-            lane.complete(run)
-
-        setup.script = scripted(step_2=dies_twice)
-        setup.save(*range(1, 5))
-        assert setup.run() == 0
-        assert [labels for labels in setup.lanes if "step 2" in labels] == [
-            ["step 1", "step 2", "step 3", "step 4"],
-            ["step 2"],
-            ["step 2"],
-        ]
-        assert ["step 3", "step 4"] in setup.lanes
-
     def test_an_outage_of_the_store_is_waited_for(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -513,13 +490,6 @@ class TestRefused:
         assert setup.run() == 0
         assert setup.lanes == [["step 2"]]
 
-    def test_a_model_listed_twice_is_refused(self, setup: Setup) -> None:
-        setup.save(1)
-        model = {"source": str(setup.checkpoints / "step_1")}
-        with pytest.raises(UserError, match="is the same model as step_1") as error:
-            setup.sweep(checkpoints=None, models=[model, {**model, "label": "again"}])
-        assert error.value.where.startswith("again (")
-
     @pytest.mark.parametrize("changes", [{"sampling": {"seed": 3}}, {"pattern": "step*"}])
     def test_a_folder_of_another_config_is_refused(
         self, setup: Setup, changes: dict[str, Any]
@@ -535,13 +505,6 @@ class TestRefused:
 
 
 class TestGpus:
-    def test_lanes_see_different_gpus(self, setup: Setup) -> None:
-        setup.machine = Machine(4)
-        setup.save(1, 2, 3, 4)
-        assert setup.run() == 0
-        assert setup.most_at_once == 4
-        assert sorted(lane.devices[0] for lane in setup.started) == [0, 1, 2, 3]
-
     def test_lanes_of_a_cluster_know_its_gpus_and_their_workers(self, setup: Setup) -> None:
         nodes = ({"CPU": 8.0, "GPU": 1.0}, {"CPU": 8.0, "GPU": 1.0})
         setup.machine = Machine(2, shared=True, nodes=nodes)
@@ -707,26 +670,6 @@ class TestWatching:
         # The next call is refused as a whole.
         with pytest.raises(UserError, match=r"contains no step number|both have step 1"):
             setup.sweep()
-
-    def test_an_outage_during_the_watch_refuses_no_checkpoint(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        setup.save(1)
-        left = [1, 2]
-
-        def away(config: Any) -> Any:
-            if left and setup.started:
-                left.pop()
-                raise Unreachable("S3 cannot be reached")
-            return plan_run(config)
-
-        monkeypatch.setattr(runs_module, "plan_run", away)
-        setup.in_turn([partial(setup.save, 2)], [setup.stop])
-        assert setup.run() == 0
-        assert left == []
-        assert "step 2 cannot be planned now: S3 cannot be reached" in setup.said
-        assert setup.lanes == [["step 1"], ["step 2"]]
-        assert set(setup.states().values()) == {"complete"}
 
     def test_checkpoints_that_come_while_a_lane_runs_share_an_engine(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
