@@ -10,13 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.parts import read_ledger, write_parts
-from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
 from tests.pipeline.made_run import written_run
 
@@ -73,27 +69,6 @@ def test_every_query_has_an_answer(runs: Path) -> None:
     assert len(answer_of("JOIN")) == 7
     assert [tool for _, tool, _ in answer_of("$.calls")] == ["f"] * 8
     assert answer_of("tools") == [("f", 8)]
-
-
-def test_the_macro_takes_the_rows_that_the_ledger_takes(tmp_path: Path) -> None:
-    rows = written_run(tmp_path / "run", answered)
-    store = LocalStore(str(tmp_path / "run"))
-    failed = {"status": "infra_error", "error": "late", "official_valid": None}
-    parts = [
-        [{**rows[0], **failed}, {**rows[1], "output": "newer"},
-         {**rows[2], "row_id": "e" * 32, "repeat": 1}],
-        [{**rows[3], **failed, "row_id": "f" * 32}],
-        [{**rows[3], **failed, "row_id": "f" * 32, "error": "later"}],
-    ]  # fmt: skip
-    for number, part in enumerate(parts, 2):
-        write_parts(store, f"0000000000000{number}-aa", pa.Table.from_pylist(part, schema=ROWS))
-    tables = read_ledger(store).tables(["row_id", "output", "error", "repeat"])
-    counted = [row for table in tables for row in table.to_pylist()]
-    expected = sorted((r["row_id"], r["output"], r["error"]) for r in counted if not r["repeat"])
-    assert len(expected) == 9
-    query = "SELECT row_id, output, error FROM run_rows('RUN') ORDER BY ALL"
-    assert asked(query.replace("RUN", str(tmp_path / "run")), tmp_path) == expected
-    assert ("f" * 32, rows[3]["output"], "later") in expected
 
 
 def test_the_python_recipes_print_accuracies(runs: Path) -> None:

@@ -84,47 +84,6 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     assert f"{missing} cannot be read" in ended.stderr
 
 
-GROUPED = """
-from ace_ray.benchmarks.base import Benchmark
-from ace_ray.types import Entry, Verdict
-
-class Grouped(Benchmark):
-    name = "grouped"
-    rule_sets = ("loose", "share", "exact")
-    groups = {"Main": ["a|b", "c"], "Rest": ["d"]}
-
-    def entries(self):
-        return [Entry(id=f"{c}{i}", category=c, prompt="?", gold=str(i))
-                for c in ("a|b", "c", "d") for i in range(3)]
-
-    def check(self, entry, episode):
-        said = entry.gold in episode.output
-        exact = Verdict(episode.output == entry.gold)
-        return {"loose": Verdict(said), "share": Verdict.graded(said / 2), "exact": exact}
-"""
-
-
-def test_groups_and_rule_sets_are_reported_without_the_file(here: Any, tmp_path: Path) -> None:
-    (tmp_path / "grouped.py").write_text(GROUPED)
-    for name, answer in (("one", "0 1"), ("two", "1 2 3")):
-        lines = [{"id": f"{c}{i}", "output": answer} for c in ("a|b", "c", "d") for i in range(3)]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        benchmark = f"{tmp_path}/grouped.py:Grouped"
-        ended = here("score", path, "--benchmark", benchmark, "--output", tmp_path / name)
-        assert ended.code == 0, ended.stderr
-    (tmp_path / "grouped.py").unlink()
-    runs = (tmp_path / "one", tmp_path / "two")
-    ended = here("report", *runs, "--rules", "share", "--out", tmp_path / "report")
-    assert ended.code == 0, ended.stderr
-    table = (tmp_path / "report" / "comparison-grouped.csv").read_text()
-    assert "Main" in table
-    assert "Rest" in table
-    ended = here("compare", *runs, "--group", "Main", "--flips")
-    assert ended.code == 0, ended.stderr
-    assert "right to wrong: a|b a|b0 (wrong)" in ended.stdout
-
-
 BUGGY = """
 from ace_ray.benchmarks.base import Benchmark
 from ace_ray.types import Entry, Verdict

@@ -6,7 +6,6 @@ Each checkpoint answers in its own words, so that a row shows whose weights wrot
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -176,27 +175,6 @@ def test_weights_that_cannot_be_swapped_cost_one_run(sweeps: Sweeps) -> None:
     assert set(sweeps.column("state").values()) == {"complete"}
     sweeps.check_outputs(2, 5)
     assert before == {step: [row["started_at"] for row in sweeps.rows(step)] for step in whole}
-
-
-def test_a_stopped_sweep_is_continued(sweeps: Sweeps) -> None:
-    for step in (1, 2, 3):
-        sweeps.save(step, delay_s=4.0 if step == 2 else 0.0)
-    # One row at a time and slowly: an engine hears of the signal within two seconds.
-    process = sweeps.start("--set", "concurrency=1")
-    sweeps.until(lambda: sweeps.rows(2))
-    below = sweeps.below()
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_S) == 75, sweeps.said
-    all_gone(below)
-    assert "Traceback" not in sweeps.said
-    assert sweeps.column("state") == {1: "complete", 2: "incomplete", 3: "incomplete"}
-    before = {row["row_id"]: row["started_at"] for step in (1, 2, 3) for row in sweeps.rows(step)}
-    assert ROWS_OF_A_RUN < len(before) < 3 * ROWS_OF_A_RUN
-    assert sweeps.run() == 0, sweeps.said
-    assert set(sweeps.column("state").values()) == {"complete"}
-    after = {row["row_id"]: row["started_at"] for step in (1, 2, 3) for row in sweeps.rows(step)}
-    assert before.items() <= after.items()
-    sweeps.check_outputs(1, 2, 3)
 
 
 def test_a_killed_lane_is_started_again_and_a_killed_sweep_leaves_no_process(

@@ -61,42 +61,15 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
         time.sleep(0.01)
 
 
-def ended(process: LaneProcess) -> int:
-    process.wait(60)
-    assert process.code is not None
-    return process.code
-
-
-def test_a_lane_reads_its_spec_and_prints_lines_until_it_is_closed(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+def test_a_lane_is_started_heard_and_stopped(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
-    runs = [{"run_id": "r", "config": {"model": {"source": "ä\ud800"}}}]
-    said: list[str] = []
+    runs, said, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
     process = start(
-        "for n in range(2000): print(n)\n"
+        "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
         "gpus = os.environ['CUDA_VISIBLE_DEVICES']\n"
-        "print(json.dumps([spec['runs'], spec['parent'], gpus, os.getpgid(0)]))\n"
-        "sys.stdout.flush()\n"
-        "sys.stderr.write('an error\\n')\n"
-        "sys.stdout.buffer.write(b'\\xff no text\\n')\n"
-        "sys.exit(75)",
-        runs=runs,
-        devices=[1],
-        say=said.append,
-    )
-    assert ended(process) == 75
-    process.close()
-    assert [line for line in said if line.isdigit()] == [str(n) for n in range(2000)]
-    assert {"an error", "\ufffd no text"} <= {*said}
-    (told,) = (json.loads(line) for line in said if line.startswith("[["))
-    assert told[:3] == [runs, os.getpid(), "7"]
-    assert told[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
-
-
-def test_events_are_read_line_by_line(start: Start, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    process = start(
+        "print(json.dumps([spec['runs'], spec['parent'], gpus, os.getpgid(0)]), flush=True)\n"
         "events = open(spec['events'], 'a')\n"
         "lines = [{'run_id': 'a', 'code': 0}, {'run_id': 'b', 'broken': 'x\\u2028y'}]\n"
         "first, second = [json.dumps(line) + chr(10) for line in lines]\n"
@@ -104,27 +77,33 @@ def test_events_are_read_line_by_line(start: Start, tmp_path: Path) -> None:
         "events.flush()\n"
         f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
         "events.write(second[9:] + first[:9])\n"
+        "events.flush()\n"
+        "for n in range(2000): print(n)\n"
+        "sys.stdout.flush()\n"
+        "sys.stderr.write('an error\\n')\n"
+        "sys.stdout.buffer.write(b'\\xff no text\\n')\n"
+        "sys.stdout.flush()\n"
+        "time.sleep(600)",
+        runs=runs,
+        devices=[1],
+        say=said.append,
     )
-    until(lambda: process.events())
-    assert process.events() == [{"run_id": "a", "code": 0}]
+    until(process.events)
+    assert process.events() == [{"run_id": "a", "code": 0}], "whole lines only"
     go.touch()
-    assert ended(process) == 0
-    assert process.events() == [{"run_id": "a", "code": 0}, {"run_id": "b", "broken": "x\u2028y"}]
-
-
-def test_a_lane_gets_the_signals_of_the_sweep(start: Start, tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    process = start(
-        "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
-        f"open({str(ready)!r}, 'w')\n"
-        "time.sleep(600)"
-    )
-    until(ready.exists)
-    assert not process.stopping
+    until(lambda: "\ufffd no text" in said)
+    broken = {"run_id": "b", "broken": "x\u2028y"}
+    assert process.events() == [{"run_id": "a", "code": 0}, broken]
+    assert (process.code, process.stopping) == (None, False)
     process.signal(signal.SIGTERM)
-    assert process.stopping
-    assert ended(process) == 75
+    process.wait(60)
+    assert (process.code, process.stopping) == (75, True)
     process.signal(signal.SIGTERM)  # no error: the process has ended
+    process.close()
+    assert json.loads(said[0])[:3] == [runs, os.getpid(), "7"]
+    assert json.loads(said[0])[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
+    assert said[1:2001] == [str(n) for n in range(2000)]
+    assert "an error" in said
 
 
 @pytest.fixture
