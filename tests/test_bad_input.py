@@ -59,13 +59,24 @@ def both(here: Callable[..., Any], tmp_path: Path) -> Check:
 
 
 @pytest.fixture
-def of_model(config_file: Write) -> Write:
-    """Write the config of a vLLM run with the model in ``folder``."""
+def of_model(config_file: Write, model_folder: Write) -> Write:
+    """Write the config of a vLLM run with the model ``source``, by default a new folder: ``made``
+    as `model_folder` takes it, and ``config`` overrides its config.json."""
 
-    def write(folder: Path | str, model: Any = None, **changes: Any) -> Path:
-        return config_file(
-            backend="vllm", model={"source": str(folder), **(model or {})}, **changes
-        )
+    def write(
+        source: Path | str = "",
+        model: Any = None,
+        *,
+        made: Any = None,
+        config: Any = None,
+        **changes: Any,
+    ) -> Path:
+        if not source:
+            source = model_folder(**(made or {}))
+            tree = json.loads((source / "config.json").read_text())
+            (source / "config.json").write_text(json.dumps({**tree, **(config or {})}))
+        section = {"source": str(source), **(model or {})}
+        return config_file(backend="vllm", model=section, **changes)
 
     return write
 
@@ -140,20 +151,6 @@ def test_a_model_that_the_hub_does_not_have_is_named(cli: Any, of_model: Write) 
     refuses(cli("evaluate", of_model("org/nowhere"), env=closed), "'org/nowhere'", "check the id")
 
 
-@needs_vllm
-@pytest.mark.parametrize(
-    ("model", "parts"),
-    [
-        ({"revision": "main"}, ("model.revision", "only to Hugging Face ids")),
-        ({"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "did you mean 'deepseek_r1'?")),
-    ],
-)
-def test_a_bad_option_of_a_model_is_named(
-    here: Any, of_model: Write, model_folder: Write, model: Any, parts: tuple[str, ...]
-) -> None:
-    refuses(here("evaluate", of_model(model_folder(), model)), *parts)
-
-
 @pytest.mark.nightly
 @needs_vllm
 def test_an_incomplete_model_folder_is_named(
@@ -169,71 +166,63 @@ def test_an_incomplete_model_folder_is_named(
     refuses(here("evaluate", path), str(folder), "no config.json")
 
 
-@pytest.mark.nightly
-@needs_vllm
-def test_a_chat_template_that_is_missing_or_broken_is_named(
-    here: Any, both: Check, of_model: Write, model_folder: Write, tmp_path: Path
-) -> None:
-    both(of_model(model_folder(template=None, name="none")), "no chat template")
-    strict = "{{ raise_exception('no system role here') }}"
-    both(of_model(model_folder(template=strict, name="strict")), "no system role here")
-    template = tmp_path / "mine.jinja"
-    path = of_model(model_folder(), {"chat_template": str(template)})
-    refuses(here("evaluate", path), "mine.jinja", "cannot be read")
-    template.write_text("{% for m in messages %}")
-    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
-
-
 BFCL = {"name": "bfcl", "categories": ["multi_turn_base"]}
 AGENT = {"name": "acebench", "categories": ["agent_multi_turn"]}
 OFFICIAL = {**AGENT, "data": str(MINI)}
 """A folder of data has the official prompts, with system messages inside a chat."""
 
 
+def picky(condition: str) -> dict[str, str]:
+    """Return a chat template that raises under a condition."""
+    stop = f"{{% if {condition} %}}{{{{ raise_exception('not here') }}}}{{% endif %}}"
+    return {"template": f"{{% for m in messages %}}{stop}{{{{ m.content }}}}{{% endfor %}}"}
+
+
 @pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
-    ("refused", "benchmark", "accepted", "parts"),
+    ("made", "changes", "parts"),
     [
-        ("m.role == 'system'", BFCL, {**BFCL, "system": "user"}, ("benchmarks.bfcl.system: user",)),
-        ("m.role == 'tool'", BFCL, {**BFCL, "results": "user"}, ("benchmarks.bfcl.results: user",)),
+        ({"template": None}, {}, ("no chat template",)),
         (
-            "m.role == 'system' and not loop.first",
-            OFFICIAL,
-            AGENT,
-            ("benchmarks.acebench.user", "system, user, system, user"),
+            {"template": "{{ raise_exception('no system role here') }}"},
+            {},
+            ("no system role here",),
         ),
+        ({"template": "{% for m in messages %}"}, {}, ("rejects these messages", "endfor")),
+        (picky("m.role == 'system'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.system: user",)),
+        (picky("m.role == 'tool'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.results: user",)),
+        (
+            picky("m.role == 'system' and not loop.first"),
+            {"benchmarks": [OFFICIAL]},
+            ("benchmarks.acebench.user", "system, user, system, user", "not here"),
+        ),
+        ({"context": 16}, {"engine": {"max_model_len": 8}}, ("no prompt fits", "context holds 8")),
     ],
 )
-def test_a_chat_template_that_refuses_a_role_is_named(
-    here: Any,
-    both: Check,
-    of_model: Write,
-    model_folder: Write,
-    refused: str,
-    benchmark: dict[str, Any],
-    accepted: dict[str, Any],
-    parts: tuple[str, ...],
+def test_a_chat_template_or_context_that_does_not_fit_is_named(
+    both: Check, of_model: Write, made: Any, changes: Any, parts: tuple[str, ...]
 ) -> None:
-    stop = "{{ raise_exception('not here') }}"
-    loop = "{% for m in messages %}{% if REFUSED %}STOP{% endif %}{{ m.content }}{% endfor %}"
-    folder = model_folder(template=loop.replace("REFUSED", refused).replace("STOP", stop))
-    both(of_model(folder, benchmarks=[benchmark]), "not here", *parts)
-    checked = here("doctor", of_model(folder, benchmarks=[accepted]))
-    assert "not here" not in checked.stdout + checked.stderr
+    both(of_model(made=made, **changes), *parts)
 
 
 @pytest.mark.nightly
 @needs_vllm
-def test_a_chat_template_that_shows_no_tools_is_named(
-    here: Any, of_model: Write, model_folder: Write
+def test_a_chat_template_that_fits_another_setting_is_accepted(
+    here: Any, of_model: Write, model_folder: Write, tmp_path: Path
 ) -> None:
-    folder, tools = model_folder(), {"tool_parser": "hermes"}
+    folder = model_folder(**picky("m.role == 'system' and not loop.first"))
+    checked = here("doctor", of_model(folder, benchmarks=[AGENT]))
+    assert "not here" not in checked.stdout + checked.stderr
     native = {"name": "bfcl", "categories": ["multiple"], "mode": "native"}
-    path = of_model(folder, tools, benchmarks=[native])
-    refuses(here("evaluate", path), "ignores tools", "mode: prompt")
-    checked = here("doctor", of_model(folder, tools, benchmarks=[{**native, "mode": "prompt"}]))
+    tools = {"tool_parser": "hermes"}
+    ignores = of_model(model_folder(name="plain"), tools, benchmarks=[native])
+    refuses(here("evaluate", ignores), "ignores tools", "mode: prompt")
+    prompted = of_model(tmp_path / "plain", tools, benchmarks=[{**native, "mode": "prompt"}])
+    checked = here("doctor", prompted)
     assert "ignores tools" not in checked.stdout + checked.stderr
+    path = of_model(folder, {"chat_template": str(tmp_path / "mine.jinja")})
+    refuses(here("evaluate", path), "mine.jinja", "cannot be read")
 
 
 @needs_vllm
@@ -261,7 +250,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 
 @needs_vllm
 @pytest.mark.parametrize(
-    ("changes", "engine", "words"),
+    ("config", "engine", "words"),
     [
         ({"architectures": ["FancyForCausalLM"]}, {}, "knows no architecture FancyForCausalLM"),
         pytest.param({"architectures": None}, {}, "no 'architectures'", marks=pytest.mark.nightly),
@@ -270,18 +259,9 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
     ],
 )
 def test_a_model_that_vllm_cannot_load_is_named(
-    here: Any,
-    both: Check,
-    of_model: Write,
-    model_folder: Write,
-    changes: dict[str, Any],
-    engine: dict[str, Any],
-    words: str,
+    here: Any, both: Check, of_model: Write, config: Any, engine: Any, words: str
 ) -> None:
-    folder = model_folder()
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, **changes}))
-    path = of_model(folder, engine=engine)
+    path = of_model(config=config, engine=engine)
     both(path, words)
     refuses(here("evaluate", path, "--plan"), words)
 
@@ -300,34 +280,26 @@ def test_weights_that_git_lfs_did_not_fetch_are_named(
 
 @needs_vllm
 @pytest.mark.parametrize(
-    ("engine", "parts"),
+    ("engine", "model", "parts"),
     [
-        ({"max_model_length": 8}, ("max_model_length'", "did you mean 'max_model_len'?")),
-        ({"model": "x"}, ("engine.model", "use model.source")),
-        ({"reasoning_parser": "qwen3"}, ("use model.reasoning_parser",)),
-        ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
-        ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
-        ({"data_parallel_size": 4}, ("'data_parallel_size' is 4", "'workers' says how many")),
-        ({"prefill_context_parallel_size": 2}, ("and a worker holds one engine",)),
+        ({"max_model_length": 8}, {}, ("max_model_length'", "did you mean 'max_model_len'?")),
+        ({"model": "x"}, {}, ("engine.model", "use model.source")),
+        ({"tensor_parallel_size": "two"}, {}, ("'tensor_parallel_size' is 'two'",)),
+        ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
+        ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' says how many")),
+        ({"prefill_context_parallel_size": 2}, {}, ("and a worker holds one engine",)),
+        ({}, {"revision": "main"}, ("model.revision", "only to Hugging Face ids")),
+        ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),
     ],
 )
-def test_a_bad_engine_argument_is_named(
-    here: Any, of_model: Write, model_folder: Write, engine: Any, parts: tuple[str, ...]
+def test_a_bad_argument_of_the_engine_or_the_model_is_named(
+    here: Any, of_model: Write, engine: Any, model: Any, parts: tuple[str, ...]
 ) -> None:
-    refuses(here("evaluate", of_model(model_folder(), engine=engine)), *parts)
+    refuses(here("evaluate", of_model(engine=engine, model=model)), *parts)
 
 
-@pytest.mark.parametrize(
-    "backend", ["fake", pytest.param("vllm", marks=[needs_vllm, pytest.mark.nightly])]
-)
-def test_a_context_that_holds_no_prompt_is_named(
-    both: Check, config_file: Write, of_model: Write, model_folder: Write, backend: str
-) -> None:
-    engine = {"max_model_len": 8}
-    path = config_file(engine=engine)
-    if backend == "vllm":
-        path = of_model(model_folder(context=16), engine=engine)
-    both(path, "no prompt fits", "the context holds 8")
+def test_a_context_that_holds_no_prompt_is_named(both: Check, config_file: Write) -> None:
+    both(config_file(engine={"max_model_len": 8}), "no prompt fits", "the context holds 8")
 
 
 @pytest.mark.nightly
