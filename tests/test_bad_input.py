@@ -189,7 +189,6 @@ def picky(condition: str) -> dict[str, str]:
             {},
             ("no system role here",),
         ),
-        ({"template": "{% for m in messages %}"}, {}, ("rejects these messages", "endfor")),
         (picky("m.role == 'system'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.system: user",)),
         (picky("m.role == 'tool'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.results: user",)),
         (
@@ -208,7 +207,7 @@ def test_a_chat_template_or_context_that_does_not_fit_is_named(
 
 @pytest.mark.nightly
 @needs_vllm
-def test_a_chat_template_that_fits_another_setting_is_accepted(
+def test_other_mistakes_of_a_chat_template_are_named(
     here: Any, of_model: Write, model_folder: Write, tmp_path: Path
 ) -> None:
     folder = model_folder(**picky("m.role == 'system' and not loop.first"))
@@ -221,8 +220,11 @@ def test_a_chat_template_that_fits_another_setting_is_accepted(
     prompted = of_model(tmp_path / "plain", tools, benchmarks=[{**native, "mode": "prompt"}])
     checked = here("doctor", prompted)
     assert "ignores tools" not in checked.stdout + checked.stderr
-    path = of_model(folder, {"chat_template": str(tmp_path / "mine.jinja")})
+    template = tmp_path / "mine.jinja"
+    path = of_model(folder, {"chat_template": str(template)})
     refuses(here("evaluate", path), "mine.jinja", "cannot be read")
+    template.write_text("{% for m in messages %}")
+    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
 
 
 @needs_vllm

@@ -166,13 +166,6 @@ def test_an_unknown_key_is_answered_with_its_place(
         assert part in str(caught.value)
 
 
-def test_sampling_of_the_model_takes_overrides(tmp_path: Path) -> None:
-    file = tmp_path / "c.yaml"
-    file.write_text("model: {source: a}\nbenchmarks: [bfcl]\nsampling: model\n")
-    config = load_config(str(file), ["sampling.max_tokens=7"])
-    assert config.sampling.model_dump(mode="json") == {"defaults": "model", "max_tokens": 7}
-
-
 @pytest.mark.parametrize(
     ("effort", "asked", "thinks"),
     [("low", {"x": 1}, True), ("none", {}, False), ("high", {"enable_thinking": False}, False)],

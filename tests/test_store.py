@@ -166,12 +166,6 @@ def test_an_error_of_a_folder_names_the_file(tmp_path: Path) -> None:
         store.get("folder")
 
 
-def test_a_probe_that_cannot_be_deleted_is_not_listed(s3: Any) -> None:
-    store = S3Store(f"s3://{s3.bucket}/probed")
-    s3.client.put_object(Bucket=s3.bucket, Key="probed/.ace-ray-probe", Body=b"")
-    assert store.list() == []
-
-
 HTML = {"Content-Type": "text/html"}
 
 

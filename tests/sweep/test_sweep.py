@@ -688,24 +688,3 @@ class TestWatching:
         monkeypatch.setattr(FakeLane, "wait", wait)
         assert setup.run() == 0
         assert setup.lanes == [["step 1"], ["step 2", "step 3", "step 4"]]
-
-    def test_a_checkpoint_that_is_written_at_the_end_is_left_to_the_next_call(
-        self, setup: Setup
-    ) -> None:
-        stop = threading.Event()
-
-        def goes_on() -> None:
-            for n in range(200):
-                if stop.is_set():
-                    return
-                setup.make("step_2", *[float(n)] * (n + 1))
-                time.sleep(0.01)
-
-        writer = threading.Thread(target=goes_on)
-        setup.save(1)
-        setup.in_turn([writer.start, partial(time.sleep, 0.05), setup.stop])
-        assert setup.run(settle_s=0.3) == 75
-        stop.set()
-        writer.join()
-        assert setup.states() == {"step 1": "complete", "step 2": "pending"}
-        assert setup.ledger()["step 2"]["note"] == "it was still being written when the watch ended"
