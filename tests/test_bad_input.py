@@ -1,10 +1,11 @@
-"""Each mistake ends with one clear line, exit code 2, no traceback and nothing written."""
+"""Each mistake of a user ends with one line, exit code 2, no traceback and nothing written."""
 
 from __future__ import annotations
 
 import json
 import os
 import socket
+import urllib.request
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,13 +14,18 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.acebench.data.loader import MINI
+from ace_ray.config.schema import load_config
+from ace_ray.errors import UserError
+from ace_ray.pipeline.planning.plan import make_manifest, make_plan
+from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
 
 Write = Callable[..., Path]
+Check = Callable[..., None]
 needs_vllm = pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 
 
 def refuses(ended: Any, *parts: str) -> None:
-    """``ended`` refused, saying all of ``parts``, in one line that also says what to do."""
+    """Assert that ``ended`` refused, in one line with all ``parts`` and a fix."""
     assert ended.code == 2, ended.stdout + ended.stderr
     lines = ended.stderr.strip().splitlines()
     assert len(lines) == 1, ended.stderr
@@ -31,7 +37,7 @@ def refuses(ended: Any, *parts: str) -> None:
 
 
 def finds(ended: Any, *parts: str) -> None:
-    """``ace-ray doctor`` found the mistake that ``parts`` tell, and only that one."""
+    """Assert that ``ace-ray doctor`` found only the mistake with ``parts``."""
     assert ended.code == 2, ended.stdout + ended.stderr
     assert ended.stderr == ""
     failed = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
@@ -40,22 +46,45 @@ def finds(ended: Any, *parts: str) -> None:
         assert part in failed[0]
 
 
-def both(here: Callable[..., Any], path: Path, *parts: str) -> None:
-    """``ace-ray evaluate`` refuses the config, and doctor finds the same mistake."""
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), *parts)
+@pytest.fixture
+def both(here: Callable[..., Any], tmp_path: Path) -> Check:
+    """Check that evaluate refuses a config, and that doctor finds the same mistake."""
+
+    def check(path: Path, *parts: str, options: tuple[str, ...] = ()) -> None:
+        refuses(here("evaluate", path, *options), *parts)
+        finds(here("doctor", path, *options), *parts)
+        assert not (tmp_path / "out").exists()
+
+    return check
 
 
-def nothing_written(tmp_path: Path) -> bool:
-    return not (tmp_path / "out").exists()
+@pytest.fixture
+def of_model(config_file: Write, model_folder: Write) -> Write:
+    """Write the config of a vLLM run with the model ``source``, by default a new folder: ``made``
+    as `model_folder` takes it, and ``config`` overrides its config.json."""
+
+    def write(
+        source: Path | str = "",
+        model: Any = None,
+        *,
+        made: Any = None,
+        config: Any = None,
+        **changes: Any,
+    ) -> Path:
+        if not source:
+            source = model_folder(**(made or {}))
+            tree = json.loads((source / "config.json").read_text())
+            (source / "config.json").write_text(json.dumps({**tree, **(config or {})}))
+        section = {"source": str(source), **(model or {})}
+        return config_file(backend="vllm", model=section, **changes)
+
+    return write
 
 
 @pytest.mark.parametrize(
     ("override", "parts"),
     [
         ("sampling.temprature=1", ("'sampling.temprature'", "did you mean 'temperature'?")),
-        ("benchmarks.0.dta=mini", ("dta'", "did you mean 'data'?")),
-        ("engine.defualt=x", ("defualt'", "did you mean 'default'?")),
         ("workers=many", ("'workers' is 'many'", "a valid integer or be 'auto'")),
         ("workers={min: 3, max: 2}", ("'workers' is ", "{min: A, max: B} with 1 <= A <= B")),
         ("output=gs://b/x", ("'gs'", "s3://bucket/prefix")),
@@ -72,12 +101,9 @@ def nothing_written(tmp_path: Path) -> bool:
     ],
 )
 def test_a_bad_value_is_named(
-    here: Callable[..., Any], config_file: Write, tmp_path: Path, override: str, parts: Any
+    both: Check, config_file: Write, override: str, parts: tuple[str, ...]
 ) -> None:
-    path = config_file()
-    refuses(here("evaluate", path, "--set", override), *parts)
-    finds(here("doctor", path, "--set", override), *parts)
-    assert nothing_written(tmp_path)
+    both(config_file(), *parts, options=("--set", override))
 
 
 @pytest.mark.parametrize(
@@ -91,13 +117,12 @@ def test_a_bad_value_is_named(
     ],
 )
 def test_a_bad_config_file_is_named(
-    here: Callable[..., Any], tmp_path: Path, content: bytes | None, part: str
+    both: Check, tmp_path: Path, content: bytes | None, part: str
 ) -> None:
     path = tmp_path / "bad.yaml"
     if content is not None:
         path.write_bytes(content)
-    refuses(here("evaluate", path), str(path), part)
-    finds(here("doctor", path), part)
+    both(path, part)
 
 
 @needs_vllm
@@ -114,320 +139,184 @@ def test_a_bad_config_file_is_named(
     ],
 )
 def test_a_missing_model_is_named(
-    here: Callable[..., Any], config_file: Write, tmp_path: Path, source: str, parts: Any
+    both: Check, of_model: Write, source: str, parts: tuple[str, ...]
 ) -> None:
-    path = config_file(backend="vllm", model={"source": source})
-    both(here, path, *parts)
-    assert nothing_written(tmp_path)
+    both(of_model(source), *parts)
 
 
 @pytest.mark.nightly
 @needs_vllm
-def test_a_model_that_the_hub_does_not_have(cli: Any, config_file: Write, tmp_path: Path) -> None:
-    path = config_file(backend="vllm", model={"source": "org/nowhere"})
+def test_a_model_that_the_hub_does_not_have_is_named(cli: Any, of_model: Write) -> None:
     closed = {"HF_HUB_OFFLINE": "0", "HF_ENDPOINT": "http://127.0.0.1:9"}
-    refuses(cli("evaluate", path, env=closed), "'org/nowhere'", "check the id")
-
-
-@needs_vllm
-def test_a_revision_of_a_folder(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
-) -> None:
-    model = {"source": str(model_folder()), "revision": "main"}
-    path = config_file(backend="vllm", model=model)
-    refuses(here("evaluate", path), "model.revision", "only to Hugging Face ids")
+    refuses(cli("evaluate", of_model("org/nowhere"), env=closed), "'org/nowhere'", "check the id")
 
 
 @pytest.mark.nightly
 @needs_vllm
-def test_an_incomplete_model_folder(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
+def test_an_incomplete_model_folder_is_named(
+    here: Any, of_model: Write, model_folder: Write
 ) -> None:
     folder = model_folder()
-    path = config_file(backend="vllm", model={"source": str(folder)})
+    path = of_model(folder)
     (folder / "tokenizer.json").write_text("{")
     refuses(here("evaluate", path), str(folder), "tokenizer cannot be loaded")
-    (folder / "config.json").write_text("{")
-    refuses(here("evaluate", path), str(folder))
     (folder / "model.safetensors").unlink()
     refuses(here("evaluate", path), str(folder), "no weights")
     (folder / "config.json").unlink()
     refuses(here("evaluate", path), str(folder), "no config.json")
 
 
+BFCL = {"name": "bfcl", "categories": ["multi_turn_base"]}
+AGENT = {"name": "acebench", "categories": ["agent_multi_turn"]}
+OFFICIAL = {**AGENT, "data": str(MINI)}
+"""A folder of data has the official prompts, with system messages inside a chat."""
+
+
+def picky(condition: str) -> dict[str, str]:
+    """Return a chat template that raises under a condition."""
+    stop = f"{{% if {condition} %}}{{{{ raise_exception('not here') }}}}{{% endif %}}"
+    return {"template": f"{{% for m in messages %}}{stop}{{{{ m.content }}}}{{% endfor %}}"}
+
+
 @pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
-    ("template", "parts"),
+    ("made", "changes", "parts"),
     [
-        (None, ("no chat template", "chat_template.jinja")),
+        ({"template": None}, {}, ("no chat template",)),
         (
-            "{{ raise_exception('no system role here') }}",
-            ("rejects these messages", "no system role here"),
+            {"template": "{{ raise_exception('no system role here') }}"},
+            {},
+            ("no system role here",),
         ),
+        (picky("m.role == 'system'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.system: user",)),
+        (picky("m.role == 'tool'"), {"benchmarks": [BFCL]}, ("benchmarks.bfcl.results: user",)),
+        (
+            picky("m.role == 'system' and not loop.first"),
+            {"benchmarks": [OFFICIAL]},
+            ("benchmarks.acebench.user", "system, user, system, user", "not here"),
+        ),
+        ({"context": 16}, {"engine": {"max_model_len": 8}}, ("no prompt fits", "context holds 8")),
     ],
 )
-def test_a_model_without_a_chat_template_that_fits(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    tmp_path: Path,
-    template: str | None,
-    parts: tuple[str, ...],
+def test_a_chat_template_or_context_that_does_not_fit_is_named(
+    both: Check, of_model: Write, made: Any, changes: Any, parts: tuple[str, ...]
 ) -> None:
-    path = config_file(backend="vllm", model={"source": str(model_folder(template=template))})
-    refuses(here("evaluate", path), *parts)
-    finds(here("doctor", path), parts[-1] if template else parts[0])
-    assert nothing_written(tmp_path)
+    both(of_model(made=made, **changes), *parts)
 
 
 @pytest.mark.nightly
 @needs_vllm
-def test_a_model_whose_chat_template_refuses_the_user_simulator(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+def test_other_mistakes_of_a_chat_template_are_named(
+    here: Any, of_model: Write, model_folder: Write, tmp_path: Path
 ) -> None:
-    """Upstream's protocol sends it system messages in the middle of the chat."""
-    picky = (
-        "{% for m in messages %}{% if m['role'] == 'system' and not loop.first %}"
-        "{{ raise_exception('system comes first') }}{% endif %}{{ m['content'] }}{% endfor %}"
+    folder = model_folder(**picky("m.role == 'system' and not loop.first"))
+    checked = here("doctor", of_model(folder, benchmarks=[AGENT]))
+    assert "not here" not in checked.stdout + checked.stderr
+    native = {"name": "bfcl", "categories": ["multiple"], "mode": "native"}
+    tools = {"tool_parser": "hermes"}
+    ignores = of_model(model_folder(name="plain"), tools, benchmarks=[native])
+    refuses(here("evaluate", ignores), "ignores tools", "mode: prompt")
+    prompted = of_model(tmp_path / "plain", tools, benchmarks=[{**native, "mode": "prompt"}])
+    checked = here("doctor", prompted)
+    assert "ignores tools" not in checked.stdout + checked.stderr
+    template = tmp_path / "mine.jinja"
+    path = of_model(folder, {"chat_template": str(template)})
+    refuses(here("evaluate", path), "mine.jinja", "cannot be read")
+    template.write_text("{% for m in messages %}")
+    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
+
+
+@needs_vllm
+def test_a_variable_that_the_chat_template_does_not_have_is_named(
+    here: Any, of_model: Write, model_folder: Write
+) -> None:
+    template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
+    folder = model_folder(template=template)
+
+    def variables(**given: Any) -> dict[str, Any]:
+        return {"chat_template_kwargs": given}
+
+    wrong = of_model(folder, variables(enable_thinkng=False))
+    finds(
+        here("doctor", wrong),
+        "model.chat_template_kwargs.enable_thinkng",
+        "knows no enable_thinkng",
     )
-    source = {"source": str(model_folder(template=picky))}
-
-    def asked(**options: Any) -> Path:
-        mini = {"name": "acebench", "categories": ["agent_multi_turn"], **options}
-        return config_file(backend="vllm", model=source, benchmarks=[mini])
-
-    words = ("benchmarks.acebench.user", "system, user, system, user", "system comes first")
-    both(here, asked(data=str(MINI)), *words)  # a folder of data has the official protocol
-    assert nothing_written(tmp_path)
-    checked = here("doctor", asked())
-    assert "system comes first" not in checked.stdout + checked.stderr
+    assert here("doctor", of_model(folder, variables(enable_thinking=False))).code == 0
+    effort = {"reasoning_effort": "low"}
+    assert here("doctor", of_model(folder, sampling=effort)).code == 0, "it switches thinking"
+    other = of_model(model_folder(name="other"), sampling=effort)
+    finds(here("doctor", other), "sampling.reasoning_effort", "knows no reasoning_effort")
 
 
-@pytest.mark.nightly
-@needs_vllm
-@pytest.mark.parametrize(("role", "option"), [("system", "system"), ("tool", "results")])
-def test_a_model_whose_chat_template_refuses_what_bfcl_sends(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    tmp_path: Path,
-    role: str,
-    option: str,
-) -> None:
-    picky = (
-        f"{{% for m in messages %}}{{% if m['role'] == '{role}' %}}"
-        f"{{{{ raise_exception('no {role} here') }}}}{{% endif %}}{{{{ m['content'] }}}}"
-        "{% endfor %}"
-    )
-    source = {"source": str(model_folder(template=picky))}
-
-    def asked(**options: Any) -> Path:
-        mini = {"name": "bfcl", "categories": ["multi_turn_base"], **options}
-        return config_file(backend="vllm", model=source, benchmarks=[mini])
-
-    words = ("multi_turn_base", f"no {role} here", f"benchmarks.bfcl.{option}: user")
-    both(here, asked(), *words)
-    assert nothing_written(tmp_path)
-    checked = here("doctor", asked(**{option: "user"}))
-    assert f"no {role} here" not in checked.stdout + checked.stderr
-
-
-@pytest.mark.nightly
-@needs_vllm
-@pytest.mark.parametrize("mode", ["native", "prompt"])
-def test_a_model_whose_chat_template_shows_no_tools(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, mode: str
-) -> None:
-    source = {"source": str(model_folder()), "tool_parser": "hermes"}
-    mini = {"name": "bfcl", "categories": ["multiple"], "mode": mode}
-    path = config_file(backend="vllm", model=source, benchmarks=[mini])
-    if mode == "native":
-        refuses(here("evaluate", path), "ignores tools", "mode: prompt")
-    else:
-        checked = here("doctor", path)
-        assert "ignores tools" not in checked.stdout + checked.stderr
-
-
-@pytest.mark.nightly
 @needs_vllm
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("config", "engine", "words"),
     [
-        ({"architectures": ["FancyForCausalLM"]}, "vLLM knows no architecture FancyForCausalLM"),
-        ({"architectures": None}, "names no 'architectures'"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization bitsandbytes"),
+        ({"architectures": ["FancyForCausalLM"]}, {}, "knows no architecture FancyForCausalLM"),
+        pytest.param({"architectures": None}, {}, "no 'architectures'", marks=pytest.mark.nightly),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, {}, "zation bitsandbytes"),
+        ({"num_attention_heads": 9}, {"tensor_parallel_size": 2}, "the model's 9 attention heads"),
     ],
 )
-def test_a_model_that_vllm_cannot_load(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    changes: dict[str, Any],
-    words: str,
+def test_a_model_that_vllm_cannot_load_is_named(
+    here: Any, both: Check, of_model: Write, config: Any, engine: Any, words: str
 ) -> None:
-    folder = model_folder()
-    path = config_file(backend="vllm", model={"source": str(folder)})
-    assert here("evaluate", path, "--plan").code == 0
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, **changes}))
-    both(here, path, f"{folder}/config.json", words)
-    refuses(here("evaluate", path, "--plan"), f"{folder}/config.json", words)
+    path = of_model(config=config, engine=engine)
+    both(path, words)
+    refuses(here("evaluate", path, "--plan"), words)
 
 
 @needs_vllm
-def test_attention_heads_that_engines_cannot_share_evenly(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
-) -> None:
-    folder = model_folder()
-    tree = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**tree, "num_attention_heads": 9}))
-    path = config_file(
-        backend="vllm", model={"source": str(folder)}, engine={"tensor_parallel_size": 2}
-    )
-    both(here, path, "engine.tensor_parallel_size: the model's 9 attention heads")
-    refuses(here("evaluate", path, "--plan"), "set a divisor of 9")
-
-
-@needs_vllm
-def test_weights_that_git_lfs_did_not_fetch(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
+def test_weights_that_git_lfs_did_not_fetch_are_named(
+    both: Check, of_model: Write, model_folder: Write, tmp_path: Path
 ) -> None:
     pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 16060556376\n"
     folder = model_folder()
     (folder / "model.safetensors").write_bytes(pointer)
-    path = config_file(backend="vllm", model={"source": str(folder)})
-    both(here, path, "model.safetensors: is a git-lfs pointer", "run git lfs pull")
+    both(of_model(folder), "model.safetensors: is a git-lfs pointer", "run git lfs pull")
     (tmp_path / "m.gguf").write_bytes(pointer)
-    path = config_file(backend="vllm", model={"source": str(tmp_path / "m.gguf")})
-    both(here, path, "m.gguf: is a git-lfs pointer")
-
-
-@pytest.mark.nightly
-@needs_vllm
-def test_no_prompt_fits_the_context(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
-) -> None:
-    model = {"source": str(model_folder(context=16))}
-    path = config_file(backend="vllm", model=model)
-    refuses(here("evaluate", path), "no prompt fits", "the context holds 16")
-    path = config_file(backend="vllm", model=model, engine={"max_model_len": 8})
-    finds(here("doctor", path), "no prompt fits", "the context holds 8")
-    path = config_file(engine={"max_model_len": 8})
-    refuses(here("evaluate", path), "no prompt fits", "the context holds 8")
-    assert nothing_written(tmp_path)
+    both(of_model(tmp_path / "m.gguf"), "m.gguf: is a git-lfs pointer")
 
 
 @needs_vllm
 @pytest.mark.parametrize(
-    ("engine", "parts"),
+    ("engine", "model", "parts"),
     [
-        ({"max_model_length": 8}, ("max_model_length'", "did you mean 'max_model_len'?")),
-        ({"model": "x"}, ("engine.model", "use model.source")),
-        ({"tensor_parallel_size": "two"}, ("'tensor_parallel_size' is 'two'",)),
-        ({"max_num_seqs": 0}, ("'max_num_seqs' is 0",)),
+        ({"max_model_length": 8}, {}, ("max_model_length'", "did you mean 'max_model_len'?")),
+        ({"model": "x"}, {}, ("engine.model", "use model.source")),
+        ({"tensor_parallel_size": "two"}, {}, ("'tensor_parallel_size' is 'two'",)),
+        ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
+        ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' says how many")),
+        ({"prefill_context_parallel_size": 2}, {}, ("and a worker holds one engine",)),
+        ({}, {"revision": "main"}, ("model.revision", "only to Hugging Face ids")),
+        ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),
     ],
 )
-def test_a_bad_engine_argument_is_named(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, engine: Any, parts: Any
+def test_a_bad_argument_of_the_engine_or_the_model_is_named(
+    here: Any, of_model: Write, engine: Any, model: Any, parts: tuple[str, ...]
 ) -> None:
-    source = str(model_folder())
-    path = config_file(backend="vllm", model={"source": source}, engine=engine)
-    both(here, path, *parts)
+    refuses(here("evaluate", of_model(engine=engine, model=model)), *parts)
 
 
-@needs_vllm
-@pytest.mark.parametrize(
-    ("engine", "parts"),
-    [
-        ({"data_parallel_size": 4}, ("'data_parallel_size' is 4", "'workers' says how many")),
-        ({"prefill_context_parallel_size": 2}, ("and a worker holds one engine",)),
-        ({"reasoning_parser": "qwen3"}, ("use model.reasoning_parser",)),
-    ],
-)
-def test_engine_arguments_that_the_run_decides(
-    here: Callable[..., Any],
-    config_file: Write,
-    model_folder: Write,
-    engine: dict[str, Any],
-    parts: tuple[str, ...],
-) -> None:
-    model = {"source": str(model_folder())}
-    refuses(here("evaluate", config_file(backend="vllm", model=model, engine=engine)), *parts)
-
-
-@needs_vllm
-def test_an_unknown_reasoning_parser(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
-) -> None:
-    model = {"source": str(model_folder()), "reasoning_parser": "deepseek_r2"}
-    path = config_file(backend="vllm", model=model)
-    refuses(here("evaluate", path), "'deepseek_r2'", "did you mean 'deepseek_r1'?")
-
-
-@pytest.mark.nightly
-@needs_vllm
-def test_a_chat_template_that_does_not_compile(
-    here: Callable[..., Any], config_file: Write, model_folder: Write, tmp_path: Path
-) -> None:
-    template = tmp_path / "mine.jinja"
-    source = {"source": str(model_folder()), "chat_template": str(template)}
-    path = config_file(backend="vllm", model=source)
-    refuses(here("evaluate", path), "mine.jinja", "cannot be read")
-    template.write_text("{% for m in messages %}")
-    refuses(here("evaluate", path), "the chat template rejects these messages", "endfor")
-    assert nothing_written(tmp_path)
-
-
-@needs_vllm
-def test_a_variable_that_the_chat_template_does_not_have(
-    here: Callable[..., Any], config_file: Write, model_folder: Write
-) -> None:
-    template = "{% if enable_thinking %}think{% endif %}{{ messages[0]['content'] }}"
-    file = model_folder(template=template)
-
-    def asked(**changes: Any) -> Path:
-        variables = {"chat_template_kwargs": changes.pop("variables", {})}
-        return config_file(backend="vllm", model={"source": f"{file}", **variables}, **changes)
-
-    finds(
-        here("doctor", asked(variables={"enable_thinkng": False})),
-        "model.chat_template_kwargs.enable_thinkng",
-        "knows no enable_thinkng",
-    )
-    # An effort is a switch of thinking, too.
-    for known in (
-        {"variables": {"enable_thinking": False}},
-        {"sampling": {"reasoning_effort": "low"}},
-    ):
-        assert here("doctor", asked(**known)).code == 0
-    file = model_folder(name="other")
-    finds(
-        here("doctor", asked(sampling={"reasoning_effort": "low"})),
-        "sampling.reasoning_effort",
-        "knows no reasoning_effort",
-    )
+def test_a_context_that_holds_no_prompt_is_named(both: Check, config_file: Write) -> None:
+    both(config_file(engine={"max_model_len": 8}), "no prompt fits", "the context holds 8")
 
 
 @pytest.mark.nightly
 @pytest.mark.ray
-def test_an_output_that_cannot_be_written(
-    here: Callable[..., Any], config_file: Write, tmp_path: Path
+def test_an_output_that_cannot_be_written_is_named(
+    here: Any, both: Check, config_file: Write, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     for output in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
-        path = config_file(output=str(output))
-        both(here, path, str(output), "cannot write")
+        both(config_file(output=str(output)), str(output), "cannot write")
     assert (tmp_path / "file").read_text() == ""
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_output_without_permission(
-    here: Callable[..., Any], config_file: Write, tmp_path: Path
-) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o500)
-    refuses(here("evaluate", config_file(output=str(closed))), str(closed), "Permission denied")
+    if os.geteuid():  # root may write everywhere
+        closed = tmp_path / "closed"
+        closed.mkdir(mode=0o500)
+        refuses(here("evaluate", config_file(output=str(closed))), "Permission denied")
 
 
 def manifest(identity: Any) -> str:
@@ -437,63 +326,62 @@ def manifest(identity: Any) -> str:
 @pytest.mark.nightly
 @pytest.mark.ray
 @pytest.mark.parametrize(
-    ("files", "parts"),
+    ("name", "content", "parts"),
     [
-        ({"notes.txt": "mine"}, ("files that are no run", "notes.txt")),
-        ({"run.json": manifest({"model": "other"})}, ("run.json that is not a run's",)),
-        ({"run.json": "{"}, ("run.json that is not a run's",)),
-        ({"../run.json": manifest({})}, ("is itself a run",)),
+        ("notes.txt", "mine", ("files that are no run", "notes.txt")),
+        ("run.json", manifest({"model": "other"}), ("run.json that is not a run's",)),
+        ("run.json", "{", ("run.json that is not a run's",)),
+        ("../run.json", manifest({}), ("is itself a run",)),
     ],
 )
-def test_an_output_that_holds_something_else(
-    here: Callable[..., Any],
-    config_file: Write,
-    tmp_path: Path,
-    files: dict[str, str],
-    parts: Any,
+def test_an_output_that_holds_other_files_is_named(
+    here: Any, config_file: Write, tmp_path: Path, name: str, content: str, parts: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "out" / "mine"
     folder.mkdir(parents=True)
-    for name, text in files.items():
-        (folder / name).write_text(text)
+    (folder / name).write_text(content)
     path = config_file(run_id="mine")
-    both(here, path, *parts)
+    refuses(here("evaluate", path), *parts)
+    finds(here("doctor", path), *parts)
     left = {p.name: p.read_text() for p in (tmp_path / "out").rglob("*") if p.is_file()}
-    assert left == {Path(name).name: text for name, text in files.items()}
+    assert left == {Path(name).name: content}
 
 
-def test_other_runs_in_the_output_folder_are_no_mistake(
-    here: Callable[..., Any], config_file: Write, tmp_path: Path
+def test_a_run_of_another_config_is_refused_and_may_be_replaced(
+    here: Any, config_file: Write, tmp_path: Path
 ) -> None:
-    other = tmp_path / "out" / "other"
-    other.mkdir(parents=True)
-    (other / "run.json").write_text(manifest({}))
-    assert here("doctor", config_file()).code == 0
+    path = config_file(run_id="mine")
+    config = load_config(str(path))
+    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
+    folder = tmp_path / "out" / "mine"
+    folder.mkdir(parents=True)
+    other = make_manifest(plan, {})
+    other["identity"] = {**other["identity"], "model": "other"}
+    (folder / "run.json").write_text(json.dumps(other))
+    with pytest.raises(UserError, match=r"a different run .*model"):
+        open_output(plan)
+    assert open_output(plan, fresh=True)[1] is None
+    assert here("doctor", config_file(run_id="beside")).code == 0
+    for content, said in ((manifest({"model": "other"}), "that is not a run's"), (None, "no run")):
+        (folder / "notes.txt").write_text("mine")
+        (folder / "run.json").write_text(content) if content else (folder / "run.json").unlink()
+        with pytest.raises(UserError, match=said):
+            open_output(plan, fresh=True)
 
 
-def test_a_bucket_that_does_not_exist(
-    here: Callable[..., Any], config_file: Write, s3: Any
+def test_a_bucket_that_does_not_exist_is_named(
+    here: Any, both: Check, config_file: Write, of_model: Write, s3: Any
 ) -> None:
-    path = config_file(output="s3://nowhere/runs")
-    refuses(here("evaluate", path), "bucket nowhere does not exist", "create it")
-    finds(here("doctor", path), "bucket nowhere does not exist")
-
-
-@needs_vllm
-def test_a_bucket_on_the_way_to_a_model(
-    here: Callable[..., Any], config_file: Write, s3: Any
-) -> None:
-    path = config_file(backend="vllm", model={"source": "s3://nowhere/model"})
-    refuses(here("evaluate", path), "bucket nowhere does not exist")
-    path = config_file(backend="vllm", model={"source": f"s3://{s3.bucket}/nothing"})
-    refuses(here("evaluate", path), "config.json is missing under this prefix")
+    both(config_file(output="s3://nowhere/runs"), "bucket nowhere does not exist")
+    if find_spec("vllm") is not None:
+        refuses(here("evaluate", of_model("s3://nowhere/model")), "bucket nowhere does not exist")
+        path = of_model(f"s3://{s3.bucket}/nothing")
+        refuses(here("evaluate", path), "config.json is missing under this prefix")
 
 
 @pytest.fixture
-def guarded(s3: Any) -> Iterator[Any]:
-    """The S3 server with its access control switched on; yields a key that may do nothing."""
-    import urllib.request
-
+def stranger(s3: Any) -> Iterator[Any]:
+    """Switch the S3 server's access control on; yield a key without permissions."""
     import boto3
 
     iam = boto3.client("iam")
@@ -510,68 +398,30 @@ def guarded(s3: Any) -> Iterator[Any]:
     allow("inf")
 
 
-def test_credentials_that_the_store_refuses(
-    here: Callable[..., Any],
+def test_credentials_that_the_store_refuses_are_named(
+    here: Any,
+    both: Check,
     config_file: Write,
     s3: Any,
-    guarded: Any,
+    stranger: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = config_file(output=f"s3://{s3.bucket}/runs")
     refuses(here("evaluate", path), "the access key is unknown", "check the credentials")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", guarded["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", guarded["SecretAccessKey"])
-    refuses(here("evaluate", path), f"access to bucket {s3.bucket} is denied", "check")
-    finds(here("doctor", path), f"access to bucket {s3.bucket} is denied")
-
-
-def test_no_credentials(
-    here: Callable[..., Any], config_file: Write, s3: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", stranger["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", stranger["SecretAccessKey"])
+    both(path, f"access to bucket {s3.bucket} is denied")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    path = config_file(output=f"s3://{s3.bucket}/runs")
     refuses(here("evaluate", path), "Unable to locate credentials")
 
 
 @pytest.mark.nightly
 @pytest.mark.ray
-def test_a_store_that_refuses_the_connection(
-    here: Callable[..., Any], config_file: Write, s3: Any
-) -> None:
+def test_a_store_that_does_not_answer_is_named(here: Any, config_file: Write, s3: Any) -> None:
     path = config_file(output="s3://b/runs", store={"endpoint_url": "http://127.0.0.1:9"})
     refuses(here("evaluate", path), "cannot be reached", "store.endpoint_url")
-
-
-@pytest.mark.nightly
-def test_a_store_that_never_answers(here: Callable[..., Any], config_file: Write, s3: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         endpoint = f"http://127.0.0.1:{mute.getsockname()[1]}"
         path = config_file(output="s3://b/runs", store={"endpoint_url": endpoint})
         finds(here("doctor", path), "cannot be reached")
-
-
-def test_a_run_to_be_replaced_is_opened_but_foreign_files_are_not(
-    config_file: Write, tmp_path: Path
-) -> None:
-    from ace_ray.config.schema import load_config
-    from ace_ray.errors import UserError
-    from ace_ray.pipeline.planning.plan import make_manifest, make_plan
-    from ace_ray.pipeline.planning.preflight import make_benchmarks, open_output, resolve_model
-
-    config = load_config(str(config_file(run_id="mine")))
-    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
-    folder = tmp_path / "out" / "mine"
-    folder.mkdir(parents=True)
-    (folder / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="files that are no run"):
-        open_output(plan, fresh=True)
-    (folder / "run.json").write_text(manifest({"model": "other"}))
-    with pytest.raises(UserError, match="that is not a run's"):
-        open_output(plan, fresh=True)
-    other = make_manifest(plan, {})
-    other["identity"] = {**other["identity"], "model": "other"}
-    (folder / "run.json").write_text(json.dumps(other))
-    assert open_output(plan, fresh=True)[1] is None
-    with pytest.raises(UserError, match="a different run"):
-        open_output(plan)

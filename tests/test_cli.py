@@ -1,4 +1,4 @@
-"""The command line as a user meets it; one run with the fake engine from start to end."""
+"""The command line: commands, options from the environment, shipped configs, doctor and list."""
 
 from __future__ import annotations
 
@@ -8,36 +8,34 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
+from ace_ray.config.schema import SHIPPED, load_config, shipped_configs
+
 Write = Callable[..., Path]
+QUICK = ["--set", "backend=fake"]
 
 
-def test_help_names_every_command(here: Any) -> None:
+def test_help_names_every_command_and_a_wrong_option_exits_with_2(here: Any) -> None:
     ended = here("--help")
     assert ended.code == 0
     for command in ("evaluate", "doctor", "score", "report", "data", "judge"):
         assert command in ended.stdout
-    assert here("data", "--help").stdout.count("acebench") == 0
     assert here("--version").stdout.startswith("ace-ray")
-
-
-def test_a_wrong_option_exits_with_2(here: Any) -> None:
-    for arguments in (["evaluate"], ["evaluate", "x", "--limit", "0"], ["nonsense"], ["score"]):
+    for arguments in (["evaluate", "x", "--limit", "0"], ["nonsense"], ["score"]):
         assert here(*arguments).code == 2
 
 
-def test_doctor_finds_nothing_wrong(here: Any, config_file: Write, tmp_path: Path) -> None:
-    ended = here("doctor", config_file())
+def test_doctor_checks_a_config_and_writes_nothing(
+    here: Any, config_file: Write, tmp_path: Path
+) -> None:
+    ended = here("doctor", config_file(), "--output", f"{tmp_path}/a: [b] #c")
     assert ended.code == 0, ended.stdout
     topics = [line.split()[1] for line in ended.stdout.splitlines()]
     assert topics[:3] == ["machine", "installed", "config"]
     assert {"model", "data", "plan", "cluster", "prompts", "output"} <= set(topics)
-    assert not (tmp_path / "out").exists()
-
-
-def test_doctor_says_what_does_not_fit_this_machine(here: Any, config_file: Write) -> None:
+    assert "a: [b] #c/acebench-fake-" in ended.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
     ended = here("doctor", config_file(workers=5000))
     assert ended.code == 2
     (failed,) = [line for line in ended.stdout.splitlines() if line.startswith("FAIL")]
@@ -45,86 +43,52 @@ def test_doctor_says_what_does_not_fit_this_machine(here: Any, config_file: Writ
     assert "5000 worker(s)" in failed
 
 
-def test_doctor_takes_a_real_folder_without_loading_it(
-    here: Any, config_file: Write, model_folder: Write
-) -> None:
-    if find_spec("vllm") is None:
-        pytest.skip("vLLM is not installed")
-    path = config_file(backend="vllm", model={"source": str(model_folder())})
-    ended = here("doctor", path)
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_doctor_checks_a_model_folder(here: Any, config_file: Write, model_folder: Write) -> None:
+    ended = here("doctor", config_file(backend="vllm", model={"source": str(model_folder())}))
     assert ended.code == 0, ended.stdout
 
 
-def test_output_is_taken_as_it_is(here: Any, config_file: Write, tmp_path: Path) -> None:
-    ended = here("doctor", config_file(), "--output", f"{tmp_path}/a: [b] #c")
-    assert ended.code == 0
-    assert "a: [b] #c/acebench-fake-" in ended.stdout
+def test_a_model_and_a_benchmark_need_no_config_file(here: Any, tmp_path: Path) -> None:
+    asked = ["--model", "1e5", "--benchmark", "acebench", "--limit", 3, "--output", tmp_path]
+    done = here("doctor", *asked, *QUICK, "--set", "benchmarks.0.languages=[en]")
+    assert done.code == 0, done.stdout
+    assert "acebench: 3 entries" in done.stdout
+    assert "3 rows" in done.stdout
+    for words in ([], ["--model", "x"], ["--benchmark", "acebench"]):
+        for command in ("doctor", "evaluate"):
+            done = here(command, *words)
+            assert (done.code, done.stdout) == (2, "")
+            assert "name a CONFIG, or both --model and --benchmark" in done.stderr
 
 
-@pytest.fixture
-def run_config(config_file: Write, tmp_path: Path, s3: Any) -> Path:
-    """Eight rows of the mini set; the context is too short for the longest prompt of them."""
-    from ace_ray.config.schema import load_config
-    from ace_ray.models.fake import count_words
-    from ace_ray.pipeline.planning.plan import make_plan
-    from ace_ray.pipeline.planning.preflight import make_benchmarks, resolve_model
-
-    output = f"s3://{s3.bucket}/{tmp_path.name}"
-    path = config_file(limit=8, output=output, run_id="run")
-    config = load_config(str(path))
-    plan = make_plan(config, resolve_model(config), make_benchmarks(config))
-    (benchmark,) = plan.benchmarks.values()
-    words = sorted(count_words(benchmark.prompt(entry)) for entry in plan.entries)
-    assert words[-2] < words[-1]
-    return config_file(limit=8, output=output, run_id="run", engine={"max_model_len": words[-1]})
+def test_options_come_from_the_environment(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACE_RAY_DOCTOR_LIMIT", "2")
+    monkeypatch.setenv("ACE_RAY_DOCTOR_MODEL", "none")
+    monkeypatch.setenv("ACE_RAY_DOCTOR_BENCHMARK", "acebench")
+    assert "acebench: 2 entries" in here("doctor", *QUICK).stdout
+    monkeypatch.setenv("ACE_RAY_DOCTOR_SET", "backend=fake samples=3")
+    assert "6 rows" in here("doctor").stdout
+    monkeypatch.setenv("ACE_RAY_LIST_JSON", "1")
+    assert "acebench" in json.loads(here("list").stdout)
 
 
-@pytest.mark.ray
-@pytest.mark.nightly
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_a_run_lands_on_s3_and_goes_on_where_it_was(
-    cli: Any, run_config: Path, s3: Any, tmp_path: Path
-) -> None:
-    # Not the cluster of whoever else works on this machine.
-    ended = cli("evaluate", run_config, env={"RAY_ADDRESS": "local"})
-    assert ended.code == 0, ended.stdout + ended.stderr
-    assert "declared 8 = 7 scored + 1 skipped" in ended.stdout
-    assert "1 x PromptTooLong" in ended.stdout
-    assert "no headline number" in ended.stdout
+def test_shipped_configs_have_names(here: Any) -> None:
+    assert {"quickstart", "acebench", "bfcl", "sweep"} <= set(shipped_configs())
+    assert load_config("bfcl-cpu") == load_config(str(SHIPPED / "bfcl-cpu.yaml"))
+    done = here("doctor", "no-such")
+    assert "no-such: cannot be read" in done.stdout
+    assert "or one of acebench, acebench-cpu," in done.stdout
+    listed = here("list", "configs").stdout
+    assert all(name in listed for name in shipped_configs())
 
-    prefix = f"{tmp_path.name}/run/"
-    listed = s3.client.list_objects_v2(Bucket=s3.bucket, Prefix=prefix)["Contents"]
-    objects = {
-        item["Key"].removeprefix(prefix): s3.client.get_object(Bucket=s3.bucket, Key=item["Key"])[
-            "Body"
-        ].read()
-        for item in listed
-    }
-    parts = {name for name in objects if name.startswith("rows/part-")}
-    assert set(objects) - parts == {"_SUCCESS", "run.json", "summary.json"}
-    rows = []
-    for name in parts:
-        (tmp_path / "part.parquet").write_bytes(objects[name])
-        rows += pq.read_table(tmp_path / "part.parquet").to_pylist()
-    assert len({row["row_id"] for row in rows}) == len(rows) == 8
-    (skipped,) = [row for row in rows if row["status"] == "skipped"]
-    assert skipped["error_class"] == "PromptTooLong"
-    assert skipped["official_valid"] is None
-    assert all(row["official_valid"] is not None for row in rows if row["status"] == "scored")
 
-    manifest = json.loads(objects["run.json"])
-    assert manifest["declared"] == 8
-    saved = tmp_path / "run.json"
-    saved.write_bytes(objects["run.json"])
-    # The saved manifest is a config too: it names the same run, which has no pending rows.
-    again = cli("evaluate", saved)
-    assert again.code == 0, again.stdout + again.stderr
-    assert "8 rows declared, 0 to evaluate" in again.stdout
-    told = cli("evaluate", saved, "--log-format", "json", "--log-level", "warning")
-    assert (told.code, told.stderr) == (0, "")
-    (results,) = map(json.loads, told.stdout.splitlines())
-    assert (results["event"], results["run_id"], results["scored"]) == ("results", "run", 7)
-    assert results["scores"]["acebench"]["official"]
-    other = cli("evaluate", run_config, "--set", "sampling.seed=1")
-    assert other.code == 2
-    assert "holds a different run" in other.stderr
+def test_list_prints_benchmarks_parsers_and_sql(here: Any) -> None:
+    benchmarks = json.loads(here("list", "--json").stdout)
+    assert benchmarks["acebench"]["categories"] == 17
+    assert benchmarks["tau2"]["categories"] == 5
+    assert "CREATE OR REPLACE MACRO run_rows" in here("list", "sql").stdout
+    if find_spec("vllm") is not None:
+        parsers = json.loads(here("list", "parsers", "--json").stdout)
+        assert "qwen3" in parsers["reasoning"]
+        assert "hermes" in parsers["tool"]

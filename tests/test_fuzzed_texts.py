@@ -1,55 +1,28 @@
-"""Random hostile texts through every reader of foreign text and every checker: none raises.
+"""Random hostile texts, and answers of real models, through all readers and checkers: none raises.
 
-The texts are gold answers that were mutated, pieces of syntax at random, and pieces repeated up to
-20,000 times.
+Random texts are mutated gold answers, pieces of syntax, and pieces repeated up to 20,000 times.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from ace_ray.benchmarks.acebench.check.decode import decode as decode_acebench
+from ace_ray.benchmarks.bfcl.decode import decode as decode_bfcl
+from ace_ray.parsing.syntax import NotCalls
 from tests.limits import cpu_limit
-from tests.text_readers import READERS, checks_and_golds
+from tests.text_readers import PIECES, READERS, checks_and_golds
 
 TEXTS, SEED = 5_000, 0
 GROWTH_MIB = 1_024
 """Maximum growth of the peak memory of the process."""
-
-WORDS = """
-True False None null true NaN Infinity not and or if else lambda for in is await new var async
-f( f(a= [f(a=1)] {'a': {"a": [[ ]] (( )) ''' b' r' f' \\u \\x \\N{ 0x 1e 1e999 -1 1_0 1j 00
-999999999999 ** // << >> := -> == != <= ... a.b.c a[0] => ${ /* */ {{ %s function( List.of(
-```json ``` <tool_call> </tool_call> <functions> </functions> <TOOLCALL> </function>
-<function name="f"> <parameter> <think> </think> <|im_end|> <![CDATA[ &amp; &x; 5.
-<function=f> <parameter=a> </parameter> [TOOL_CALLS] [TOOL_CALLS]f{ [ARGS] <|python_tag|>
-5*10**(-12) 2**99999//3**31000 (1<<99999)*
-"""
-PIECES = (
-    *"()[]{}<>,:;=.'\"`\\|#@!?*+-/%&~^_ \n\t\r\0",
-    *WORDS.split(),
-    *("\nThought: ", "\nAction: ", "\nAction Input: ", '{"error": "", "response": "'),
-    '{"answer_status": "Solved", "reason": "',
-    '{"return_type": "give_answer", "final_answer": "',
-    '{"name": "f", "arguments": {"a": 1}}',
-    *("There is incorrect value (", ") for the parameters (", "Missing necessary parameters ("),
-    *("the limitations of the function", "cannot solve this problem"),
-    *(
-        "缺少必要参数",
-        "由于函数功能限制",
-        "é",
-        "ß",
-        "\u202e",
-        "\ud800",
-        "\U0001f600",
-        "\u2028",
-        "“",
-    ),
-)
 
 
 class Texts:
@@ -89,19 +62,41 @@ class Texts:
         return text
 
 
-@pytest.mark.nightly
-def test_no_reader_raises_takes_long_or_grows() -> None:
-    checks, golds = checks_and_golds()
-    before = peak_mib()
-    for number, text in enumerate(islice(Texts(SEED, golds), TEXTS)):
-        for name, read in {**READERS, **checks}.items():
+def read_all(texts: Iterable[str]) -> None:
+    """Give each text to each reader and checker."""
+    readers = {**READERS, **checks_and_golds()[0]}
+    for number, text in enumerate(texts):
+        for name, read in readers.items():
             with cpu_limit(f"{name}: {text[:200]!r}"):
                 try:
                     read(text, number)
                 except Exception as error:  # noqa: BLE001 - what no reader may do
                     pytest.fail(f"{name} on text {number}, {text[:200]!r}: {error!r}")
-    assert peak_mib() - before < GROWTH_MIB
 
 
-def peak_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+@pytest.mark.nightly
+def test_no_reader_raises_takes_long_or_grows() -> None:
+    texts = Texts(SEED, checks_and_golds()[1])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    read_all(islice(texts, TEXTS))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert (after - before) / 1024 < GROWTH_MIB
+
+
+def test_answers_of_real_models_are_read_and_none_is_unsafe(real_outputs: Path) -> None:
+    native, prompted = (
+        [json.loads(line)["result"] for line in (real_outputs / name).read_text().splitlines()]
+        for name in ("bfcl_native.jsonl", "bfcl_prompt_texts.jsonl")
+    )
+    texts = [str(result) for result in prompted]
+    assert len(native) + len(texts) == 1_760
+    read_all([*map(json.dumps, native), *texts])
+    read = 0
+    for text in texts:
+        assert not decode_acebench(text, whole=False).unsafe
+        try:
+            decode_bfcl(text)
+            read += 1
+        except NotCalls:  # upstream's decoder raises on the same 584; `Refused` is another error
+            continue
+    assert read == 268

@@ -1,18 +1,11 @@
-"""The floors: an import goes down, never up, never sideways between benchmarks.
-
-One door for each heavy dependency, so that most of the package runs without it.
-"""
+"""Imports go down the list of rooms, and each heavy dependency has its rooms."""
 
 from __future__ import annotations
 
 import ast
 import graphlib
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
-
-import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "ace_ray"
 FLOORS = [
@@ -30,7 +23,7 @@ FLOORS = [
     {"cli"},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-DOORS = {
+USERS = {
     "vllm": {"models"},
     "torch": {"models"},
     "transformers": {"models"},
@@ -48,17 +41,6 @@ DOORS = {
     "wandb": {"integrations.trackers"},
     "mlflow": {"integrations.trackers"},
 }
-MODULES = sorted(PACKAGE.rglob("*.py"))
-
-
-def room_of(module: str) -> str:
-    """Return the room of a module (``ace_ray.pipeline.planning.plan`` -> ``pipeline``).
-
-    The room of the package itself is "". Some parts of a room have a floor of their own.
-    """
-    parts = module.split(".")
-    part = ".".join(parts[1:3])
-    return part if part in FLOOR else [*parts, ""][1]
 
 
 def name_of(path: Path) -> str:
@@ -66,33 +48,32 @@ def name_of(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    """Return the room of a module (``ace_ray.pipeline.planning.plan`` -> ``pipeline``), "" for the
+    package. Some parts of a room have a floor of their own."""
+    parts = module.split(".")
+    part = ".".join(parts[1:3])
+    return part if part in FLOOR else [*parts, ""][1]
+
+
 @cache
-def imports(path: Path) -> list[str]:
-    """Every module that ``path`` imports, inside functions too; ``from a import b`` as ``a.b``."""
+def imports(module: str) -> list[str]:
+    """Return all imports of a module, inside functions too; ``from a import b`` as ``a.b``."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            assert node.level == 0, f"{module}:{node.lineno}: relative import"
             found += [f"{node.module}.{alias.name}" for alias in node.names]
     return found
 
 
 def within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
-
-
-def test_an_import_goes_down_and_a_heavy_dependency_has_one_door() -> None:
-    wrong = []
-    for path in MODULES:
-        module, room = name_of(path), room_of(name_of(path))
-        assert not room or room in FLOOR, f"{room} has no floor: give it one here and in the docs"
-        for target in imports(path):
-            doors = [rooms for package, rooms in DOORS.items() if within(target, package)]
-            if not all(room in rooms for rooms in doors) or not goes_down(room, target):
-                wrong.append(f"{module} imports {target}")
-    assert not wrong
 
 
 def goes_down(room: str, target: str) -> bool:
@@ -104,61 +85,28 @@ def goes_down(room: str, target: str) -> bool:
     return FLOOR[there] <= FLOOR[room]
 
 
-@pytest.mark.nightly
-def test_no_import_goes_round() -> None:
-    """Not inside functions either, nor for types."""
-    modules = {name_of(path): path for path in MODULES}
+def test_imports_go_down_and_heavy_dependencies_have_their_rooms() -> None:
+    benchmarks = {path.parent.name for path in PACKAGE.glob("benchmarks/*/__init__.py")}
+    assert "acebench" in benchmarks
+    wrong = []
+    for module in MODULES:
+        room = room_of(module)
+        assert not room or room in FLOOR, f"{room} has no floor: give it one here and in the docs"
+        mine = next((n for n in benchmarks if within(module, f"ace_ray.benchmarks.{n}")), None)
+        others = {f"ace_ray.benchmarks.{name}" for name in benchmarks - {mine}} if mine else ()
+        for target in imports(module):
+            rooms = [rooms for package, rooms in USERS.items() if within(target, package)]
+            sideways = any(within(target, other) for other in others)
+            if not all(room in r for r in rooms) or not goes_down(room, target) or sideways:
+                wrong.append(f"{module} imports {target}")
+            if within(target, "scipy") and module != "ace_ray.reports.significance":
+                wrong.append(f"{module} does statistics")
+    assert not wrong
+
+
+def test_there_is_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
-    for module, path in modules.items():
-        targets = {t.rpartition(".")[0] if t not in modules else t for t in imports(path)}
-        graph[module] = targets & modules.keys() - {module, "ace_ray"}
-    graphlib.TopologicalSorter(graph).prepare()  # raises what goes round
-
-
-@pytest.mark.nightly
-def test_one_module_does_statistics() -> None:
-    """Whoever checks how a p-value came about reads one file."""
-    users = [
-        name_of(path)
-        for path in MODULES
-        if any(within(target, p) for target in imports(path) for p in ("scipy",))
-    ]
-    assert users == ["ace_ray.reports.significance"]
-
-
-def test_benchmarks_do_not_know_each_other() -> None:
-    folder = PACKAGE / "benchmarks"
-    names = {path.parent.name for path in folder.glob("*/__init__.py")}
-    assert "acebench" in names
-    for path in MODULES:
-        module = name_of(path)
-        mine = next((n for n in names if within(module, f"ace_ray.benchmarks.{n}")), None)
-        if mine is None:
-            continue
-        for target in imports(path):
-            for other in names - {mine}:
-                assert not within(target, f"ace_ray.benchmarks.{other}"), f"{module}: {target}"
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "module",
-    [
-        "ace_ray.cli.main",
-        "ace_ray.storage.object_store",
-        "ace_ray.models.sources",
-        "ace_ray.pipeline.doctor",
-        "ace_ray.pipeline.evaluate",
-        "ace_ray.reports.report",
-        "ace_ray.sweep.sweep",
-        "ace_ray.benchmarks.acebench.benchmark",
-    ],
-)
-def test_what_needs_no_engine_loads_none(module: str) -> None:
-    heavy = {"vllm", "torch", "transformers", "ray", "boto3", "jinja2"}
-    heavy |= {"scipy", "tensorboard", "trackio", "wandb", "mlflow"}
-    script = f"import sys, {module}; print(*sorted({heavy!r} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
+    for module in MODULES:
+        targets = {t if t in MODULES else t.rpartition(".")[0] for t in imports(module)}
+        graph[module] = targets & MODULES.keys() - {module, "ace_ray"}
+    graphlib.TopologicalSorter(graph).prepare()

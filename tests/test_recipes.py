@@ -1,4 +1,4 @@
-"""Every recipe of ``docs/recipes.md``, on runs as `evaluate` leaves them."""
+"""Every recipe of ``docs/recipes.md`` works on the files of a run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from ace_ray.benchmarks.acebench.gold import render_gold
-from ace_ray.storage.object_store import LocalStore
-from ace_ray.storage.parts import read_ledger, write_parts
-from ace_ray.storage.rows import ROWS
 from ace_ray.types import Entry, Episode
 from tests.pipeline.made_run import written_run
 
@@ -40,7 +36,7 @@ def silent(number: int, entry: Entry) -> Episode:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the runs RUN and OTHER."""
+    """Return a folder with the runs RUN and OTHER."""
     folder = tmp_path_factory.mktemp("runs")
     written_run(folder / "RUN", answered)
     written_run(folder / "OTHER", silent)
@@ -57,50 +53,25 @@ def asked(query: str, runs: Path) -> list[tuple[Any, ...]]:
     return rows
 
 
-@pytest.mark.parametrize("query", SQL)
-def test_a_query_has_an_answer(query: str, runs: Path) -> None:
-    answer = asked(query, runs)
-    empty = "<> strict_valid" in query or "<> 'scored'" in query
-    assert bool(answer) is not empty
-
-
-def test_what_queries_say(runs: Path) -> None:
-    by_category, *_ = SQL
-    assert [line[:3] for line in asked(by_category, runs)] == [
+def test_every_query_has_an_answer(runs: Path) -> None:
+    answers = {query: asked(query, runs) for query in SQL}
+    for query, answer in answers.items():
+        assert bool(answer) is not ("<> strict_valid" in query or "<> 'scored'" in query), query
+    by_category, *_ = answers.values()
+    assert [line[:3] for line in by_category] == [
         ("normal_atom_bool", 4, 1.0),
         ("special_incomplete", 4, 0.75),
     ]
-    lost = asked(next(query for query in SQL if "JOIN" in query), runs)
-    assert len(lost) == 7
-    calls = asked(next(query for query in SQL if "$.calls" in query), runs)
-    assert [tool for _, tool, _ in calls] == ["f"] * 8
-    assert asked(next(query for query in SQL if "tools" in query), runs) == [("f", 8)]
+
+    def answer_of(word: str) -> list[tuple[Any, ...]]:
+        return next(answer for query, answer in answers.items() if word in query)
+
+    assert len(answer_of("JOIN")) == 7
+    assert [tool for _, tool, _ in answer_of("$.calls")] == ["f"] * 8
+    assert answer_of("tools") == [("f", 8)]
 
 
-def test_the_macro_takes_the_rows_that_the_ledger_takes(tmp_path: Path) -> None:
-    rows = written_run(tmp_path / "run", answered)
-    store = LocalStore(str(tmp_path / "run"))
-    failed = {"status": "infra_error", "error": "late", "official_valid": None}
-    later = [
-        {**rows[0], **failed},  # a verdict stays
-        {**rows[1], "output": "newer"},
-        {**rows[2], "row_id": "e" * 32, "repeat": 1},
-    ]
-    write_parts(store, "00000000000002-aa", pa.Table.from_pylist(later, schema=ROWS))
-    newest = [{**rows[3], **failed, "row_id": "f" * 32}, {**rows[3], **failed, "row_id": "f" * 32}]
-    newest[1]["error"] = "later"
-    for number, row in enumerate(newest, 3):
-        write_parts(store, f"0000000000000{number}-aa", pa.Table.from_pylist([row], schema=ROWS))
-    tables = read_ledger(store).tables(["row_id", "output", "error", "repeat"])
-    counted = [row for table in tables for row in table.to_pylist()]
-    expected = sorted((r["row_id"], r["output"], r["error"]) for r in counted if not r["repeat"])
-    assert len(expected) == 9
-    query = "SELECT row_id, output, error FROM run_rows('RUN') ORDER BY ALL"
-    assert asked(query.replace("RUN", str(tmp_path / "run")), tmp_path) == expected
-    assert ("f" * 32, newest[1]["output"], "later") in expected
-
-
-def test_pandas_answers_too(runs: Path) -> None:
+def test_the_python_recipes_print_accuracies(runs: Path) -> None:
     pytest.importorskip("pandas")
     printed, names = io.StringIO(), dict[str, Any]()
     with contextlib.redirect_stdout(printed):

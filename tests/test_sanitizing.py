@@ -1,4 +1,4 @@
-"""Text that terminals, pages or spreadsheets would act on, made harmless."""
+"""Text without control sequences and formulas."""
 
 from __future__ import annotations
 
@@ -20,26 +20,14 @@ from ace_ray.util.sanitizing import cleaned, one_line, printed, spreadsheet
         ("\ud800", "\\ud800"),
     ],
 )
-def test_cleaned(text: str, clean: str) -> None:
+def test_control_characters_are_removed_or_shown(text: str, clean: str) -> None:
     assert cleaned(text) == clean
 
 
-def test_cleaning_is_bounded_and_fast_on_what_would_backtrack() -> None:
+def test_cleaning_is_bounded_and_linear() -> None:
     assert len(cleaned("\x1b[" * 1_000_000, 500)) < 6_000
     assert cleaned("abcdef", 3) == "abc [3 more characters]"
     assert one_line("a\n\n b\t c") == "a b c"
-
-
-def test_a_secret_behind_a_colour_is_masked() -> None:
-    assert printed("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***"
-
-
-def test_spreadsheet() -> None:
-    assert [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")] == [
-        "'=1",
-        "'+1",
-        "'-1",
-        "'@x",
-        "[f()]",
-        "",
-    ]
+    assert printed("\x1b[31msk-abcdefghijklmnopqrstuvwxyz\x1b[0m") == "***", "a coloured secret"
+    cells = [spreadsheet(text) for text in ("=1", "+1", "-1", "@x", "[f()]", "")]
+    assert cells == ["'=1", "'+1", "'-1", "'@x", "[f()]", ""]

@@ -1,5 +1,4 @@
-"""However a process ends, what it has started ends with it. That is spawned by multiprocessing, as
-an engine is, and from there once more."""
+"""However a process ends, its children and grandchildren end, as those of an engine have to."""
 
 from __future__ import annotations
 
@@ -8,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -19,19 +19,19 @@ from ace_ray.util import watchdog
 
 PATIENCE_S = 120.0
 
-# Each process notes itself in a folder. The one that was forked has what the first has open.
+# Each process writes its id into a folder. The forked process has the same open files as the first.
 SCRIPT = """
 import multiprocessing, os, subprocess, sys, time
 from pathlib import Path
 
-def note(name, pid):
-    Path(sys.argv[1], "new").write_text(str(pid))
+def note(name, text):
+    Path(sys.argv[1], "new").write_text(str(text))
     Path(sys.argv[1], "new").rename(Path(sys.argv[1], name))
 
 def grandchild():
     from multiprocessing.shared_memory import SharedMemory
     memory = SharedMemory(create=True, size=64)
-    Path(sys.argv[1], "memory").write_text(memory.name)
+    note("memory", memory.name)
     note("grandchild", os.getpid())
     time.sleep(600)
 
@@ -47,7 +47,6 @@ if __name__ == "__main__":
     forked = os.fork()
     if not forked:
         time.sleep(600)
-    note("forked", forked)
     multiprocessing.get_context("spawn").Process(target=child).start()
     note("started", os.getpid())
     sys.stdin.read()
@@ -55,29 +54,30 @@ if __name__ == "__main__":
 """
 
 
+def until(what: Callable[[], Any]) -> Any:
+    limit = time.monotonic() + PATIENCE_S
+    while not (found := what()):
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    return found
+
+
 class Family:
-    """The process of the script, and those below it."""
+    """The process of the script, and the processes below it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "pids"
         self.folder.mkdir()
         script = folder / "script.py"
         script.write_text(SCRIPT)
-        self.first = subprocess.Popen(
-            [sys.executable, str(script), str(self.folder)],
-            stdin=subprocess.PIPE,
-        )
+        command = [sys.executable, str(script), str(self.folder)]
+        self.first = subprocess.Popen(command, stdin=subprocess.PIPE)
 
-    def noted(self, name: str) -> int:
-        """The process of that name, once there is one."""
-        limit = time.monotonic() + PATIENCE_S
-        while not (self.folder / name).exists():
-            assert time.monotonic() < limit, name
-            time.sleep(0.01)
-        return int((self.folder / name).read_text())
+    def noted(self, name: str) -> str:
+        return str(until((self.folder / name).exists) and (self.folder / name).read_text())
 
     def group(self) -> list[psutil.Process]:
-        """Those that run in the group of the first."""
+        """Return the processes in the group of the first."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error, ProcessLookupError):
@@ -86,29 +86,22 @@ class Family:
                     found.append(process)
         return found
 
-    def memory(self) -> Path:
-        """What one has of the memory that processes share."""
-        note = self.folder / "memory"
-        return Path("/dev/shm", note.read_text() if note.exists() else "none")
-
     def watchdogs(self) -> list[psutil.Process]:
-        """The child of the first, then its child, once there are both."""
-        limit = time.monotonic() + PATIENCE_S
-        while True:
+        """Return the child of the first that watches, and its child."""
+
+        def both() -> list[psutil.Process]:
             mine = psutil.Process(self.first.pid).children()
             found = [p for p in mine if p.cmdline()[-1:] == [watchdog.__file__]]
-            if found and (below := found[0].children()):
-                return [*found, *below]
-            assert time.monotonic() < limit
-            time.sleep(0.01)
+            return [*found, *found[0].children()] if found and found[0].children() else []
 
-    def all_end(self) -> bool:
-        limit = time.monotonic() + PATIENCE_S
-        while self.group():
-            if time.monotonic() > limit:
-                return False
-            time.sleep(0.01)
-        return True
+        return list(until(both))
+
+    def check_ended(self) -> None:
+        until(lambda: not self.group())
+        before = psutil.Process(int(self.noted("before")))
+        assert before.status() != psutil.STATUS_ZOMBIE, "it was started before the watchdog"
+        if (self.folder / "memory").exists():
+            assert not Path("/dev/shm", self.noted("memory")).exists()
 
 
 @pytest.fixture
@@ -118,42 +111,34 @@ def family(tmp_path: Path) -> Iterator[Family]:
     yield made
     for process in made.group():
         process.kill()
-    os.kill(made.noted("before"), signal.SIGKILL)
+    os.kill(int(made.noted("before")), signal.SIGKILL)
     made.first.wait()
 
 
-@pytest.mark.parametrize("last", ["started", "child", "grandchild"])
-def test_all_that_a_killed_process_has_started_ends(family: Family, last: str) -> None:
+@pytest.mark.parametrize("last", ["started", "grandchild"])
+def test_all_processes_end_with_a_killed_process(family: Family, last: str) -> None:
     family.noted(last)
     family.first.kill()
-    assert family.all_end()
-    assert psutil.Process(family.noted("before")).status() != psutil.STATUS_ZOMBIE
-    assert not family.memory().exists()
+    family.check_ended()
 
 
-def test_all_ends_with_a_process_that_ends_itself(family: Family) -> None:
+def test_all_processes_end_with_a_process_that_exits(family: Family) -> None:
     family.noted("grandchild")
-    assert len(family.watchdogs()) == 2
     assert family.first.stdin is not None
     family.first.stdin.close()
     assert family.first.wait(PATIENCE_S) == 0
-    assert family.all_end()
-    assert psutil.Process(family.noted("before")).status() != psutil.STATUS_ZOMBIE
+    family.check_ended()
 
 
-def test_a_watchdog_ends_late(family: Family) -> None:
-    """Not by what asks a group to end; and Ray kills the children of a worker that exits."""
+def test_a_watchdog_ignores_signals_and_has_no_output(family: Family) -> None:
     family.noted("grandchild")
     first, second = family.watchdogs()
-    for asked in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        second.send_signal(asked)
-    first.kill()
-    family.first.kill()
-    assert family.all_end()
-
-
-def test_a_watchdog_holds_no_output(family: Family) -> None:
-    for process in family.watchdogs():
+    for process in (first, second):
         names = {n: os.readlink(f"/proc/{process.pid}/fd/{n}") for n in (1, 2)}
         assert names == {1: os.devnull, 2: os.devnull}
         assert process.num_fds() == 3
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        second.send_signal(number)
+    first.kill()  # as Ray kills the children of a worker that exits
+    family.first.kill()
+    family.check_ended()

@@ -1,6 +1,7 @@
-"""Every reader of text that a model, a simulator or a judge writes, as a function of the text.
+"""All readers of text that a model, a simulator or a judge writes, and pieces of hostile texts.
 
-A reader may refuse a text only by its documented errors, which are caught here.
+A reader takes a text and its number, which chooses an entry or a format. It may refuse a text only
+with its documented errors, which are caught here.
 """
 
 from __future__ import annotations
@@ -28,13 +29,38 @@ from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Entry, Episode, ToolCall
 
 Reader = Callable[[str, int], Any]
-"""Takes a text and its number, which chooses the entry that is judged or the form that is read."""
 
 FORMS = [Form(), Form("json"), Form("verbose_xml"), Form("concise_xml"), Form(tagged=True)]
 NUMBER = {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "number"}]}
 OFFERED = [
     {"function": {"name": "f", "parameters": {"properties": {"a": NUMBER}, "$defs": {"A": {}}}}}
 ]
+
+WORDS = """
+True None null NaN Infinity not and if else lambda for in await new var f( f(a= [f(a=1)] f(x=1),
+{'a': {"a": {"a [[ ]] [] {} () (( )) ''' b' r' f' f'{ f"{x}" 'a' \\u \\x \\N{ \\" \\' '\\' "" 0x 1e
+1e999 -1 1_0 1j 1+ -- 00 999999999999 ** // << >> := -> == != <= ... a.b.c a[0] => ${ /* */ {{ %s
+function( List.of( ```json ``` ```f(a=1)``` <tool_call> </tool_call> <tool_call>{}</tool_call>
+<functions> </functions> <TOOLCALL> </TOOLCALL> </function> <function <function= <function=f>
+<function name="f"> <parameter> <parameters> <parameter=a> </parameter> <think> </think>
+<think></think> <|im_end|> <![CDATA[ <!-- &amp; &x; 5. [TOOL_CALLS] [TOOL_CALLS]f{ [ARGS]
+<|python_tag|> {"name":"f","arguments":{}}; add( ); HashMap< Array( int[]{ answer_status:
+"error":" 5*10**(-12) 2**99999//3**31000 (1<<99999)* \x1b[ é ß \u202e \ud800 \U0001f600 “
+缺少必要参数 由于函数功能限制
+"""
+PIECES = (
+    *"()[]{}<>,:;=.'\"`\\|#@!?*+-/%&~^_09a \n\t\r\0\u2028",
+    *WORDS.split(),
+    *("``` ", "```json\n", "```\n{", " \n", "x if ", "lambda:", "new ArrayList<>() {{ add("),
+    *("\nThought: ", "\nAction: a", "\nAction Input: ", "Action: a\nAction Input: "),
+    *('{"error": "", "response": "', '{"answer_status": "', "Status Solved or ", "index is "),
+    '{"answer_status": "Solved", "reason": "',
+    '{"return_type": "give_answer", "final_answer": "',
+    '{"name": "f", "arguments": {"a": 1}}',
+    *("There is incorrect value (", ") for the parameters (", "Missing necessary parameters ("),
+    *("name (a) ", "for the api ", "better answer 1 or "),
+    *("the limitations of the function", "cannot solve this problem"),
+)
 
 
 def refusing(call: Callable[[str], Any], *errors: type[Exception]) -> Reader:
@@ -92,7 +118,7 @@ READERS: dict[str, Reader] = {
 
 
 def checks_and_golds() -> tuple[dict[str, Reader], list[str]]:
-    """The checks of the benchmarks' mini sets, and gold answers as texts."""
+    """Return the checks of the benchmarks' mini sets, and gold answers as texts."""
     ace, bfcl = (make_benchmark(name, {"data": "mini"}) for name in ("acebench", "bfcl"))
     of_ace = [entry for entry in ace.entries() if not entry.category.startswith("agent")]
     of_bfcl = list(bfcl.entries())
@@ -102,14 +128,14 @@ def checks_and_golds() -> tuple[dict[str, Reader], list[str]]:
     def check_ace(text: str, number: int) -> None:
         entry = of_ace[number % len(of_ace)]
         for verdict in ace.verdicts(entry, Episode(output=text)).values():
-            assert len(verdict.error) < 10_000, "an error that is as long as the answer"
+            assert len(verdict.error) < 10_000, "the error is as long as the answer"
 
     def check_bfcl(text: str, number: int) -> None:
         bfcl.check(single[number % len(single)], Episode(output=text))
 
     def check_conversation(text: str, number: int) -> None:
         # A replay of a conversation takes milliseconds.
-        if number % 50 == 0 and several:
+        if number % 50 == 0:
             entry = several[number // 50 % len(several)]
             turns = [[text, "Done."] for _ in entry.gold]
             bfcl.check(entry, Episode(state={"turns": turns, "ended": ""}))

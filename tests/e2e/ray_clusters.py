@@ -1,4 +1,4 @@
-"""A real Ray cluster on this machine, of one or several nodes, that asks for a token."""
+"""A real Ray cluster of one or several nodes on this machine, with a token."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,30 +24,30 @@ import pytest
 
 BIN = Path(sys.executable).parent
 RAY = str(BIN / "ray")
+STARTS = 5
+"""Attempts: a raylet ends when its agent is not there within 15 s, as on a busy machine."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster of as many raylets as ``cpus``; ``env`` lets a process submit to it."""
+    """A cluster; ``env`` lets a process submit to it."""
 
     dashboard: str
     env: dict[str, str]
-    """With the token, and no address."""
     gcs: str
     folder: Path
-    """Ray's temporary folder of the head."""
     nodes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    """``ray start``, the head's first; each leads a process group, which is all of its node."""
+    """``ray start``, the head's first. Each leads the process group of its node."""
 
     def join(self, cpus: float, gpus: int = 0) -> subprocess.Popen[bytes]:
-        """Another node, which is up."""
+        """Start another node."""
         for _ in range(STARTS):
             name = f"node-{len(self.nodes)}"
-            # A folder each: a node that unpacks a job's files removes what is there.
+            # Separate folders: a node that unpacks a job's files removes other files.
             where = [f"--address={self.gcs}", f"--temp-dir={self.folder}-{len(self.nodes)}"]
             mark = f"--resources={json.dumps({name: 1})}"
             self.nodes.append(_started(self.env, cpus, gpus, [*where, mark]))
-            if _comes_up(self.nodes[-1], partial(_has, self, name)):
+            if _comes_up(self.nodes[-1], partial(self._has, name)):
                 return self.nodes[-1]
         pytest.fail("no node came up")
 
@@ -55,102 +56,79 @@ class Cluster:
         return {**self.env, "RAY_ADDRESS": self.gcs}
 
     def call(self, path: str) -> Any:
-        """What the dashboard answers."""
+        """Return the dashboard's answer."""
         token = {"Authorization": f"Bearer {self.env['RAY_AUTH_TOKEN']}"}
         request = urllib.request.Request(f"{self.dashboard}{path}", headers=token)
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
-    def scrape(self) -> str:
-        """What Prometheus would read now: the text of all nodes, found as it finds them."""
-        file = self.folder / "prom_metrics_service_discovery.json"
-        (group,) = json.loads(file.read_text())
-        texts = []
-        for target in group["targets"]:
-            port = target.rpartition(":")[2]
-            # Processes of the head are listed a moment before they listen.
-            with (
-                suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer,
-            ):
-                texts.append(answer.read().decode())
-        return "\n".join(texts)
+    def engines(self) -> int:
+        """Count the engine workers that have started."""
+        try:
+            found = self.call(
+                "/api/v0/actors?detail=1&limit=1000&filter_keys=state"
+                "&filter_predicates=%3D&filter_values=ALIVE"
+            )
+        except OSError:
+            return 0
+        actors = found["data"]["result"]["result"]
+        return sum("EngineWorker" in actor["class_name"] for actor in actors)
 
+    def alive(self) -> list[dict[str, Any]]:
+        """Return the nodes that are up; none while the dashboard does not answer."""
+        try:
+            found = self.call("/api/v0/nodes")["data"]["result"]["result"]
+        except OSError:
+            return []
+        return [node for node in found if node["state"] == "ALIVE"]
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    def _has(self, resource: str) -> bool:
+        return any(resource in node["resources_total"] for node in self.alive())
 
 
 @contextmanager
-def running(folder: Path, cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
-    """A cluster of one node per item of ``cpus``, the first one the head. Each says that it has
-    ``gpus``, which nothing but Ray's accounts knows of."""
-    port, dashboard = free_port(), free_port()
-    env = {
-        **os.environ,
-        "PATH": f"{BIN}:{os.environ['PATH']}",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN": secrets.token_hex(32),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_metrics_report_interval_ms": "500",
-        # Where it notes its address: in the common place others' local runs would find it.
-        "RAY_TMPDIR": str(folder),
-    }
-    env.pop("RAY_ADDRESS", None)
-    gcs, address = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
-    head = ["--head", f"--port={port}", f"--dashboard-port={dashboard}", f"--temp-dir={folder}"]
-    cluster = Cluster(address, env, gcs, folder)
-    try:
-        for _ in range(STARTS):
-            cluster.nodes.append(_started(env, cpus[0], gpus, head))
-            if _comes_up(cluster.nodes[-1], lambda: answers(address) and alive(cluster) == 1):
-                break
-        else:
-            pytest.fail("the head did not come up")
-        for count in cpus[1:]:
-            cluster.join(count, gpus)
-        wait_for(lambda: alive(cluster) == len(cpus), "not all nodes came up")
-        yield cluster
-    finally:
-        # Asked to end, a raylet takes half a minute for it. All of a node is one process group.
-        for node in cluster.nodes:
-            end_node(node)
-
-
-STARTS = 5
-"""A raylet ends when its agent is not there within 15 s, as on a machine that is busy."""
-
-
-def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
-    """Wait until it is; False: it has ended before."""
-    wait_for(lambda: node.poll() is not None or is_up(), "a node neither came up nor ended")
-    if node.poll() is None:
-        return True
-    end_node(node)
-    return False
+def running(cpus: list[int], gpus: int = 0) -> Iterator[Cluster]:
+    """Start a cluster of one node per item of ``cpus``. Each node claims ``gpus``."""
+    # Not pytest's folder: the path of a socket has at most 107 characters.
+    with tempfile.TemporaryDirectory(dir="/tmp", ignore_cleanup_errors=True) as parent:
+        folder = Path(parent, "ray")
+        port, dashboard = _free_port(), _free_port()
+        env = {
+            **os.environ,
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_metrics_report_interval_ms": "500",
+            # Here Ray notes its address; other local runs would find it in the default folder.
+            "RAY_TMPDIR": str(folder),
+        }
+        env.pop("RAY_ADDRESS", None)
+        gcs, address = f"127.0.0.1:{port}", f"http://127.0.0.1:{dashboard}"
+        head = ["--head", f"--port={port}", f"--dashboard-port={dashboard}"]
+        cluster = Cluster(address, env, gcs, folder)
+        try:
+            for _ in range(STARTS):
+                started = _started(env, cpus[0], gpus, [*head, f"--temp-dir={folder}"])
+                cluster.nodes.append(started)
+                if _comes_up(started, lambda: _answers(address) and len(cluster.alive()) == 1):
+                    break
+            else:
+                pytest.fail("the head did not come up")
+            for count in cpus[1:]:
+                cluster.join(count, gpus)
+            wait_for(lambda: len(cluster.alive()) == len(cpus), "not all nodes came up")
+            yield cluster
+        finally:
+            for node in cluster.nodes:
+                end_node(node)
 
 
 def end_node(node: subprocess.Popen[bytes]) -> None:
-    """SIGKILL for all of it, if it is there."""
+    """Kill all processes of a node."""
     with suppress(ProcessLookupError):
         os.killpg(node.pid, signal.SIGKILL)
     node.wait(timeout=60)
-
-
-def _started(
-    env: dict[str, str], cpus: float, gpus: int, where: list[str]
-) -> subprocess.Popen[bytes]:
-    # Of its own, too: beside another Ray on this machine no job agent would come up.
-    agent = f"--dashboard-agent-listen-port={free_port()}"
-    return subprocess.Popen(
-        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", agent, *where],
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
 
 
 def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 1800) -> None:
@@ -161,29 +139,40 @@ def wait_for(condition: Callable[[], bool], failure: str, seconds: float = 1800)
         time.sleep(0.2)
 
 
-def answers(address: str) -> bool:
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _comes_up(node: subprocess.Popen[bytes], is_up: Callable[[], bool]) -> bool:
+    """Wait for a node; return False if it has ended."""
+    wait_for(lambda: node.poll() is not None or is_up(), "a node neither came up nor ended")
+    if node.poll() is None:
+        return True
+    end_node(node)
+    return False
+
+
+def _started(
+    env: dict[str, str], cpus: float, gpus: int, where: list[str]
+) -> subprocess.Popen[bytes]:
+    # A port of its own: beside another Ray on this machine no job agent would come up.
+    agent = f"--dashboard-agent-listen-port={_free_port()}"
+    return subprocess.Popen(
+        [RAY, "start", "--block", f"--num-cpus={cpus}", f"--num-gpus={gpus}", agent, *where],
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _answers(address: str) -> bool:
     try:
         urllib.request.urlopen(f"{address}/api/version", timeout=2)
     except urllib.error.HTTPError:
-        return True  # it asks for the token: it is up
+        return True  # it asks for the token
     except OSError:
         return False
     return True
-
-
-def alive(cluster: Cluster) -> int:
-    """Nodes that are up; 0 while the dashboard cannot tell yet."""
-    return len(_alive(cluster))
-
-
-def _alive(cluster: Cluster) -> list[dict[str, Any]]:
-    try:
-        found = cluster.call("/api/v0/nodes")["data"]["result"]["result"]
-    except OSError:
-        return []
-    return [node for node in found if node["state"] == "ALIVE"]
-
-
-def _has(cluster: Cluster, resource: str) -> bool:
-    """Whether a node that is up has it."""
-    return any(resource in node["resources_total"] for node in _alive(cluster))

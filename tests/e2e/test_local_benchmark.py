@@ -7,67 +7,37 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-ARITH = f"{EXAMPLES}/arith.py:Arith"
+from tests.e2e.conftest import Evaluate
 
-
-def write_config(folder: Path, answers: dict[str, str], **more: Any) -> Path:
-    config = {
-        "model": {"source": more.pop("model", "fake")},
-        "benchmarks": [{"name": ARITH}],
-        "backend": "fake",
-        "engine": {"default": "no idea", "replies": answers},
-        "output": str(folder / "runs"),
-        **more,
-    }
-    path = folder / "sums.yaml"
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
-def only_run(folder: Path) -> Path:
-    (run,) = (folder / "runs").iterdir()
-    return run
+ARITH = f"{Path(__file__).resolve().parents[2]}/examples/arith.py:Arith"
 
 
 @pytest.mark.ray
 @pytest.mark.nightly
-def test_five_sums_go_through_every_command(here: Any, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-    right = {"2 + 2": "4", "3 + 5": "8", "12 + 30": "It is 42."}
-    first = write_config(tmp_path / "a", right)
-    ended = here("doctor", first)
-    assert ended.code == 0, ended.stdout
-    assert "arith: 5 entries" in ended.stdout
+def test_five_sums_go_through_every_command(evaluate: Evaluate, here: Any) -> None:
+    def answered(name: str, **replies: str) -> Path:
+        engine = {"default": "no idea", "replies": {**replies}}
+        done = evaluate(name, benchmarks=[{"name": ARITH}], engine=engine)
+        assert "declared 5 = 5 scored" in done.stdout
+        return done.folder
 
-    ended = here("evaluate", first)
-    assert ended.code == 0, ended.stdout
-    assert "declared 5 = 5 scored" in ended.stdout
-    assert "Accuracy (pooled) 60.0 [" in ended.stdout
-    run = only_run(tmp_path / "a")
+    run = answered("a", **{"2 + 2": "4", "3 + 5": "8", "12 + 30": "It is 42."})
     summary = json.loads((run / "summary.json").read_text())["benchmarks"]["arith"]
     assert summary["rules"]["correct"]["accuracy"] == 0.6
     assert list(summary["categories"]) == ["one_digit", "two_digits"]
     manifest = json.loads((run / "run.json").read_text())
     assert manifest["rule_sets"] == {"arith": ["correct"]}
     assert len(manifest["identity"]["benchmarks"]["arith"]["code_sha256"]) == 64
+    assert "arith: 5 entries" in here("doctor", run / "run.json").stdout
 
     ended = here("report", run)
     assert ended.code == 0, ended.stderr
     assert "arith, correct rules (%)" in ended.stdout
-    page = (run / "report" / "report.html").read_text()
-    assert "wrong_sum" in page
-
-    ended = here("evaluate", write_config(tmp_path / "b", {"2 + 2": "4"}, samples=1))
-    assert ended.code == 0, ended.stdout
-    ended = here("compare", run, only_run(tmp_path / "b"), "--flips", "--allow-different")
+    assert "wrong_sum" in (run / "report" / "report.html").read_text()
+    ended = here("compare", run, answered("b", **{"2 + 2": "4"}), "--flips", "--allow-different")
     assert ended.code == 0, ended.stderr
-    assert "arith, correct rules" in ended.stdout
-    assert "12 + 30" in ended.stdout, "a row that flipped"
-
+    assert "12 + 30" in ended.stdout, "a row that changed"
     ended = here("score", run)
     assert ended.code == 2, "code that only the run names is not run"
     assert "--benchmark FILE.py:CLASS" in ended.stderr
@@ -81,7 +51,7 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     given = {"2 + 2": "4", "3 + 5": "nine", "12 + 30": "42", "17 + 25": "42"}
     lines = [json.dumps({"id": key, "output": text}) for key, text in given.items()]
     outputs.write_text("\n".join(lines) + "\n")
-    run = tmp_path / "scored"
+    run, other = tmp_path / "scored", tmp_path / "other"
     ended = here("score", outputs, "--benchmark", ARITH, "--output", run)
     assert ended.code == 0, ended.stderr
     assert "4 of 5 entries; a sample of the benchmark, not its score" in ended.stdout
@@ -91,78 +61,27 @@ def test_outputs_made_elsewhere_become_a_run(here: Any, tmp_path: Path) -> None:
     summary = json.loads((run / "summary.json").read_text())
     assert (summary["declared"], summary["scored"], summary["skipped"]) == (4, 4, 0)
     assert summary["rules"]["correct"]["n"] == 4
-
-    ended = here("score", run, "--benchmark", ARITH)
-    assert ended.code == 0, ended.stderr
     ended = here("report", run)
-    assert ended.code == 0, ended.stderr
     assert "external outputs" in ended.stdout
-    other = tmp_path / "other"
     outputs.write_text(outputs.read_text().replace("nine", "8"))
     assert here("score", outputs, "--benchmark", ARITH, "--output", other).code == 0
     ended = here("compare", run, other, "--flips")
     assert ended.code == 0, ended.stderr
     assert "3 + 5" in ended.stdout
-
     outputs.write_text('{"id": "1 + 1", "output": "2"}\n')
     ended = here("score", outputs, "--benchmark", ARITH, "--output", tmp_path / "bad")
     assert ended.code == 2
     assert not (tmp_path / "bad").exists()
 
-
-GROUPED = """
-from ace_ray.benchmarks.base import Benchmark
-from ace_ray.types import Entry, Verdict
-
-class Grouped(Benchmark):
-    name = "grouped"
-    rule_sets = ("loose", "share", "exact")
-    groups = {"Main": ["a|b", "c"], "Rest": ["d"]}
-
-    def entries(self):
-        return [Entry(id=f"{c}{i}", category=c, prompt="?", gold=str(i))
-                for c in ("a|b", "c", "d") for i in range(3)]
-
-    def check(self, entry, episode):
-        said = entry.gold in episode.output
-        exact = Verdict(episode.output == entry.gold)
-        return {"loose": Verdict(said), "share": Verdict.graded(said / 2), "exact": exact}
-"""
-
-
-def test_groups_and_rule_sets_are_in_the_report_without_the_file(here: Any, tmp_path: Path) -> None:
-    (tmp_path / "grouped.py").write_text(GROUPED)
-    for name, answer in (("one", "0 1"), ("two", "1 2 3")):
-        lines = [{"id": f"{c}{i}", "output": answer} for c in ("a|b", "c", "d") for i in range(3)]
-        path = tmp_path / f"{name}.jsonl"
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        benchmark = f"{tmp_path}/grouped.py:Grouped"
-        ended = here("score", path, "--benchmark", benchmark, "--output", tmp_path / name)
-        assert ended.code == 0, ended.stderr
-    (tmp_path / "grouped.py").unlink()
-    runs = (tmp_path / "one", tmp_path / "two")
-    ended = here("report", *runs, "--rules", "share", "--out", tmp_path / "report")
-    assert ended.code == 0, ended.stderr
-    table = (tmp_path / "report" / "comparison-grouped.csv").read_text()
-    assert "Main" in table
-    assert "Rest" in table
-    ended = here("compare", *runs, "--group", "Main", "--flips")
-    assert ended.code == 0, ended.stderr
-    assert "right to wrong: a|b a|b0 (wrong)" in ended.stdout
-
-
-def test_every_local_file_of_a_run_is_named(here: Any, tmp_path: Path) -> None:
-    outputs, run = tmp_path / "answers.jsonl", tmp_path / "scored"
-    outputs.write_text('{"id": "2 + 2", "output": "4"}\n')
-    assert here("score", outputs, "--benchmark", ARITH, "--output", run).code == 0
+    # Every local file that the run names has to be named by the command.
     manifest = json.loads((run / "run.json").read_text())
     manifest["config"]["benchmarks"].append({"name": "./other.py:Other"})
     (run / "run.json").write_text(json.dumps(manifest))
     ended = here("score", run, "--benchmark", ARITH)
     assert "the run's checks are in a local file, ./other.py:Other" in ended.stderr
-    other = tmp_path / "none.py"
-    ended = here("score", run, "--benchmark", ARITH, "--benchmark", f"{other}:Other")
-    assert f"{other} cannot be read" in ended.stderr
+    missing = tmp_path / "none.py"
+    ended = here("score", run, "--benchmark", ARITH, "--benchmark", f"{missing}:Other")
+    assert f"{missing} cannot be read" in ended.stderr
 
 
 BUGGY = """
@@ -189,35 +108,24 @@ class Buggy(Benchmark):
 @pytest.mark.ray
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("rows", "code"),
+    ("rows", "run", "check", "code"),
     [
-        (3, {"run": "entry.data['missing']", "check": "pass"}),
-        (60, {"run": "pass", "check": "return entry.gold.strip()"}),
+        (3, "entry.data['missing']", "pass", 1),
+        (60, "pass", "return entry.gold.strip()", 1),
+        (5, "assert entry.id != '2', 'no two'", "pass", 75),
     ],
 )
-def test_a_bug_in_every_row_ends_the_run_and_is_shown(
-    here: Any, tmp_path: Path, rows: int, code: dict[str, str]
+def test_a_bug_in_every_row_ends_the_run(
+    evaluate: Evaluate, tmp_path: Path, rows: int, run: str, check: str, code: int
 ) -> None:
-    (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, **code))
-    config = write_config(tmp_path, {}, benchmarks=[{"name": f"{tmp_path}/buggy.py:Buggy"}])
-    ended = here("evaluate", config)
-    assert ended.code == 1, ended.stdout + ended.stderr
-    assert "rows ended in the same exception of the code of buggy: " in ended.stderr
-    assert f'{tmp_path}/buggy.py", line ' in ended.stdout, "the traceback"
-    assert "attempt 2" not in ended.stdout
-    assert "continues this run" not in ended.stderr
-
-
-@pytest.mark.ray
-@pytest.mark.nightly
-def test_an_exception_in_some_rows_is_told_and_ends_nothing(here: Any, tmp_path: Path) -> None:
-    code = {"run": "assert entry.id != '2', 'no two'", "check": "pass"}
-    (tmp_path / "buggy.py").write_text(BUGGY.format(rows=5, **code))
-    config = write_config(
-        tmp_path, {}, benchmarks=[{"name": f"{tmp_path}/buggy.py:Buggy"}], max_attempts=1
-    )
-    ended = here("evaluate", config)
-    assert ended.code == 75, ended.stdout + ended.stderr
-    assert "1 x AssertionError: no two (infra_error)" in ended.stdout
-    summary = json.loads((only_run(tmp_path) / "summary.json").read_text())
-    assert (summary["scored"], summary["failures"][0]["rows"]) == (4, 1)
+    (tmp_path / "buggy.py").write_text(BUGGY.format(rows=rows, run=run, check=check))
+    benchmark, attempts = {"name": f"{tmp_path}/buggy.py:Buggy"}, 3 if code == 1 else 1
+    done = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")
+    if code == 1:
+        assert "rows ended in the same exception of the code of buggy: " in done.stderr
+        assert f'{tmp_path}/buggy.py", line ' in done.stdout, "the traceback"
+        assert "continues this run" not in done.stderr
+        assert "attempt 2" not in done.stdout
+    else:
+        assert "1 x AssertionError: no two (infra_error)" in done.stdout
+        assert (done.summary["scored"], done.summary["failures"][0]["rows"]) == (4, 1)

@@ -1,4 +1,4 @@
-"""Which checkpoints there are, on a disk and on S3, and which of them are whole."""
+"""Find checkpoints on a disk and on S3, see which are complete, and watch for new ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import pytest
 
 from ace_ray.config.schema import StoreConfig
 from ace_ray.errors import UserError
-from ace_ray.models.checkpoints import INDEX
+from ace_ray.models.checkpoints import ADAPTER_CONFIG, INDEX
 from ace_ray.storage.object_store import open_store
-from ace_ray.sweep.checkpoints import Checkpoint, chosen, find_checkpoints
+from ace_ray.sweep import checkpoints as module
+from ace_ray.sweep.checkpoints import Checkpoint, Settling, Watching, chosen, find_checkpoints
 from ace_ray.sweep.config import SweepOptions
 
 WHOLE = {"config.json": b"{}", "tokenizer.json": b"{}", "model.safetensors": b"w"}
+Put = Callable[..., None]
 
 
 def options(root: str, **changes: Any) -> SweepOptions:
@@ -31,19 +33,13 @@ def steps(root: str, **changes: Any) -> list[int]:
     return [checkpoint.step for checkpoint in find(root, **changes)]
 
 
-Put = Callable[..., None]
-
-
 @pytest.fixture
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty folder; with `on_both` an empty prefix too."""
+    """Return an empty folder, or an empty S3 prefix."""
     if getattr(request, "param", "folder") == "folder":
         return str(tmp_path / "run")
     s3: Any = request.getfixturevalue("s3")
     return f"s3://{s3.bucket}/{tmp_path.name}"
-
-
-on_both = pytest.mark.parametrize("root", ["folder", "s3"], indirect=True)
 
 
 @pytest.fixture
@@ -57,205 +53,240 @@ def put(root: str) -> Put:
     return files
 
 
-class TestFind:
-    @on_both
-    def test_by_number_not_by_name(self, root: str, put: Put) -> None:
-        for name in ("step_1000", "step_200", "step_9", "step_0010"):
-            put(name)
-        found = find(root)
-        assert [(c.step, c.name, c.lacks) for c in found] == [
-            (9, "step_9", ""),
-            (10, "step_0010", ""),
-            (200, "step_200", ""),
-            (1000, "step_1000", ""),
-        ]
-        assert [c.source for c in found] == [f"{root}/{c.name}" for c in found]
-
-    def test_the_last_number_is_the_step(self, root: str, put: Put) -> None:
-        put("llama3-8b-step_200")
-        put("llama3-8b-step_100-v2.5")
-        assert [(c.step, c.name) for c in find(root)] == [
-            (5, "llama3-8b-step_100-v2.5"),
-            (200, "llama3-8b-step_200"),
-        ]
-
-    @pytest.mark.nightly
-    @on_both
-    def test_a_pattern(self, root: str, put: Put) -> None:
-        for name in ("checkpoint-1", "checkpoint-2", "Checkpoint-3", "tmp-checkpoint-4", "step_5"):
-            put(name)
-        assert steps(root, pattern="checkpoint-*") == [1, 2]
-        assert steps(root, pattern="*check*") == [1, 2, 4]
-        assert steps(root, pattern="checkpoint-[12]") == [1, 2]
-        assert steps(root, pattern="step_?") == [5]
-
-    def test_a_looping_link_is_named_and_the_others_are_found(self, root: str, put: Put) -> None:
-        for step in (1, 2, 3):
-            put(f"step-{step}")
-        Path(root, "step-4").symlink_to("step-4")
-        weights = Path(root, "step-2/model.safetensors")
-        weights.unlink()
-        weights.symlink_to(weights.name)
-        lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
-        assert lacks == {
-            1: "",
-            2: "step-2/model.safetensors is a symbolic link to itself",
-            3: "",
-            4: "step-4 is a symbolic link to itself",
-        }
-
-    @on_both
-    def test_nothing_there(self, root: str) -> None:
-        with pytest.raises(UserError, match="contains no checkpoint folder that matches") as error:
-            find(root, pattern="step_*")
-        assert error.value.where == root
-        assert "step_*" in str(error.value)
-
-    @on_both
-    def test_a_prefix_is_a_folder_not_the_start_of_names(self, root: str, put: Put) -> None:
-        put("step_1")
-        open_store(f"{root}-other").put("step_2/config.json", b"{}")
-        assert steps(root) == [1]
-
-    @pytest.mark.nightly
-    @on_both
-    def test_two_of_a_step(self, root: str, put: Put) -> None:
-        put("step_10")
-        put("step_7")
-        put("step_010")
-        with pytest.raises(UserError, match="both have step 10") as error:
-            find(root)
-        assert {"step_10", "step_010"} <= set(error.value.what.split())
-        assert steps(root, pattern="step_?") == [7]
-
-    @pytest.mark.parametrize("name", ["final", "best-model", "step_", "step_²"])
-    def test_a_name_without_a_number(self, root: str, put: Put, name: str) -> None:
-        put("step_1")
+@pytest.mark.parametrize("root", ["folder", "s3"], indirect=True)
+def test_checkpoints_are_sorted_by_the_last_number_of_their_names(root: str, put: Put) -> None:
+    for name in ("step_1000", "step_200", "llama3-8b-step_100-v2.5", "step_0010"):
         put(name)
-        with pytest.raises(UserError, match="contains no step number") as error:
-            find(root)
-        assert repr(name) in error.value.what
-        assert steps(root, pattern="step_1") == [1]
-
-    def test_no_bucket(self, s3: Any) -> None:
-        with pytest.raises(UserError, match="bucket nowhere does not exist"):
-            find("s3://nowhere/run")
-
-
-class TestLacks:
-    @pytest.mark.parametrize(
-        ("gone", "said"),
-        [
-            ("config.json", "config.json is missing"),
-            ("tokenizer.json", "the tokenizer is missing"),
-            ("model.safetensors", "contains no weights"),
-        ],
-    )
-    def test_a_file(self, root: str, put: Put, gone: str, said: str) -> None:
-        put("step_1", {name: data for name, data in WHOLE.items() if name != gone})
-        assert said in find(root)[0].lacks
-
-    @pytest.mark.parametrize(
-        "name", ["tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json"]
-    )
-    def test_any_tokenizer_will_do(self, root: str, put: Put, name: str) -> None:
-        files = {k: v for k, v in WHOLE.items() if k != "tokenizer.json"}
-        put("step_1", {**files, name: b"{}"})
-        assert find(root)[0].lacks == ""
-
-    def test_other_formats_of_weights(self, root: str, put: Put) -> None:
-        files = {k: v for k, v in WHOLE.items() if k != "model.safetensors"}
-        put("step_1", {**files, "pytorch_model.bin": b"w"})
-        put("step_2", {**files, "consolidated.pt": b"w"})
-        put("step_3", {**files, "optimizer.pt": b"w", "training_args.bin": b"w"})
-        assert [bool(c.lacks) for c in find(root)] == [False, False, True]
-
-    @pytest.mark.nightly
-    @on_both
-    def test_what_lies_deeper_is_no_part(self, root: str, put: Put) -> None:
-        put("step_1", {f"optimizer/{name}": data for name, data in WHOLE.items()})
-        put("step_2", {**WHOLE, "optimizer/shard-0.pt": b"o", "model/config.json": b"{"})
-        found = find(root)
-        assert [c.step for c in found] == [2]
-        before = found[0].state
-        put("step_2", {"optimizer/shard-0.pt": b"another"})
-        assert find(root)[0].state == before
-
-    @pytest.mark.nightly
-    @on_both
-    def test_shards_of_an_index(self, root: str, put: Put) -> None:
-        files = {k: v for k, v in WHOLE.items() if k != "model.safetensors"}
-        index = {"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
-        files[INDEX] = json.dumps(index).encode()
-        put("step_1", files)
-        assert find(root)[0].lacks == "m-1.safetensors is missing"
-        put("step_1", {"m-1.safetensors": b"w"})
-        assert find(root)[0].lacks == "m-2.safetensors is missing"
-        put("step_1", {"m-2.safetensors": b"w"})
-        assert find(root)[0].lacks == ""
-
-    def test_shards_before_their_index(self, root: str, put: Put) -> None:
-        files = {k: v for k, v in WHOLE.items() if k != "model.safetensors"}
-        put("step_1", {**files, "model-00001-of-00002.safetensors": b"w"})
-        assert find(root)[0].lacks == "model-00002-of-00002.safetensors is missing"
-
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"{",
-            b"[]",
-            b'{"weight_map": {"a": {}}}',
-            b"\xff",
-            b"[" * 100_000,
-        ],
-    )
-    def test_an_index_that_is_none(self, root: str, put: Put, content: bytes) -> None:
-        put("step_1", {**WHOLE, INDEX: content})
-        assert find(root)[0].lacks == f"{INDEX} cannot be read"
+    open_store(f"{root}-other").put("step_2/config.json", b"{}")
+    found = find(root)
+    assert [(c.step, c.name, c.lacks) for c in found] == [
+        (5, "llama3-8b-step_100-v2.5", ""),
+        (10, "step_0010", ""),
+        (200, "step_200", ""),
+        (1000, "step_1000", ""),
+    ]
+    assert [c.source for c in found] == [f"{root}/{c.name}" for c in found]
+    assert steps(root, pattern="step_????") == [10, 1000]
+    assert steps(root, pattern="*step_[12]*") == [5, 200, 1000]
 
 
-class TestState:
-    @pytest.mark.nightly
-    @on_both
-    def test_it_changes_with_every_file(self, root: str, put: Put) -> None:
-        put("step_1")
-        put("step_2")
-        seen = {find(root)[0].state}
-        other = find(root)[1]
-        for name, content in (("model.safetensors", b"v"), ("config.json", b"{ }"), ("new", b"")):
-            put("step_1", {name: content})
-            seen.add(find(root)[0].state)
-        assert len(seen) == 4
-        assert find(root)[1] == other
+@pytest.mark.parametrize(
+    ("names", "changes", "words"),
+    [
+        ([], {"pattern": "step_*"}, "contains no checkpoint folder that matches 'step_*'"),
+        (["step_10", "step_010"], {}, "both have step 10"),
+        (["step_1", "best-model"], {}, "the name 'best-model' contains no step number"),
+        (["step_1", "step_²"], {}, "the name 'step_²' contains no step number"),
+        (["step_100", "step_150"], {"from": 200}, "the steps are 100 to 150"),
+    ],
+)
+def test_folders_that_cannot_be_ordered_are_refused(
+    root: str, put: Put, names: list[str], changes: dict[str, Any], words: str
+) -> None:
+    for name in names:
+        put(name)
+    with pytest.raises(UserError) as error:
+        find(root, **changes)
+    assert error.value.where == root
+    assert words in str(error.value)
+    # A watch waits for more checkpoints.
+    if changes:
+        assert find(root, watch=True, **changes) == []
 
 
-class TestChosen:
-    FOUND = tuple(Checkpoint(f"s{n}", n, f"/s{n}", "", "") for n in range(0, 100, 10))
+def test_a_link_to_itself_is_named(root: str, put: Put) -> None:
+    put("step-1")
+    Path(root, "step-4").symlink_to("step-4")
+    lacks = {checkpoint.step: checkpoint.lacks for checkpoint in find(root)}
+    assert lacks == {1: "", 4: "step-4 is a symbolic link to itself"}
 
-    def of(self, **changes: Any) -> list[int]:
-        return [c.step for c in chosen(self.FOUND, options("x", **changes))]
 
-    def test_every_counts_from_the_first(self) -> None:
-        assert self.of(every=3) == [0, 30, 60, 90]
-        assert self.of(every=100) == [0]
+NO_WEIGHTS = {"model.safetensors": None}
+NO_MODEL = dict.fromkeys(WHOLE)
 
-    def test_from_and_to_include_both_ends(self) -> None:
-        assert self.of(**{"from": 20, "to": 40}) == [20, 30, 40]
-        assert self.of(**{"from": 75}) == [80, 90]
-        assert self.of(to=0) == [0]
-        assert self.of(**{"from": 41, "to": 49}) == []
 
-    def test_all_together(self) -> None:
-        assert self.of(**{"from": 20, "to": 80, "every": 2}) == [20, 40, 60, 80]
+@pytest.mark.parametrize(
+    ("changes", "lacks"),
+    [
+        ({"config.json": None}, "config.json is missing"),
+        ({"tokenizer.json": None}, "the tokenizer is missing"),
+        ({"tokenizer.json": None, "vocab.json": b"{}"}, ""),
+        ({**NO_WEIGHTS, "optimizer.pt": b"w"}, "the folder contains no weights (*.safetensors)"),
+        ({**NO_WEIGHTS, "pytorch_model.bin": b"w"}, ""),
+        (
+            {**NO_WEIGHTS, "m-00001-of-00002.safetensors": b"w"},
+            "m-00002-of-00002.safetensors is missing",
+        ),
+        ({INDEX: b'{"weight_map": {"a": {}}}'}, f"{INDEX} cannot be read"),
+        ({**NO_MODEL, ADAPTER_CONFIG: b"{}"}, "adapter_model.safetensors is missing"),
+    ],
+)
+def test_a_missing_part_is_named(
+    root: str, put: Put, changes: dict[str, bytes | None], lacks: str
+) -> None:
+    contents = {**WHOLE, **changes}
+    put("step_1", {name: data for name, data in contents.items() if data is not None})
+    assert find(root)[0].lacks == lacks
 
-    def test_none_of_them(self, root: str, put: Put) -> None:
-        put("step_100")
-        put("step_150")
-        with pytest.raises(UserError, match=r"none of its 2 .* 100 to 150"):
-            find(root, **{"from": 200})
 
-    def test_while_watching_they_may_be_yet_to_come(self, root: str, put: Put) -> None:
-        assert find(root, watch=True) == []
-        put("step_100")
-        assert find(root, watch=True, **{"from": 200}) == []
-        assert steps(root, watch=True) == [100]
+def test_an_index_names_shards_and_files_of_subfolders_do_not_count(root: str, put: Put) -> None:
+    index = {"weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}
+    files = {name: data for name, data in WHOLE.items() if name != "model.safetensors"}
+    put("step_1", {**files, INDEX: json.dumps(index).encode(), "m-1.safetensors": b"w"})
+    put("step_2", {f"optimizer/{name}": data for name, data in WHOLE.items()})
+    (found,) = find(root)
+    assert found.lacks == "m-2.safetensors is missing"
+    put("step_1", {"m-2.safetensors": b"w"})
+    (whole,) = find(root)
+    assert whole.lacks == ""
+    put("step_1", {"optimizer/m-2.safetensors": b"o"})
+    assert find(root) == [whole]
+    put("step_1", {"config.json": b"{ }"})
+    assert len({found.state, whole.state, find(root)[0].state}) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "taken"),
+    [
+        ({"every": 3}, [0, 30, 60, 90]),
+        ({"from": 20, "to": 40}, [20, 30, 40]),
+        ({"from": 75}, [80, 90]),
+        ({"to": 0}, [0]),
+        ({"from": 20, "to": 80, "every": 2}, [20, 40, 60, 80]),
+    ],
+)
+def test_every_from_and_to_choose_checkpoints(changes: dict[str, Any], taken: list[int]) -> None:
+    found = [Checkpoint(f"s{n}", n, f"/s{n}", "", "") for n in range(0, 100, 10)]
+    assert [one.step for one in chosen(found, options("x", **changes))] == taken
+
+
+def seen(state: str = "1", *, lacks: str = "", step: int = 1) -> Checkpoint:
+    return Checkpoint(f"step_{step}", step, f"/run/step_{step}", state, lacks)
+
+
+@pytest.mark.parametrize(
+    ("settle_s", "looks"),
+    [
+        (60, [(0, [seen()], []), (59.9, [seen()], []), (60, [seen()], [1]), (61, [seen()], [1])]),
+        (60, [(0, [seen("1")], []), (50, [seen("2")], []), (109, [seen("2")], []),
+              (110, [seen("2")], [1]), (111, [seen("1")], [])]),
+        (60, [(0, [seen(lacks="x")], []), (1000, [seen(lacks="x")], []), (1001, [seen("2")], []),
+              (1061, [seen("2")], [1])]),
+        (60, [(0, [seen()], []), (30, [seen(), seen(step=2)], []),
+              (60, [seen(), seen(step=2)], [1]), (90, [seen(), seen(step=2)], [1, 2])]),
+        (0, [(0, [seen()], [1])]),
+        (0, [(0, [seen(lacks="x")], [])]),
+    ],
+    ids=["unchanged", "a change starts again", "incomplete", "each by itself", "at once", "never"],
+)  # fmt: skip
+def test_a_checkpoint_settles_when_its_files_do_not_change(
+    settle_s: float, looks: list[tuple[float, list[Checkpoint], list[int]]]
+) -> None:
+    now = 1000.0
+    settling = Settling(settle_s, lambda: now)
+    for seconds, found, settled in looks:
+        now = 1000.0 + seconds
+        assert [checkpoint.step for checkpoint in settling.look(found)] == settled
+
+
+class Watched:
+    """A folder and a `Watching` of it with the test's clock: 60 s to settle."""
+
+    def __init__(self, folder: Path, make_checkpoint: Callable[..., Path]) -> None:
+        self.root, self._make = folder / "run", make_checkpoint
+        self.stop_file = folder / "stop"
+        self.now = 1000.0
+        asked = {"watch": True, "settle_s": 60, "stop_file": str(self.stop_file)}
+        chosen = options(str(self.root), **asked)
+        self.watching = Watching(chosen, StoreConfig(), lambda: self.now)
+
+    def save(self, step: int, *values: float) -> Path:
+        return self._make(self.root / f"step_{step}", *(values or (1.0,)))
+
+    def look(self) -> list[int]:
+        """Take the checkpoints that have settled; return their steps."""
+        found = self.watching.look()
+        for checkpoint in found:
+            self.watching.take(checkpoint)
+        return [checkpoint.step for checkpoint in found]
+
+    def until_the_end(self, before_each: Callable[[int], object] = lambda look: None) -> list[int]:
+        """Return the steps that are taken until the watch ends."""
+        taken: list[int] = []
+        for look in range(10):
+            before_each(look)
+            taken += self.look()
+            if not (wait := self.watching.wait_s):
+                return taken
+            self.now += wait
+        raise AssertionError("the watch does not end")
+
+
+@pytest.fixture
+def watched(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> Watched:
+    return Watched(tmp_path, make_checkpoint)
+
+
+def test_a_watch_takes_a_checkpoint_once_and_again_after_a_change(watched: Watched) -> None:
+    assert watched.look() == []
+    watched.save(1)
+    assert watched.look() == []
+    watched.now += 60
+    assert [c.step for c in watched.watching.look()] == [1]
+    assert watched.look() == [1], "it was not taken before"
+    assert watched.look() == []
+    watched.save(1, 1.0, 2.0)
+    assert watched.look() == []
+    watched.now += 60
+    assert watched.look() == [1]
+
+
+def test_checkpoints_that_come_with_the_stop_file_may_settle(watched: Watched) -> None:
+    watched.look()
+    watched.save(1)
+    (watched.save(2) / "tokenizer.json").unlink()
+    watched.stop_file.touch()
+
+    def writes_on(look: int) -> None:
+        watched.save(3, float(look))
+        if look:
+            watched.save(3 + look)  # the training goes on
+
+    assert watched.until_the_end(writes_on) == [1]
+    assert [c.step for c in watched.watching.torn()] == [2]
+    assert [c.step for c in watched.watching.unfinished()] == [3]
+    assert not watched.watching.failed
+
+
+def test_a_watch_ends_although_its_folder_cannot_be_read(watched: Watched) -> None:
+    (watched.root / "final").mkdir(parents=True)
+    (watched.root / "final" / "config.json").touch()
+    waits = []
+    for look in range(4):
+        with pytest.raises(UserError, match="contains no step number"):
+            watched.look()
+        waits.append(watched.watching.wait_s > 0)
+        watched.now += watched.watching.wait_s if look else 0
+        watched.stop_file.touch()
+    assert waits == [True, True, True, False]
+    assert watched.watching.failed
+
+
+def test_an_outage_at_the_end_does_not_lose_the_last_checkpoint(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched.save(1)
+    watched.look()
+    watched.stop_file.touch()
+
+    def away(*arguments: Any) -> Any:
+        raise UserError("the store is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "find_checkpoints", away)
+        with pytest.raises(UserError):
+            watched.look()
+    assert watched.watching.wait_s > 0
+    watched.now += 50
+    assert watched.until_the_end() == [1]
+    assert not watched.watching.failed

