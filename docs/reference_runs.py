@@ -7,13 +7,14 @@
 ``store`` keeps a finished run's summary as ``reference-runs/NAME.json``, without the names of the
 machine that made it; ``CONFIG`` is the file of ``reference-runs/`` that was run. ``store-sweep``
 keeps what a sweep's report says of its models as ``sweep/sweep.json``, and its figure of sizes.
-Without arguments the tables between the marks of the pages are written anew; a test holds both
-together.
+Without arguments the tables between the marks of the page and ``categories.csv`` are written anew.
+A test compares the page with the stored runs.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import sys
@@ -38,6 +39,9 @@ KEPT = ("versions", "identity")
 SWEEP_CONFIG = "sweep.yaml"
 SWEEP = "sweep/sweep.json"
 FIGURE = "sweep/figure7.svg"
+# Groups of the page's table of differences. The others are too small to show a difference.
+SHOWN = ("Normal", "All")
+CATEGORIES = FOLDER / "categories.csv"
 
 
 def store(uri: str, name: str, config: str) -> None:
@@ -129,22 +133,16 @@ def reported(stored: Mapping[str, Any]) -> list[tuple[type[Benchmark], ReportedR
 
 def results() -> str:
     """A line of each stored run: its headline numbers under the official rules."""
-    lines = ["| | model | rows | official, % | made by |", "|---|---|--:|---|---|"]
-    for stored in stored_runs().values():
+    lines = ["| run | rows | official, % |", "|---|--:|---|"]
+    for name, stored in stored_runs().items():
         for benchmark, run in reported(stored):
-            mode = run.summary.get("mode")
-            title = f"{benchmark.name}, {mode} mode" if mode else benchmark.name
             rows = run.summary.get("counts", {}).get("scored", stored["summary"]["scored"])
-            config = stored["config"]
-            link = f"[{config}]({config})"
-            lines.append(
-                f"| {title} | {run.model} | {rows:,} | {numbers(benchmark, run)} | {link} |"
-            )
+            lines.append(f"| [{name}]({name}.json) | {rows:,} | {numbers(benchmark, run)} |")
     return "\n".join(lines) + "\n"
 
 
 def numbers(benchmark: type[Benchmark], run: ReportedRun) -> str:
-    """Of which nothing was run is not there; of which not all was run is in italics."""
+    """Return the headline numbers, partial ones in italics. Numbers without rows are left out."""
     scores = benchmark.scores(run.summary, benchmark.rule_sets[0])
     return ", ".join(
         f"*{title} {percent(one.estimate)}*"
@@ -163,67 +161,50 @@ def percent(share: Estimate | None) -> str:
 
 
 def categories() -> str:
-    """For each benchmark, its categories by run, under each rule set."""
-    parts: dict[tuple[str, str], dict[str, list[str]]] = {}
-    heads: dict[tuple[str, str], list[str]] = {}
+    """Return a CSV table of all categories: a line for each stored run, measure and rule set."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(["run", "category", "measure", "rules", "n", "value", "low", "high"])
     for name, stored in stored_runs().items():
         for benchmark, run in reported(stored):
-            key = (benchmark.name, str(run.summary.get("mode", "")))
-            heads.setdefault(key, []).append(name)
-            table = parts.setdefault(key, {})
             for one in benchmark.categories(run):
-                label = (
-                    one.category if one.measure == "accuracy" else f"{one.category}, {one.measure}"
-                )
-                cells = table.setdefault(label, [])
-                cells += [""] * (len(heads[key]) - 1 - len(cells))
-                shares = [percent(one.shares.get(rules)) for rules in benchmark.rule_sets]
-                cells.append(f"{' / '.join(shares)} n={one.scored}")
-    texts = []
-    for key, table in parts.items():
-        texts += [f"### {', '.join(filter(None, key))}", "", row(["category", *heads[key]])]
-        texts.append(row(["---", *["--:"] * len(heads[key])]))
-        texts += [
-            row([label, *cells, *[""] * (len(heads[key]) - len(cells))])
-            for label, cells in table.items()
-        ]
-        texts.append("")
-    return "\n".join(texts)
+                for rules in benchmark.rule_sets:
+                    share = one.shares.get(rules)
+                    if share is None:
+                        continue
+                    key = [name, one.category, one.measure, rules, one.scored]
+                    table.writerow([*key, *(f"{n:.4f}" for n in (share.value, *share.interval))])
+    return text.getvalue()
 
 
 def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def commands() -> str:
-    lines = [f"- `{name}`: `{stored['command']}`" for name, stored in stored_runs().items()]
-    return "\n".join(lines) + "\n"
-
-
 def costs() -> str:
     """A line of each model of the sweep: what its entries took."""
-    head = ["model", "parameters", "entries", "tokens", "engine seconds", "per 1,000 entries"]
+    head = ["model", "parameters", "tokens", "engine seconds", "cost of 1,000 entries"]
     lines = [row(head), row(["---", *["--:"] * (len(head) - 1)])]
     for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["models"]:
         price = one["per_1000"]["cost"]
         cells = [
             one["label"],
             f"{one['parameters'] / 1e6:,.0f} M",
-            str(one["entries"]),
             f"{sum(one['tokens'].values()):,}",
             f"{sum(one['seconds'].values()):,.0f}",
-            f"{one['per_1000']['device_s']:,.0f} s, {price:.2f} at a price of 0.1 an hour",
+            f"{price:.2f}",
         ]
         lines.append(row(cells))
     return "\n".join(lines) + "\n"
 
 
 def differences() -> str:
-    """What the sweep's report tests: groups against the smallest model, and how many entries
-    turned."""
+    """Differences of the groups in `SHOWN` against the smallest model, with entries that turned."""
     head = ["rules", "model", "group", "n", "difference [95 %]", "gained", "lost", "Holm p"]
     lines = [row(head), row(["---", "---", "---", *["--:"] * (len(head) - 3)])]
     for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["differences"]:
+        if one["group"] not in SHOWN:
+            continue
         low, high, value = (100 * float(one[key]) for key in ("low", "high", "difference"))
         holm_p = float(one["holm_p"])
         p = "< 0.0001" if holm_p < 0.0001 else f"{holm_p:.2g}"
@@ -237,8 +218,6 @@ TABLES = {
     "costs": costs,
     "differences": differences,
     "results": results,
-    "categories": categories,
-    "commands": commands,
 }
 
 
@@ -263,6 +242,7 @@ def main(arguments: Sequence[str]) -> int:
             print(__doc__)
             return 2
     PAGE.write_text(page(), encoding="utf-8")
+    CATEGORIES.write_text(categories(), encoding="utf-8")
     return 0
 
 

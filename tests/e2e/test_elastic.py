@@ -47,7 +47,7 @@ class Run:
         config.write_text(yaml.safe_dump(tree))
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ace_ray.cli", "evaluate", str(config)],
+                [sys.executable, "-m", "ace_ray.cli.main", "evaluate", str(config)],
                 env=cluster.driver_env,
                 stdout=log,
                 stderr=log,

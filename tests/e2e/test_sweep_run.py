@@ -56,7 +56,7 @@ class Sweeps:
         self._log = self.folder / f"sweep-{len(self._started)}.log"
         with self._log.open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "ace_ray.cli", "sweep", str(self.config), *args],
+                [sys.executable, "-m", "ace_ray.cli.main", "sweep", str(self.config), *args],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 text=True,

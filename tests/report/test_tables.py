@@ -11,14 +11,14 @@ import pytest
 from rich.console import Console
 
 from ace_ray.benchmarks.acebench.benchmark import ACEBench
-from ace_ray.benchmarks.acebench.categories import AGENT
+from ace_ray.benchmarks.acebench.options import AGENT
 from ace_ray.benchmarks.headline import few, scores_of, titles
 from ace_ray.benchmarks.registry import make_benchmark
 from ace_ray.benchmarks.results import Curves, Estimate, Paper, Score, Table
 from ace_ray.benchmarks.sizes import parameters_named, without_size
 from ace_ray.pipeline.summary import summarize
 from ace_ray.reports.content import content_of
-from ace_ray.reports.figures import inline_svg
+from ace_ray.reports.html.page import inline_svg
 from ace_ray.reports.printed_summary import WIDTH, print_summary
 from ace_ray.reports.runs import load_runs
 from ace_ray.util.stats import wilson

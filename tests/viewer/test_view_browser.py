@@ -196,7 +196,7 @@ def test_requests_without_the_token_are_refused(site: str) -> None:
 
 def test_the_printed_address_lets_in(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", block("en", "normal_atom_bool", 1, 2))
-    command = [sys.executable, "-m", "ace_ray.cli", "view", str(folder), "--port", "0"]
+    command = [sys.executable, "-m", "ace_ray.cli.main", "view", str(folder), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as view:
         try:
             assert view.stdout is not None

@@ -11,10 +11,10 @@ import pytest
 from pydantic import BaseModel
 
 from ace_ray.benchmarks.tau2.environment.limited import TauEnvironment, schemas
-from ace_ray.benchmarks.tau2.environment.overlay import Overlay
 from ace_ray.benchmarks.tau2.environment.sources import (
     KNOWN_SHA256,
     MAX_CHARS,
+    Overlay,
     ToolSources,
     tool_sources,
     value_of,

@@ -10,8 +10,8 @@ import pytest
 
 from ace_ray.benchmarks.tau2 import verdicts
 from ace_ray.benchmarks.tau2.benchmark import Tau2
-from ace_ray.benchmarks.tau2.gold import call, gold_episode, silent_episode
 from ace_ray.benchmarks.tau2.rollout import FIRST_ANSWERS
+from ace_ray.benchmarks.tau2.tasks import call, gold_episode, silent_episode
 from ace_ray.errors import EpisodeStalled, PromptTooLong
 from ace_ray.types import Episode, Sampling
 from tests.benchmarks.tau2.scripted import entry_of, made, play
