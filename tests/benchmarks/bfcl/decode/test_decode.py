@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
-from ace_ray.benchmarks.bfcl.categories import Form
+from ace_ray.benchmarks.bfcl.categories import Form, Language
 from ace_ray.benchmarks.bfcl.decode import decode, executable, read, read_any, source_trees
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.errors import UserError
@@ -47,6 +47,7 @@ LISTED = "new ArrayList<>(Arrays.asList(1,  2))"
 
 
 def test_java_and_javascript_values_are_source():
+    language: Language
     for language, text, call in (
         ("java", '[a.B(x="s", w=5L, v=true)]', {"a.B": {"x": "s", "w": "5L", "v": "true"}}),
         ("java", "[f(y=new int[] {1, 2}, w=1)]", {"f": {"y": "new int[]{1,2}", "w": "1"}}),

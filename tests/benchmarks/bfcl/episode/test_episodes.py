@@ -12,7 +12,7 @@ import pytest
 from ace_ray.benchmarks.bfcl.benchmark import BFCL
 from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
-from ace_ray.benchmarks.bfcl.episode import memory
+from ace_ray.benchmarks.bfcl.episode.agentic import prepare_memory
 from ace_ray.benchmarks.bfcl.episode.conversation import Embedder, EpisodeSettings
 from ace_ray.benchmarks.bfcl.prompts import own
 from ace_ray.benchmarks.bfcl.score.summary import with_metrics
@@ -61,6 +61,7 @@ def test_prompted_model_sees_functions_calls_and_results() -> None:
     before, after = BFCL.sandbox_states(episode.state) or ({}, {})
     assert before["Bakery"]["orders"] == BASE.data["initial_config"]["Bakery"]["orders"]
     assert (before["Bakery"]["open"], after["Bakery"]["open"]) == (True, False)
+    state: Any
     for state in (None, {"before": {}}, {"before": [], "end": {}}):
         assert BFCL.sandbox_states(state) is None
     played(bfcl(results="user"), BASE, model := ScriptedModel(text, "fine"))
@@ -153,7 +154,7 @@ def filled(
     entry = KV if embed is None else entry_of(benchmark, "memory_vector")
     seconds = 0.5 if hang in replies else 60
     context = staged(benchmark, entry, ScriptedModel(*replies), seconds, works=works)
-    prepared = memory.prepare(entry, context, EpisodeSettings(own(), DOCS), TALKS, embed)
+    prepared = prepare_memory(entry, context, EpisodeSettings(own(), DOCS), TALKS, embed)
     return asyncio.run(prepared), context.episode
 
 

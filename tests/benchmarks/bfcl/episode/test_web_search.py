@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ace_ray.benchmarks.bfcl.data.loader import load
-from ace_ray.benchmarks.bfcl.episode import services, web_search
+from ace_ray.benchmarks.bfcl.episode import agentic, services
 from ace_ray.benchmarks.bfcl.episode.agentic import WebSearchAPI
 from ace_ray.benchmarks.bfcl.episode.agentic import web_search_rollout as rollout
 from ace_ray.benchmarks.bfcl.episode.conversation import EpisodeSettings
@@ -35,7 +35,7 @@ SEARCH, FETCH = "search_engine_query('a')", "fetch_url_content('https://a.exampl
 @pytest.fixture(autouse=True)
 def bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(services, "MAX_RETRIES", 0)
-    monkeypatch.setattr(web_search, "MAX_PAGE_CHARS", 20)
+    monkeypatch.setattr(agentic, "MAX_PAGE_CHARS", 20)
 
 
 class Web:
