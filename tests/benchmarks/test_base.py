@@ -213,7 +213,7 @@ def test_verdicts_are_completed_and_shares_are_bounded() -> None:
 def test_an_episode_that_cannot_be_stored_is_refused() -> None:
     check_episode(Episode(generation_s=1))
     odd: list[Any] = ["text", Episode(messages=["x"])]  # type: ignore[list-item]
-    odd += [Episode(**{name: None}) for name in ("output", "prompt_tokens")]
+    odd += [Episode(**{name: None}) for name in ("output", "prompt_tokens")]  # type: ignore[arg-type]
     for episode in odd:
         with pytest.raises(TypeError):
             check_episode(episode)
@@ -239,6 +239,7 @@ def test_the_default_summary_has_categories_groups_languages_and_a_table() -> No
 
 
 def test_commands_that_a_benchmark_does_not_offer_are_refused() -> None:
+    call: Any
     for call in (Mine.import_data, Mine.check_data, partial(Mine.pull_data, None)):
         with pytest.raises(UserError, match="mine offers no data"):
             call(None, print)

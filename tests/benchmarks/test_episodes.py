@@ -169,7 +169,7 @@ def test_states_of_any_shape_are_steps() -> None:
 
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-APPOINTMENTS = make_benchmark(f"{EXAMPLES}/appointments.py:Appointments", {})
+APPOINTMENTS: Any = make_benchmark(f"{EXAMPLES}/appointments.py:Appointments", {})
 MORNING, FULL = APPOINTMENTS.dataset()
 BYE = "Goodbye."
 SLOTS = ("free_slots", '{"day": "Monday"}')

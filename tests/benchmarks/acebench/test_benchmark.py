@@ -149,7 +149,7 @@ def test_messages_of_an_agent_are_counted() -> None:
 
 
 def gold_entry(gold: object, category: str = "normal_atom_bool") -> Entry:
-    functions = [{"name": name, "parameters": {}} for name in ("f", "g_2")]
+    functions: list[Any] = [{"name": name, "parameters": {}} for name in ("f", "g_2")]
     return Entry("acebench", category, "en", f"{category}_0", {"function": functions}, gold)
 
 

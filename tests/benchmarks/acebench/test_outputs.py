@@ -134,7 +134,7 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
         rows = [{"id": e.id, "result": render_gold(e)} for e in entries(category)]
         write(folder / f"data_{category}_result.json", rows)
     agents = entries(AGENT)
-    empty = [{name: {} for name in state} for state in agents[0].gold["ground_truth"]]
+    empty: list[Any] = [{name: {} for name in state} for state in agents[0].gold["ground_truth"]]
     results: list[Any] = [empty, *(agent.gold["ground_truth"] for agent in agents[1:3]), None]
     episodes: list[Any] = [
         {"id": agent.id, "result": result, "process": agent.gold["mile_stone"]}

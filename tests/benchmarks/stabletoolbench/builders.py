@@ -39,8 +39,8 @@ def parameter(name: str, kind: str = "STRING", default: Any = "") -> dict[str, A
 def doc(tool: str, api: str, **fields: Any) -> dict[str, Any]:
     """Make an API as entries hold it."""
     given = {"category": "Food", "tool": tool, "api": api, "description": f"What {api} does"}
-    given |= {"tool_description": "", "method": "GET", "url": "", "template": None}
-    return {**given, "required": [parameter("q")], "optional": []} | fields
+    given |= {"tool_description": "", "method": "GET", "url": ""}
+    return {**given, "template": None, "required": [parameter("q")], "optional": []} | fields
 
 
 def entry_of(
@@ -190,7 +190,7 @@ def process_system_message(system_message, functions):
 
 
 def api(**fields: Any) -> dict[str, Any]:
-    given = {"category_name": "Food", "tool_name": "Bakery", "api_name": "Find bread"}
+    given: Any = {"category_name": "Food", "tool_name": "Bakery", "api_name": "Find bread"}
     required = [{"name": "id", "type": "NUMBER", "description": "which", "default": "3"}]
     given |= {"api_description": "Finds bread", "template_response": {"bread": "str"}}
     return given | {"required_parameters": required, "optional_parameters": []} | fields

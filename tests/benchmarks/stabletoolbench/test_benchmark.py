@@ -159,7 +159,7 @@ def test_an_answer_is_judged(tmp_path: Path, said: str) -> None:
 
 
 def test_fac_is_drawn_as_upstreams_unless_the_config_says_otherwise(tmp_path: Path) -> None:
-    own = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
+    own: dict[str, Any] = {"temperature": 0.6, "top_p": 0.9, "max_tokens": 2000, "seed": 4}
     for role, given, wanted in (
         ("same", Sampling(0.2, max_tokens=64), Sampling(0.0, max_tokens=64)),
         (ENDPOINT, asking.SAMPLING, Sampling(0.0, max_tokens=512)),
@@ -214,7 +214,7 @@ def test_a_second_run_of_the_same_simulator_comes_from_the_cache(tmp_path: Path,
     entry, simulator = benchmark.entries()[0], ScriptedModel('{"response": 1}')
     assert benchmark.role_sampling("simulator").max_tokens == 1024
     context = staged(benchmark, calls_once(), simulator=simulator)
-    candidates = ({"revision": "a"}, {"revision": "b"}, {"engine": {"dtype": "float16"}})
+    candidates: list[Any] = [{"revision": "a"}, {"revision": "b"}, {"engine": {"dtype": "float16"}}]
     for makers, identity in enumerate(candidates, start=1):
         episodes = []
         for _ in range(2):
@@ -264,7 +264,7 @@ def test_files_of_a_run_are_written_and_compared_with(tmp_path: Path) -> None:
     assert sowr["by"] in ("coin", "judge", "status")
     # Calls that were not read are counted.
     fenced = '```json\n{"name": "f", "arguments": {}}\n```'
-    called = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    called: Any = [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]
     said = [{"role": "assistant", "content": text} for text in (fenced, "I think.", fenced)]
     said += [{"role": "tool", "content": fenced}, {**said[0], "tool_calls": called}]
     unread = second_reading(benchmark, benchmark.dataset()[0], Episode(messages=said))

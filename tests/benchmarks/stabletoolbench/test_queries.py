@@ -191,6 +191,7 @@ def test_a_tool_directory_that_lacks_tools_says_so(root: Path, tmp_path: Path) -
     path = write(folder / "Food" / "bakery.json", {"api_list": []})
     (line,) = load(root, tools=ToolFolder(folder)).lacking
     assert line.endswith("the tool has no API 'Find bread'")
+    value: Any
     for value in ("{", [], {"api_list": 5}, {"api_list": [{"name": 5}]}):
         write(path, value)
         with pytest.raises(UserError, match=r"bakery\.json"):

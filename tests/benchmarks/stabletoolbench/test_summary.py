@@ -94,8 +94,8 @@ SKIPPED = [scored_row(group, "8", status="skipped") for group in ("G1_tool", "G2
 
 def reported(summary: dict[str, Any], label: str = "a", size: int | None = None) -> ReportedRun:
     plain: Any = {"candidate": {}, "identity": {}, "conditions": {}, "plays": (), "incomplete": ""}
-    run = {"label": label, "model": f"Qwen2.5-{label}", "parameters": size, "headline": True}
-    return ReportedRun(**run, summary=summary, **plain)
+    run: dict[str, Any] = {"label": label, "model": f"Qwen2.5-{label}", "parameters": size}
+    return ReportedRun(**run, headline=True, summary=summary, **plain)
 
 
 def test_skipped_queries_are_unsolved_and_failed_ones_do_not_count() -> None:

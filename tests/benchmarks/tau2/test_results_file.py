@@ -28,8 +28,8 @@ SUMMARY = {"model": {"source": "s3://bucket/secret-place/org/name-7b"}}
 
 def row(benchmark: Tau2, entry: Entry, episode: Episode, sample: int = 0) -> dict[str, Any]:
     verdict = benchmark.verdicts(entry, episode)["official"]
-    made = {"row_id": entry.id, "category": entry.category, "id": entry.id, "status": "scored"}
-    made |= {"sample": sample, "seed": sample, "duration_s": 1.5}
+    made: dict[str, Any] = {"row_id": entry.id, "category": entry.category, "id": entry.id}
+    made |= {"status": "scored", "sample": sample, "seed": sample, "duration_s": 1.5}
     made |= {"official_valid": verdict.valid, "official_error": verdict.error}
     texts = {"official_metrics": json.dumps(verdict.metrics), "state": json.dumps(episode.state)}
     return made | texts | {"started_at": datetime(9999 if sample else 1, 12, 31, tzinfo=UTC)}

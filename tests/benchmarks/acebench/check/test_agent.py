@@ -13,7 +13,8 @@ from ace_ray.benchmarks.acebench.check.agent_strict import made, paths
 from ace_ray.parsing.literals import Call
 from ace_ray.types import Entry, Verdict
 
-TO, NAME = {"to": {}, "text": {}}, {"name": {}}
+TO: dict[str, Any] = {"to": {}, "text": {}}
+NAME: dict[str, Any] = {"name": {}}
 FUNCTIONS = [
     {"name": "login", "parameters": {"type": "dict", "properties": {}, "required": []}},
     {"name": "send", "parameters": {"properties": TO, "required": ["to", "text"]}},
@@ -131,9 +132,9 @@ def test_processes() -> None:
         found = judged(END, odd)
         assert [found[rules].metrics["process_accuracy"] for rules in found] == [1.0, 0]
     for damaged, raised in ((None, "TypeError"), ([1], "AttributeError"), ({"a": 1}, "KeyError")):
-        official = judged([], damaged)["official"]
-        assert (official.error_type, official.metrics["process_accuracy"]) == (CRASH, 0.0)
-        assert official.error.endswith(f"on the process the official evaluator raises {raised}")
+        verdict = judged([], damaged)["official"]
+        assert (verdict.error_type, verdict.metrics["process_accuracy"]) == (CRASH, 0.0)
+        assert verdict.error.endswith(f"on the process the official evaluator raises {raised}")
     for text, value in {
         "[f(a='Domino's')] ": "Domino's",
         "[f(a='Don't, he's off')]": "Don't, he's off",
@@ -212,6 +213,7 @@ def test_any_json_value_gets_a_verdict() -> None:
     deep: Any = 1
     for _ in range(400):
         deep = {"BaseApi": [deep]}
+    value: Any
     for value in (10**4000, "x" * 100_000, [None], [{}, {}], [{"BaseApi": {"wifi": deep}}] * 2):
         told = [{"calls": value, "observations": value, "errors": value}]
         for given in ({}, {"end": value, "steps": value}, {"end": value, "steps": told}):

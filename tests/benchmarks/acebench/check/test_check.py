@@ -86,8 +86,8 @@ def test_outputs_are_decoded() -> None:
         gold, category = {"plan": {"city": "Ro me"}}, "normal_multi_turn_user_switch"
         assert verdicts(output, gold, category=category)[0] == error_type, output
     for value, error_type in operations.items():
-        gold = {"plan": {"days": 3, "city": "Rome"}}
-        assert verdicts(f"[plan(days={value})]", gold) == (error_type, NOT_A_LIST), value
+        both = {"plan": {"days": 3, "city": "Rome"}}
+        assert verdicts(f"[plan(days={value})]", both) == (error_type, NOT_A_LIST), value
 
 
 HEX = f"0x{'f' * 4000}"
@@ -169,7 +169,7 @@ def test_parallel_calls_need_a_call_each_in_any_order() -> None:
     def strict(output: str, gold: Any) -> str:
         return verdicts(output, gold, function("plan"), function("trip"))[1]
 
-    gold = {"plan_1": {"days": 1}, "plan_2": {"days": 2}, "trip": {"days": 3}}
+    gold: dict[str, Any] = {"plan_1": {"days": 1}, "plan_2": {"days": 2}, "trip": {"days": 3}}
     assert strict("[trip(days=3), plan(days=2), plan(days=1)]", gold) == OK
     assert strict("[trip(days=3), plan(days=1), plan(days=1)]", gold) == "param_value"
     assert strict("[trip(days=3), plan(days=1), plan()]", gold) == "param_num"

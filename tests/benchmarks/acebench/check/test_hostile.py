@@ -59,7 +59,7 @@ def test_outputs_of_models_run_nothing(tmp_path: Path, monkeypatch: pytest.Monke
             for loop in ("multi_turn", "multi_step"):
                 for protocol in ("official", "fixed"):
                     environment = benchmark.scenario(agents[f"agent_{loop}"])
-                    calls = agent_calls(output, loop=loop, protocol=protocol)  # type: ignore[arg-type]
+                    calls = agent_calls(output, loop=loop, protocol=protocol)
                     seen += [environment.call(call.name, call.arguments) for call in calls or ()]
             check_agent(agents["agent_multi_step"], output, [output])
             for native in (ToolCall("delete_message", value), ToolCall(value, "{}")):

@@ -79,7 +79,7 @@ def test_a_bad_line_is_named_and_blank_lines_are_fine_at_the_end(tmp_path):
 
 
 def test_a_wrong_shape_is_named(tmp_path):
-    shapes = [
+    shapes: list[tuple[str, int, dict, str]] = [
         (SINGLE, 0, {"question": None}, '"question" is missing'),
         (SINGLE, 0, {"function": [{"parameters": {}}]}, '"function" has the wrong shape'),
         (SINGLE, 1, {"ground_truth": [{"light": {}}, {"light": 1}]}, "each an object of arguments"),
