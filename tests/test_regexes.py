@@ -63,7 +63,8 @@ def patterns_of(module_name: str) -> Iterator[Found]:
         of_re = isinstance(node.func.value, ast.Name) and node.func.value.id == "re"
         if of_re and node.func.attr in METHODS and isinstance(node.args[0], ast.Constant):
             flags = re.DOTALL if "DOTALL" in ast.unparse(node) else 0
-            pattern = re.compile(node.args[0].value, flags)
+            text: Any = node.args[0].value
+            pattern = re.compile(text, flags)
             yield f"{module_name}:{node.lineno}", pattern, frozenset({node.func.attr})
     names = {name for name, value in vars(module).items() if isinstance(value, re.Pattern)}
     # A pattern of a table is called by the name of a loop, or by an index.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,9 @@ def test_an_address_with_a_secret_is_refused_everywhere(
         models = {"models": [{"source": address}], "benchmarks": ["acebench"]}
         sweep.write_text(yaml.safe_dump(models))
         loads: list[Callable[[], Any]] = [
-            lambda path=path: load_config(path),
-            lambda path=path: make_submission("evaluate", path),
-            lambda sweep=sweep: load_sweep(str(sweep)),
+            partial(load_config, path),
+            partial(make_submission, "evaluate", path),
+            partial(load_sweep, str(sweep)),
         ]
         for load in loads:
             with pytest.raises(UserError) as caught:

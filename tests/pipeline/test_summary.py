@@ -54,7 +54,7 @@ def summary(rows: list[ResultRow], declared: int, max_unscored: float = 0.0) -> 
 
 
 def test_statuses_add_up_and_each_benchmark_gets_its_rows() -> None:
-    usage = {"prompt_tokens": 3, "completion_tokens": 5, "model_calls": 1}
+    usage: dict[str, Any] = {"prompt_tokens": 3, "completion_tokens": 5, "model_calls": 1}
     rows = [
         row("a", finish_reason="length", **usage),
         row("b", "infra_error", benchmark="other"),

@@ -93,7 +93,7 @@ def test_outputs_of_flips_are_cut_and_harmless(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_the_first_flips_and_the_csv_all(tmp_path: Path) -> None:
     runs = [block("en", "normal_preference", valid, 9) for valid in (9, 0)]
-    found = between(tmp_path, *runs)
+    found = between(tmp_path, runs[0], runs[1])
     assert len(flip_csv(found).splitlines()) == 1 + 9
     assert "right to wrong: 4 more" in list(flip_lines(found))
     assert list(flip_lines(between(tmp_path / "same", runs[0], runs[0], "official"))) == [

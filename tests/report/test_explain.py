@@ -13,7 +13,7 @@ from ace_ray.reports.runs import load_runs
 from tests.report.builders import row, write_run
 
 CALL = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"role": "user", "content": "question"},
     {"role": "assistant", "content": "", "text": "f()", "tool_calls": [CALL]},
     {"role": "tool", "content": "1"},

@@ -67,7 +67,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_csv_has_columns_for_the_interval_and_no_formulas() -> None:
     share = Estimate(0.5, (0.25, 0.75), 8)
-    lines = [["=HYPERLINK(1)", replace(share, partial=True), -3], ["@x", share, 1], ["c", None, 2]]
+    part = replace(share, partial=True)
+    lines: list[Any] = [["=HYPERLINK(1)", part, -3], ["@x", share, 1], ["c", None, 2]]
     assert csv_text(Table("t", "T", ["Model", "Share", "Rows"], lines)).splitlines() == [
         "Model,Share,Share low,Share high,Share n,Share partial,Rows",
         "'=HYPERLINK(1),50.0000,25.0000,75.0000,8,yes,-3",

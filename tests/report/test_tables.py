@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from rich.console import Console
@@ -139,7 +139,9 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
 POINT = Estimate(0.5, (0.4, 0.6), 10)
 
 
-def texts(axis: str, *places: float, group: str = "G", name: str = "T") -> set[str]:
+def texts(
+    axis: Literal["parameters", "step"], *places: float, group: str = "G", name: str = "T"
+) -> set[str]:
     """Return the texts in a figure with one curve over ``places``."""
     panels = {group: {name: [(place, POINT) for place in places]}}
     tree = ET.fromstring(inline_svg(Curves("f", "t", panels, axis=axis)))
@@ -234,7 +236,7 @@ def summary_of(folder: Path, valid: dict[str, int], missing: int = 0) -> dict[st
     rows = [row for category, n in valid.items() for row in block("en", category, n, 4)]
     (run,) = load_runs([str(write_run(folder, rows))])
     config = {"backend": "vllm", "limit": None, "max_unscored": 0.0}
-    manifest = {"run_id": "r", "model": {"source": "m"}, "config": config}
+    manifest: dict[str, Any] = {"run_id": "r", "model": {"source": "m"}, "config": config}
     manifest["declared"] = len(rows) + missing
     benchmarks: Any = {"acebench": make_benchmark("acebench", {})}
     return {**summarize(manifest, benchmarks, lambda: iter(run.rows), {}), "uri": "/runs/r"}

@@ -31,8 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(__file__).with_name("mutants.jsonl")
 COVERAGE = ROOT / "build" / "mutants"
 COUNT, SEED, LIMIT_S, PROCESSES = 100, 1, 120, 2
-SWAPS = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.In: ast.NotIn, ast.Is: ast.IsNot}
-SWAPS |= {ast.And: ast.Or} | {new: old for old, new in {**SWAPS, ast.And: ast.Or}.items()}
+SWAPS: dict[Any, Any] = {ast.Lt: ast.LtE, ast.Gt: ast.GtE, ast.Eq: ast.NotEq, ast.And: ast.Or}
+SWAPS |= {ast.In: ast.NotIn, ast.Is: ast.IsNot}
+SWAPS |= {new: old for old, new in SWAPS.items()}
 KINDS = ("comparison", "constant", "boolean", "deleted", "arguments")
 TRIVIAL = ("isinstance", "issubclass", "getattr", "hasattr", "setattr", "zip")
 COMMANDS = {"make test": "not nightly", "make test-all": "nightly and not cluster"}
@@ -56,8 +57,8 @@ def changes(tree: ast.AST) -> Iterator[tuple[Any, str, ast.AST]]:
                 yield node, "boolean", ast.Call(ast.Name("bool"), [node.operand], [])
             case ast.Constant(value=bool()):
                 yield node, "boolean", ast.Constant(not node.value)
-            case ast.Constant(value=int() | float()):
-                yield node, "constant", ast.Constant(node.value + 1)
+            case ast.Constant(value=int() | float() as value):
+                yield node, "constant", ast.Constant(value + 1)
             case ast.AugAssign() | ast.Expr(value=ast.Call() | ast.Await()):
                 yield node, "deleted", ast.Pass()
             case ast.Call(args=[one, two, *_]) if ast.unparse(node.func) not in TRIVIAL:
@@ -117,7 +118,7 @@ def find_line(mutant: dict[str, Any]) -> tuple[str, int]:
 
 def tests_of(file: str, line: int) -> list[str]:
     """Return the tests that run the line, else those that run its file, the nearest first."""
-    from coverage import CoverageData
+    from coverage import CoverageData  # type: ignore[import-not-found, unused-ignore]
 
     data = CoverageData(str(COVERAGE / "data"))
     data.read()

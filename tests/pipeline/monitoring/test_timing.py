@@ -58,7 +58,7 @@ def test_device_seconds_cover_engines_served_models_and_earlier_sessions(
     resources: Resources, device: str, devices: float, generation: float
 ) -> None:
     tally = Tally()
-    spent = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
+    spent: dict[str, float] = {**dict.fromkeys(STATES, 0.0), "generation": 10.0, "load": 2.0}
     tally.of(0).spent = {"a": spent, "b": spent}
     asked: dict[str, Any] = {"began": 0, "planned": 0, "reached": {}, "resources": resources}
     found = timing([tally], 0, earlier={}, **asked)

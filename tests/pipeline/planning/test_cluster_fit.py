@@ -30,8 +30,8 @@ def engine(tensor: int, pipeline: int = 1, **more: Any) -> dict[str, Any]:
 
 
 TWO_NODES = [*gpus(8, 8), {"CPU": 8.0}]
-RAY = {"distributed_executor_backend": "ray"}
-MP = {"distributed_executor_backend": "mp"}
+RAY: dict[str, Any] = {"distributed_executor_backend": "ray"}
+MP: dict[str, Any] = {"distributed_executor_backend": "mp"}
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -134,7 +134,7 @@ def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) 
 def test_as_many_workers_as_the_nodes_hold_beside_servers(
     nodes: Any, servers: list[int], each: int, workers: int
 ) -> None:
-    asked = {"engine": engine(each), "servers": servers}
+    asked: dict[str, Any] = {"engine": engine(each), "servers": servers}
     assert sits(nodes, **asked).workers == workers
     assert sits(nodes, workers=workers, **asked).workers == workers
     with pytest.raises(TooSmall, match=f"set workers to {workers} or less"):

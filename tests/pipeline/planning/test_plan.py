@@ -109,8 +109,8 @@ class Other(Toy):
 
 
 def test_config_of_the_manifest_is_the_same_run() -> None:
-    changes = {"samples": 2, "sampling": {"temperature": 1.0, "seed": 4}, "ids": ["first"]}
-    plan = planned(Spoken(), limit=3, engine={"dtype": "auto"}, **changes)
+    changes: dict[str, Any] = {"samples": 2, "sampling": {"temperature": 1.0, "seed": 4}}
+    plan = planned(Spoken(), limit=3, ids=["first"], engine={"dtype": "auto"}, **changes)
     manifest = make_manifest(plan, {"machine": {}})
     again = make_plan(RunConfig.model_validate(manifest["config"]), MODEL, [Spoken()])
     assert again.rows.ids.tolist() == plan.rows.ids.tolist()
