@@ -186,4 +186,4 @@ def test_doctor_asks_the_endpoint_and_logprobs_are_refused(
     assert checked.code == 0, checked.stdout
     (line,) = (one for one in checked.stdout.splitlines() if " endpoint " in one)
     assert "m-1 answered 'Paris'; was offered no tools" in line
-    assert "gives no usage, so tokens will be unknown" in line
+    assert "reports no usage, so tokens will be unknown" in line

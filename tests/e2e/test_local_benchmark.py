@@ -122,7 +122,7 @@ def test_a_bug_in_every_row_ends_the_run(
     benchmark, attempts = {"name": f"{tmp_path}/buggy.py:Buggy"}, 3 if code == 1 else 1
     done = evaluate(code=code, benchmarks=[benchmark], max_attempts=attempts, workers="auto")
     if code == 1:
-        assert "rows ended in the same exception of the code of buggy: " in done.stderr
+        assert "rows failed with the same exception in the code of buggy: " in done.stderr
         assert f'{tmp_path}/buggy.py", line ' in done.stdout, "the traceback"
         assert "continues this run" not in done.stderr
         assert "attempt 2" not in done.stdout

@@ -67,7 +67,7 @@ def test_each_row_ends_by_its_own_fault(faulty):
     assert (fails_once["status"], fails_once["attempts"]) == ("scored", 2)
     assert fails_once["error"] is None
     assert (kills["status"], kills["error_class"]) == ("quarantined", "EngineKilled")
-    died = "5 engines died while they worked on this row, 4 of them on it"
+    died = "5 engines crashed while working on this row, 4 of them on it"
     assert kills["error"].startswith(died)
     assert fails["official_valid"] is kills["official_valid"] is None
     for entry in (KILLS_ONCE, CRASHES_ONCE, HANGS_ONCE, FREEZES_ONCE):

@@ -111,7 +111,7 @@ def test_killed_terminated_and_stopped_engine_cores_cost_no_row(run):
     causes = [death.rpartition("(")[2] for death in run.summary()["timing"]["engine_deaths"]]
     assert causes == [
         "the engine core was ended by SIGKILL)",
-        "the engine core got SIGTERM)",
+        "the engine core received SIGTERM)",
         "the engine core was stopped by a signal)",
     ]
     left = [p for p in driver.below if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

@@ -14,7 +14,7 @@ def test_plan_writes_nothing(here: Any, config_file: Any, tmp_path: Path) -> Non
     ended = here("evaluate", path, "--plan")
     assert ended.code == 0, ended.stderr
     lines = dict(line.split(maxsplit=1) for line in ended.stdout.splitlines())
-    assert lines["rows"] == "all 3 are to be evaluated"
+    assert lines["rows"] == "all 3 will be evaluated"
     assert lines["categories"].startswith("acebench: normal_atom_bool 1, ")
     assert lines["results"].startswith(str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
@@ -37,7 +37,7 @@ def test_plan_of_a_run_that_was_begun(tmp_path: Path) -> None:
         where="x",
     )
     told = {line.topic: line.text for line in doctor.planned(config)}
-    assert told["rows"] == "0 of 8 are to be evaluated; the others are stored"
+    assert told["rows"] == "0 of 8 will be evaluated; the others are stored"
     part.unlink()
     told = {line.topic: line.text for line in doctor.planned(config)}
-    assert told["rows"] == "8 of 8 are to be evaluated; the others are stored"
+    assert told["rows"] == "8 of 8 will be evaluated; the others are stored"

@@ -152,7 +152,7 @@ def test_only_rows_that_count_are_kept(run: MadeRun, work: Any) -> None:
     assert json.loads(run.store.get(SUMMARY) or b"")["complete"]
     assert run.store.get(LEASE) is None
     if work is compact_run:
-        assert said == [f"{run.uri}: 8 rows, 2 superseded ones dropped, 4 parts -> 1"]
+        assert said == [f"{run.uri}: 8 rows, 2 superseded rows dropped, 4 parts -> 1"]
         assert len(part_names(run.store)) == 1
 
 

@@ -153,7 +153,7 @@ def test_secret_is_refused_and_not_repeated(config: Path, override: str) -> None
 def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Path) -> None:
     for override, words in (
         ("sampels=2", "did you mean 'samples'"),
-        ("output=runs", "'runs' is relative, and a job's folder is temporary"),
+        ("output=runs", "'runs' is relative, but a job's folder is temporary"),
         ("output=../x", "temporary"),
         ("output=s3:/typo", "temporary"),
         (f"benchmarks=['{tmp_path}/mine.py:Mine']", "cannot be read: No such file"),

@@ -149,7 +149,7 @@ def test_named_entries_and_some_categories_make_partial_scores(tmp_path: Path) -
     for line, share in zip(table.lines, (0.75, 0.25, 1.0), strict=True):
         partial = [(one.value, one.partial) for one in line[2:]]
         assert partial == [(share, True)] * 3 + [(share, False)]
-    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial; not run: ")
+    assert table.notes[0].startswith("all 3 runs: Overall (workbook) is partial, not run: ")
 
 
 ROWS = block("en", "special_incomplete", 10, 20)

@@ -26,7 +26,7 @@ from ace_ray.errors import UserError
 from ace_ray.parsing.literals import parse_calls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 
-DATA, PROMPTS = "the data is not the official one", "the prompts are not the official ones"
+DATA, PROMPTS = "the data is not official", "the prompts are not official"
 
 
 def compares(**options: Any) -> str:
@@ -34,7 +34,7 @@ def compares(**options: Any) -> str:
 
 
 def test_differences_to_the_leaderboard_are_named() -> None:
-    native = "native tool calling compares with native tool calling only"
+    native = "native tool calling is comparable only with native tool calling"
     differences: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [DATA, PROMPTS]),
         ({"categories": ["atom"]}, ["not all categories", PROMPTS]),

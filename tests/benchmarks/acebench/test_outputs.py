@@ -149,7 +149,7 @@ def test_an_official_result_folder(tmp_path: Path) -> None:
     right = {"valid": True, "error_type": "", "error": "", "end_to_end": 1, "process_accuracy": 1.0}
     assert lines[8]["official"] == lines[9]["official"] == lines[9]["strict"] == right
     wrong = {"valid": False, "error_type": "undetermined", "end_to_end": 0}
-    why = "BaseApi has not the attributes wifi, logged_in; every milestone was made"
+    why = "BaseApi does not have the attributes wifi, logged_in; every milestone was made"
     assert lines[8]["strict"] == {**right, **wrong, "error": why}
     assert lines[11]["official"]["error_type"] == "official_crash"
     assert (found["source"]["format"], found["notes"]) == ("official", [])
@@ -190,10 +190,10 @@ def test_sources_without_outputs_are_refused(tmp_path: Path) -> None:
 
     refused(tmp_path / "none.jsonl", "no such file")
     refused(write(tmp_path / "empty.jsonl", []), "holds no outputs")
-    refused(tmp_path, "holds no data_<category>_result.json")
+    refused(tmp_path, "contains no data_<category>_result.json")
     (tmp_path / "text.jsonl").write_text("{not json")
     refused(tmp_path / "text.jsonl", "not valid JSON")
     folder = tmp_path / "model"
     refused(write(folder / "data_normal_foo_result.json", []).parent, "unknown category")
     (folder / "data_normal_foo_result.json").rename(folder / f"data_{PREFERENCE}_result.json")
-    refused(folder, "no part of this path says the language")
+    refused(folder, "no part of this path names the language")

@@ -235,7 +235,7 @@ def test_real_copy_is_comparable_and_an_altered_one_is_not(
     ]
     for what in (
         *("the tools are not", "the prompts are not", "memory_vector has another embedding"),
-        *("messages have other roles", "the web of another day"),
+        *("messages have different roles", "the web of another day"),
     ):
         assert what in said
 

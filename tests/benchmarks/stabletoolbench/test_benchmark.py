@@ -95,7 +95,7 @@ def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
         ({"apis": ["real"]}, "no service is named"),
         (
             {"upstream": "s3://me:hidden@b/c"},
-            r"stabletoolbench\.upstream: s3:// is no local folder",
+            r"stabletoolbench\.upstream: s3:// is not a local folder",
         ),
         ({"reference": "/nowhere"}, "/nowhere.*no answers"),
     ]

@@ -89,7 +89,7 @@ def test_invalid_options_are_refused(copy: Path) -> None:
             made(**given).dataset()
     path = copy / "tau2" / domain_file("airline", "split_tasks.json")
     path.write_text(json.dumps({"base": ["0", "999"]}))
-    with pytest.raises(UserError, match="'999' of split 'base' is in no task"):
+    with pytest.raises(UserError, match="'999' of split 'base' is not a task"):
         made(data=str(copy), domains=["airline"]).dataset()
 
 

@@ -203,7 +203,7 @@ def test_other_files_are_refused(benchmark: Tau2, tmp_path: Path) -> None:
         ({"simulations": [{}]}, "is not a results file"),
         ({"simulations": {"0": 1}}, "is not a results file"),
         ({"info": BANKING, "simulations": [{}]}, "of the domain 'banking'"),
-        ({"simulations": []}, "holds no simulations"),
+        ({"simulations": []}, "contains no simulations"),
     ]
     for content, what in contents:
         path.write_text(json.dumps(content))
@@ -243,5 +243,5 @@ def test_simulations_without_a_verdict_are_counted_and_not_wrong(tmp_path: Path)
     assert (code, again["categories"], again["notes"]) == (0, found["categories"], found["notes"])
     # A file of which nothing can be scored.
     path = results_of(tmp_path, "mock", simulation_of(termination_reason=lost))
-    with pytest.raises(UserError, match=r"nothing in it can be scored.*simulation 0"):
+    with pytest.raises(UserError, match=r"it contains nothing that can be scored.*simulation 0"):
         score(path, tmp_path / "none")

@@ -85,7 +85,7 @@ def test_three_failed_starts_end_the_run(kind: Kind) -> None:
     assert retryable == [True] * (MAX_STARTS - 1) + [False]
     assert coordinator.read().failure == ""
     assert coordinator.starting(process(MAX_STARTS + 1, "a", kind)) is None
-    assert f"died {MAX_STARTS} times as it started" in coordinator.read().failure
+    assert f"died {MAX_STARTS} starts" in coordinator.read().failure
     assert coordinator.read().deaths == [], "none of them had begun to work"
 
 
@@ -138,7 +138,7 @@ def test_three_writer_deaths_without_a_stored_row_end_the_run(stores: bool) -> N
             coordinator.stored(0, 1)
     assert [start is not None for start in starts] == [True] * MAX_STARTS + [stores]
     tally = coordinator.read()
-    assert tally.failure == ("" if stores else "the writer died 3 times and stored nothing")
+    assert tally.failure == ("" if stores else "the writer crashed 3 times without storing a row")
     assert tally.store_failed is not stores
 
 
@@ -207,10 +207,10 @@ class TestCauses:
     @pytest.mark.parametrize("outside", [True, False])
     def test_driver_knows_what_it_kills(self, outside: bool) -> None:
         coordinator = self.alone()
-        coordinator.killing(process(2), "it did not react and was killed", outside)
+        coordinator.killing(process(2), "it did not respond and was killed", outside)
         coordinator.starting(process(3), gone=("its process was killed", not outside))
         assert self.trials(coordinator) == (0 if outside else 1, 1)
-        assert coordinator.read().deaths[-1] == "host:2: it did not react and was killed"
+        assert coordinator.read().deaths[-1] == "host:2: it did not respond and was killed"
 
 
 @pytest.mark.parametrize("node", [True, False])

@@ -59,7 +59,7 @@ def test_signals_from_outside_are_told_from_crashes(
     assert causes.outside_cause([core], before) == cause * (name != "SIGKILL")
 
 
-@pytest.mark.parametrize(("code", "cause"), [(1, ""), (0, "the engine core got SIGTERM")])
+@pytest.mark.parametrize(("code", "cause"), [(1, ""), (0, "the engine core received SIGTERM")])
 def test_exit_code_of_a_core_shows_sigterm(code: int, cause: str) -> None:
     process = SPAWN.Process(target=os._exit, args=(code,))
     process.start()
@@ -115,7 +115,7 @@ class TestWhyGone:
         assert causes.why_gone(process_info(8, "checker")) == ("its process was killed", False)
         self.died("SIGKILL")
         monkeypatch.setattr(causes, "oom_kills", lambda: 1 << 30)
-        why = "its process was killed as memory ran out"
+        why = "its process was killed because memory ran out"
         assert causes.why_gone(process_info(7)) == (why, False)
 
     def test_links_are_not_followed_and_old_files_are_removed(

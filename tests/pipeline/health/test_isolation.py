@@ -142,8 +142,8 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
     aside = ended_columns(first.rows["a"], "engine")
     assert (aside["status"], aside["error_class"]) == ("infra_error", "EngineKilled")
     assert aside["error"] == (
-        "4 engines died while they worked on this row, 3 of them on it alone; "
-        "it is tried once more after all other rows"
+        "4 engines crashed while working on this row, 3 of them while working on it alone; "
+        "it is retried after all other rows"
     )
     last = Isolation(first.rows)
     again = last.rows["a"]
@@ -154,7 +154,7 @@ def test_row_is_set_aside_after_three_trials_and_quarantined_after_one_more() ->
     for shared, name in ((False, "CheckerKilled"), (True, "PreparationKilled")):
         columns = ended_columns(last.rows["a"], "checker", shared=shared)
         assert (columns["status"], columns["error_class"]) == ("quarantined", name)
-        assert columns["error"].startswith("5 checkers died while they worked on ")
+        assert columns["error"].startswith("5 checkers crashed while working on ")
     assert first.rows["a"].end == "set_aside", "the earlier state stays as it was"
 
 

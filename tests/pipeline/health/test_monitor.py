@@ -126,7 +126,7 @@ def test_deaths_are_printed_once_and_few_at_a_time(monitored: Any) -> None:
     one.tally.deaths = [*one.tally.deaths, *(f"host:{pid}" for pid in range(9, 18))]
     assert one.monitor.last_look().deaths[-1] == "host:17"
     assert len(one.lines) == 2 + 6
-    assert one.lines[-1] == "and 4 more engine workers ended"
+    assert one.lines[-1] == "and 4 more engine workers crashed"
 
 
 def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
@@ -136,7 +136,7 @@ def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     one.monitor.engines_start()
     assert one.later(99) is None
     error = one.later(2)
-    assert "no engine has started within start_timeout_s = 100" in str(error)
+    assert "no engine started within  s (start_timeout_s)100" in str(error)
     assert (error.resumable, error.again) == (True, False)
 
 
@@ -218,7 +218,7 @@ def test_frozen_process_is_killed_and_must_be_replaced(
     error = one.later(**UP, silent={process(): silent}, stored=stored)
     assert bool(error) == ends
     assert not ends or error.again
-    assert one.lines == ["engine worker host:7 was frozen and is killed"] * there
+    assert one.lines == ["engine worker host:7 does not respond and is killed"] * there
 
 
 def test_elastic_pass_without_an_engine_ends(monitored: Any) -> None:

@@ -92,7 +92,7 @@ def test_killed_driver_ends_in_one_line_and_can_be_resumed(
     process = start(end)
     _, wrong = process.communicate(timeout=60)
     assert process.returncode == 75
-    said = f"ace-ray: the driver was ended ({how}); the same command continues this run\n"
+    said = f"ace-ray: the driver ended ({how}); the same command continues this run\n"
     assert wrong == said
 
 

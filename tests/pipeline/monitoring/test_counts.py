@@ -38,7 +38,7 @@ def test_progress_tells_start_rows_accuracy_and_failures() -> None:
     tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
     assert view.line(tally) == (
         "3/5 rows | toy en: official 0.500 strict 0.000 | 6 tokens/s | about 0:03 left | "
-        "1 not scored | 1 engine death(s) | results cannot be stored yet"
+        "1 not scored | 1 engine crash(es) | results cannot be stored yet"
     )
 
 
@@ -54,7 +54,7 @@ def test_same_exception_in_every_row_is_a_bug() -> None:
     found = with_bug(3).read().bug(3)
     assert found is not None
     assert found.line == (
-        "each of 3 rows ended in the same exception of the code of toy: KeyError in toy.py:7"
+        "each of 3 rows failed with the same exception in the code of toy: KeyError in toy.py:7"
     )
     assert with_bug(3).read().bug(4) is with_bug(0).read().bug(1) is None
     for status in ("scored", "infra_error"):

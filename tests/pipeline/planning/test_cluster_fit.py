@@ -98,7 +98,7 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
             r"^workers: .* 4 CPUs and 0 GPUs in all; set workers to 3 or",
         ),
         ([{"CPU": 1.0}] * 2, {"worker_cpus": 1.5}, r"each on one node.*2 node\(s\) with 2 CPUs"),
-        ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for all else"),
+        ([{"CPU": 1.5}], {"backend": "fake", "interactive": True}, r"0\.6 CPUs for the rest"),
         (
             [SMALL],
             {"workers": {"min": 3, "max": 8}},
@@ -194,7 +194,7 @@ def test_autoscaler_is_asked_for_missing_gpus(
     assert (present(), now[0]) == (gpus_there, waited)
     assert asked[0] == [{"GPU": 2}, {"GPU": 1}]
     assert asked[-1] == [], "the last request would outlive this driver"
-    assert said == ["waiting for GPUs: there are 0, 3 are needed"]
+    assert said == ["waiting for GPUs: 0 of 3 present"]
     asked.clear()
     resources.grow([], patience, said.append)
     assert (len(asked), len(said)) == (0, 1)

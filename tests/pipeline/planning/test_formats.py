@@ -154,7 +154,7 @@ def test_date_in_a_template_is_the_same_every_day(monkeypatch: pytest.MonkeyPatc
     assert plan.identity["start_date"] == plan.choice.start_date == "2025-08-05"
     assert planned(Toy(), DATED, start_date="2026-01-01").run_id != plan.run_id
     assert planned(Toy(), PLAIN).choice.start_date is None
-    with pytest.raises(UserError, match=r"model\.start_date: the model's chats hold no date"):
+    with pytest.raises(UserError, match=r"model\.start_date: the model's chats contain no date"):
         planned(Toy(), PLAIN, start_date="2026-01-01")
     with pytest.raises(UserError, match=r"model\.start_date: '2026-02-30' is no day"):
         planned(Toy(), DATED, start_date="2026-02-30")

@@ -85,7 +85,7 @@ def test_wrong_calls_are_refused_without_a_request() -> None:
 
     for call, said in (
         ("fetch_url_content(url='file:///etc/passwd')", "Error during execution: no http(s)"),
-        ("fetch_url_content('https://a', 'pdf')", "mode is none of raw, markdown, truncate"),
+        ("fetch_url_content('https://a', 'pdf')", "mode must be one of raw, markdown, truncate"),
         ("fetch_url_content()", "WebSearchAPI.fetch_url_content() missing 1 required"),
         ("search_engine_query(keywords='a', max_results='x')", "Error during execution: invalid"),
         ("search_engine_query(keywords=fetch_url_content('https://a'))", "a call among"),

@@ -319,11 +319,11 @@ def test_wrong_folders_are_refused(tmp_path: Path) -> None:
         write_results(tmp_path / "twice", (FIRST, "x"), flat=model == "a")
     os.mkfifo(tmp_path / "BFCL_v4_multiple_result.json")
     for place, message in (
-        ("empty", "holds no BFCL_v4_<category>_result.json"),
+        ("empty", "contains no BFCL_v4_<category>_result.json"),
         ("nowhere", "no such file or folder"),
-        ("old", "holds no category that is scored"),
+        ("old", "contains no scored category"),
         ("odd", "the nearest known one is 'simple_python'"),
-        ("all", "holds the results of 2 models: a, b"),
+        ("all", "contains the results of 2 models: a, b"),
         ("twice", "is a second file of simple_python"),
         ("BFCL_v4_multiple_result.json", "no such file or folder"),
     ):
