@@ -308,7 +308,6 @@ def compare(
         groups=groups,
         allow_different=allow_different,
         with_flips=False,
-        with_causes=False,
         console=console or Console(),
         opens=_opens(runs),
     )

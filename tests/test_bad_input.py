@@ -241,7 +241,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
     finds(
         here("doctor", wrong),
         "model.chat_template_kwargs.enable_thinkng",
-        "knows no enable_thinkng",
+        "does not use enable_thinkng",
     )
     assert here("doctor", of_model(folder, variables(enable_thinking=False))).code == 0
     effort = {"reasoning_effort": "low"}
@@ -254,7 +254,11 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
 @pytest.mark.parametrize(
     ("config", "engine", "words"),
     [
-        ({"architectures": ["FancyForCausalLM"]}, {}, "knows no architecture FancyForCausalLM"),
+        (
+            {"architectures": ["FancyForCausalLM"]},
+            {},
+            "not support the architecture FancyForCausalLM",
+        ),
         pytest.param({"architectures": None}, {}, "no 'architectures'", marks=pytest.mark.nightly),
         ({"quantization_config": {"quant_method": "bitsandbytes"}}, {}, "zation bitsandbytes"),
         ({"num_attention_heads": 9}, {"tensor_parallel_size": 2}, "the model's 9 attention heads"),
@@ -288,7 +292,7 @@ def test_weights_that_git_lfs_did_not_fetch_are_named(
         ({"model": "x"}, {}, ("engine.model", "use model.source")),
         ({"tensor_parallel_size": "two"}, {}, ("'tensor_parallel_size' is 'two'",)),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
-        ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' says how many")),
+        ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' sets the number")),
         ({"prefill_context_parallel_size": 2}, {}, ("and a worker holds one engine",)),
         ({}, {"revision": "main"}, ("model.revision", "only to Hugging Face ids")),
         ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),
@@ -301,7 +305,7 @@ def test_a_bad_argument_of_the_engine_or_the_model_is_named(
 
 
 def test_a_context_that_holds_no_prompt_is_named(both: Check, config_file: Write) -> None:
-    both(config_file(engine={"max_model_len": 8}), "no prompt fits", "the context holds 8")
+    both(config_file(engine={"max_model_len": 8}), "no prompt fits", "the context is 8")
 
 
 @pytest.mark.nightly
@@ -362,7 +366,10 @@ def test_a_run_of_another_config_is_refused_and_may_be_replaced(
         open_output(plan)
     assert open_output(plan, fresh=True)[1] is None
     assert here("doctor", config_file(run_id="beside")).code == 0
-    for content, said in ((manifest({"model": "other"}), "that is not a run's"), (None, "no run")):
+    for content, said in (
+        (manifest({"model": "other"}), "that is not a run's"),
+        (None, "not a run"),
+    ):
         (folder / "notes.txt").write_text("mine")
         (folder / "run.json").write_text(content) if content else (folder / "run.json").unlink()
         with pytest.raises(UserError, match=said):

@@ -40,7 +40,7 @@ def compare(
     groups: Collection[str],
     allow_different: bool,
     with_flips: bool,
-    with_causes: bool,
+    with_causes: bool = False,
     console: Console,
     opens: Callable[[str], Store] = open_store,
 ) -> Comparison:

@@ -176,7 +176,7 @@ def test_doctor_asks_the_endpoint_and_logprobs_are_refused(
     asked = {"name": "bfcl", "categories": ["simple_python"], "contamination": True}
     ended = here("evaluate", config(tmp_path, server, asked))
     assert ended.code == 2
-    assert "benchmarks.bfcl: needs the logprobs of given texts" in ended.stderr
+    assert "benchmarks.bfcl: needs logprobs of given texts" in ended.stderr
     assert not server.asked
     answer = completion("Paris")
     del answer["usage"]

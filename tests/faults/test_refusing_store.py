@@ -18,7 +18,7 @@ def test_writes_are_retried_while_the_store_refuses_them(make_run):
     rows, aside = run.path / "rows", run.path / "aside"
     rows.rename(aside)
     rows.write_text("no folder")
-    driver.until(lambda: "results cannot be stored yet" in driver.text)
+    driver.until(lambda: "cannot store results yet" in driver.text)
     rows.unlink()
     aside.rename(rows)
     assert driver.wait() == 0, driver.text

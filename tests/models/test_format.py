@@ -84,6 +84,8 @@ class StubEngine:
     def __init__(self, made: tuple[Any, Any], answer: str, resets: int = 1) -> None:
         self.model_config, self.renderer = made
         self.answer, self.resets = answer, resets
+        backend = SimpleNamespace(backend="auto")
+        self.vllm_config = SimpleNamespace(structured_outputs_config=backend)
         self.asked: list[Any] = []
 
     async def generate(

@@ -116,7 +116,9 @@ def test_run_with_foreign_rows_is_not_continued(tmp_path: Path) -> None:
     other = first.set_column(at, "row_id", pa.array(["f" * 32], first.schema.field(at).type))
     written(folder / "rows" / "part-00000000000009-aa-0123456789abcdef.parquet", other)
     run.read()
-    with pytest.raises(UserError, match="holds 1 rows that the run does not declare, such as ffff"):
+    with pytest.raises(
+        UserError, match="contains 1 rows that the run does not declare, such as ffff"
+    ):
         run.check_declared()
 
 

@@ -139,8 +139,8 @@ def test_stopped_reference_counts_up_to_its_own_decision(pair: Pair) -> None:
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"samples": 2}, "1 samples an entry"),
-        ({"sampling": {"max_tokens": 7}}, "asked in another way"),
+        ({"samples": 2}, "1 samples per entry"),
+        ({"sampling": {"max_tokens": 7}}, "its settings differ"),
         ({"limit": 1}, "its limit is 2"),
         ({"benchmarks": [{"name": "acebench", "languages": ["zh"]}]}, "its entries of acebench"),
     ],
@@ -170,7 +170,7 @@ def test_reference_must_have_the_same_roles(pair: Pair) -> None:
     own = pair.plan.identity | {"roles": {"tau2": {"user": mine}}}
     looks(mine | {"sampling": {"temperature": 0, "seed": 2}}).check(begun=True)
     for change in ({"model": "v"}, {"sampling": {"temperature": 1, "seed": 1}}, {"kind": "same"}):
-        with pytest.raises(UserError, match="asked in another way"):
+        with pytest.raises(UserError, match="its settings differ"):
             looks(mine | change).check(begun=True)
 
 
@@ -182,7 +182,7 @@ def test_rules_and_order_may_not_change_after_a_look(
     pair.looks.check_rules()
     early = {"against": pair.other.store.root, "min_rows": 1, "margin": 1.0}
     other = planned(config_file, benchmarks=[ASKED], limit=None, early=early)
-    with pytest.raises(UserError, match=r"looked at with early\.margin = 0\.0, and 1\.0 is asked"):
+    with pytest.raises(UserError, match=r"begun with early\.margin = 0\.0, and 1\.0 is asked"):
         EarlyLooks(other, pair.own.store).check_rules()
     tree = json.loads(pair.own.store.get("run.json") or b"")
     tree["early"]["orders"]["acebench"]["sha256"] = "0"
@@ -197,7 +197,7 @@ def test_reference_must_exist_and_be_another_run(
     store = LocalStore(str(tmp_path / "own"))
     looks = EarlyLooks(planned(config_file, early={"against": str(tmp_path / "no")}), store)
     looks.check(begun=False)
-    with pytest.raises(UserError, match="there is no run to compare with"):
+    with pytest.raises(UserError, match="not a run to compare with"):
         looks.check(begun=True)
     looks = EarlyLooks(planned(config_file, early={"against": store.root}), store)
     with pytest.raises(UserError, match="is compared with itself"):

@@ -76,7 +76,7 @@ def test_other_files_and_linked_files_stay(tmp_path: Path) -> None:
     assert files_in(run) == others | {"run.json"}
     assert files_in(kept) == files_in(precious(tmp_path / "as before"))
     (line,) = said
-    assert "left as it is" in line
+    assert "stays unchanged" in line
     assert "more" in line
 
 

@@ -168,7 +168,7 @@ def unchanged(run: MadeRun, work: Callable[[], Any], words: str) -> None:
 def test_data_and_config_must_be_those_of_the_run(run: MadeRun) -> None:
     manifest = json.loads(run.store.get(MANIFEST) or b"")
     for change, words in (
-        ({"entries": {"acebench": "0" * 64}}, "data of acebench is not what this run"),
+        ({"entries": {"acebench": "0" * 64}}, "data of acebench differs"),
         ({"config": {**manifest["config"], "telepathy": True}}, "unknown key 'telepathy'"),
     ):
         run.store.put(MANIFEST, as_json(manifest | change))

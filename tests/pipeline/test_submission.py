@@ -160,7 +160,7 @@ def test_mistakes_are_refused_before_anything_is_sent(config: Path, tmp_path: Pa
     ):
         with pytest.raises(UserError, match=words):
             submission(str(config), overrides=[override])
-    with pytest.raises(UserError, match="travels as text"):
+    with pytest.raises(UserError, match="sent as text"):
         submission(str(config), ids=["x" * TEXT_BYTES])
     with pytest.raises(UserError, match="cannot be read"):
         submission("nothing.yaml")

@@ -109,9 +109,9 @@ def test_the_table_of_scores_has_intervals_and_warnings(tmp_path: Path) -> None:
     assert (normal.value, normal.n) == (1.0, 240)
     assert special.value == pytest.approx(0.8)
     fake, limited, comparable = table.notes
-    assert fake == "A: backend fake; a test of the pipeline, not an evaluation"
-    assert limited == "A: limited to 5 entries: a sample of the benchmark, not its score"
-    assert comparable == "A: with nothing at all"
+    assert fake == "backend fake; a test of the pipeline, not an evaluation"
+    assert limited == "limited to 5 entries: a sample of the benchmark, not its score"
+    assert comparable == "with nothing at all"
 
 
 def test_adapters_are_candidates_of_their_own(tmp_path: Path) -> None:

@@ -264,7 +264,7 @@ def test_a_summary_has_about_ten_lines_of_72_columns(tmp_path: Path) -> None:
     found = summary_of(tmp_path / "part", {"special_incomplete": 3}, missing=1)
     text = " ".join(" ".join(printed(found)).split())
     assert "official, strict Overall (workbook) N/A" in text
-    assert "no headline number: 1 of 5 rows have no verdict (max_unscored is )0" in text
+    assert "no headline number: 1 of 5 rows have no verdict (max_unscored is 0)" in text
     share = Estimate(0.5, (0.4, 0.6), 10)
     names = [("Overall", "v4"), ("Live", "v4"), ("Overall", "v3")]
     assert titles([Score(*name, share) for name in names]) == [

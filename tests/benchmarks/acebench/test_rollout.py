@@ -236,7 +236,7 @@ def test_native_agents_see_a_chat_with_calls_and_results() -> None:
     assert episode.state["after"] == episode.state["end"] != episode.state["before"]
     assert (text["content"], refusal["role"]) == ("What now?", "user")
     # Broken arguments are an error that the agent sees.
-    assert "no JSON object" in third["content"]
+    assert "not a JSON object" in third["content"]
     assert episode.state["steps"][5]["errors"] == ["bad_arguments"]
     assert episode.state["process"][:2] == ["[turn_on_wifi(), nothing(a=1)]", "What now?"]
 

@@ -66,7 +66,11 @@ def test_options_that_cannot_be_are_refused() -> None:
         ("rest", {}, "no category or group 'rest'.*simple_python"),
         ("format_sensitivity", {"mode": "native"}, "formats need prompt mode"),
         ("all", {"contamination": True, "mode": "native"}, "contamination.*mode: prompt"),
-        ("all", {"embedding": {**ENDPOINT, "url": "http://x?key=1"}}, "embedding.url: is no URL"),
+        (
+            "all",
+            {"embedding": {**ENDPOINT, "url": "http://x?key=1"}},
+            "embedding.url: is not a service URL",
+        ),
         ("memory_vector", {"embedding": ENDPOINT}, "mini set has no class MemoryAPI_vector"),
         ("all", {"embedding": {**ENDPOINT, "api_key_env": "NO_KEY"}}, "NO_KEY is not set"),
     ]
@@ -234,7 +238,7 @@ def test_real_copy_is_comparable_and_an_altered_one_is_not(
         "comparable"
     ]
     for what in (
-        *("the tools are not", "the prompts are not", "memory_vector has another embedding"),
+        *("the tools are not", "the prompts are not", "memory_vector uses another embedding"),
         *("messages have different roles", "the web of another day"),
     ):
         assert what in said

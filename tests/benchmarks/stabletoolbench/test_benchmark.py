@@ -92,7 +92,7 @@ def test_invalid_options_are_refused_in_one_line(tmp_path: Path) -> None:
         ({"judge": "none", "fac": True}, r"stabletoolbench\.fac.*judge is none"),
         (mirror, r"stabletoolbench\.simulator.*stabletoolbench\.upstream"),
         ({"apis": ["cashe"]}, "no backend 'cashe'"),
-        ({"apis": ["real"]}, "no service is named"),
+        ({"apis": ["real"]}, "no service for real APIs"),
         (
             {"upstream": "s3://me:hidden@b/c"},
             r"stabletoolbench\.upstream: s3:// is not a local folder",

@@ -200,7 +200,11 @@ def test_bad_answers_and_votes_are_named(tmp_path: Path) -> None:
     )
     deep = '[{"role": "assistant", "message": "x", "next": ' * 450 + "[]" + "}]" * 450
     given = f'{{"7": {{"answer": {{"final_answer": "x", "answer_details": {deep}}}}}}}'
-    for text, what in (("{}", "holds no answers"), ("[]", "holds a list"), (given, "too deeply")):
+    for text, what in (
+        ("{}", "contains no answers"),
+        ("[]", "holds a list"),
+        (given, "too deeply"),
+    ):
         with pytest.raises(UserError, match=what):
             read_reference(folder(tmp_path / "reference", text), [GROUP])
     bad: list[tuple[Any, str]] = [

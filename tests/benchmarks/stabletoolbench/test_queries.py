@@ -150,7 +150,7 @@ def test_an_import_serves_as_a_checkout(root: Path, tmp_path: Path) -> None:
     assert any("already imported" in line for line in said)
     plain = write_checkout(tmp_path / "plain", sources=False)
     assert importer.import_queries(plain, say=said.append) != folder
-    assert "is no checkout" in said[-1]
+    assert "is not a checkout" in said[-1]
     with pytest.raises(UserError, match="several versions"):
         locate("imported")
     # No link is followed; a failed import leaves nothing.

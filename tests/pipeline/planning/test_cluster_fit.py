@@ -111,7 +111,7 @@ def test_resources_of_a_run(nodes: Any, changes: Any, expected: dict[str, Any]) 
             r"32 GPU\(s\) each, and .* with 40 CPUs and 16 GPUs in all, at most 8.*larger cluster",
         ),
         (TWO_NODES, {"engine": engine(8, 2, **MP)}, r"16 GPU\(s\) each on one node"),
-        (gpus(1, 1, 1, 1), {"servers": [2]}, "no node has them"),
+        (gpus(1, 1, 1, 1), {"servers": [2]}, "but the largest node has"),
     ],
 )
 def test_run_that_does_not_fit_is_refused(nodes: Any, changes: Any, words: str) -> None:

@@ -156,10 +156,10 @@ def test_date_in_a_template_is_the_same_every_day(monkeypatch: pytest.MonkeyPatc
     assert planned(Toy(), PLAIN).choice.start_date is None
     with pytest.raises(UserError, match=r"model\.start_date: the model's chats contain no date"):
         planned(Toy(), PLAIN, start_date="2026-01-01")
-    with pytest.raises(UserError, match=r"model\.start_date: '2026-02-30' is no day"):
+    with pytest.raises(UserError, match=r"model\.start_date: '2026-02-30' is not a date"):
         planned(Toy(), DATED, start_date="2026-02-30")
     monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "today")
-    with pytest.raises(UserError, match="VLLM_SYSTEM_START_DATE: 'today' is no day"):
+    with pytest.raises(UserError, match="VLLM_SYSTEM_START_DATE: 'today' is not a date"):
         planned(Toy(), DATED)
     monkeypatch.setenv("VLLM_SYSTEM_START_DATE", "2026-02-03")
     gpt_oss = FamilyFacts((), (), "gpt_oss")

@@ -102,7 +102,7 @@ def test_format_sensitivity_is_by_form_and_enters_no_score() -> None:
     assert str(form_of("simple_python_1")) == (
         "ret_fmt=python&tool_call_tag=False&func_doc_fmt=json&prompt_fmt=plaintext&style=classic"
     )
-    with pytest.raises(ValueError, match="no form"):
+    with pytest.raises(ValueError, match="not a prompt format"):
         form_of("format_sensitivity_7:nonsense:live_simple_23-5-1")
 
 
