@@ -247,7 +247,7 @@ def test_a_variable_that_the_chat_template_does_not_have_is_named(
     effort = {"reasoning_effort": "low"}
     assert here("doctor", of_model(folder, sampling=effort)).code == 0, "it switches thinking"
     other = of_model(model_folder(name="other"), sampling=effort)
-    finds(here("doctor", other), "sampling.reasoning_effort", "knows no reasoning_effort")
+    finds(here("doctor", other), "sampling.reasoning_effort", "does not use reasoning_effort")
 
 
 @needs_vllm
@@ -293,7 +293,7 @@ def test_weights_that_git_lfs_did_not_fetch_are_named(
         ({"tensor_parallel_size": "two"}, {}, ("'tensor_parallel_size' is 'two'",)),
         ({"max_num_seqs": 0}, {}, ("'max_num_seqs' is 0",)),
         ({"data_parallel_size": 4}, {}, ("'data_parallel_size' is 4", "'workers' sets the number")),
-        ({"prefill_context_parallel_size": 2}, {}, ("and a worker holds one engine",)),
+        ({"prefill_context_parallel_size": 2}, {}, ("but each worker has one engine",)),
         ({}, {"revision": "main"}, ("model.revision", "only to Hugging Face ids")),
         ({}, {"reasoning_parser": "deepseek_r2"}, ("'deepseek_r2'", "mean 'deepseek_r1'?")),
     ],

@@ -168,8 +168,9 @@ def _source_of(name: str | None, made: Any) -> dict[str, str] | None:
     """Return name and module of a parser, with the hash of the module's source."""
     if not name:
         return None
-    file = inspect.getsourcefile(made)
-    content = Path(file).read_bytes() if file else b""
+    file = Path(inspect.getsourcefile(made) or "")
+    # The file of a plugin is gone: the run's identity has its hash.
+    content = file.read_bytes() if file.is_file() else b""
     return {
         "name": name,
         "module": made.__module__,

@@ -37,8 +37,8 @@ def test_progress_tells_start_rows_accuracy_and_failures() -> None:
     tally.deaths, tally.notice = ["host:1"], "results cannot be stored yet"
     tally.of(0).ready_at, tally.of(0).last_row_at = 100.0, 104.0
     assert view.line(tally) == (
-        "3/5 rows | toy en: official 0.500 strict 0.000 | 9 prompt + 15 output tokens, 6 tokens/s | "
-        "about 0:03 left | "
+        "3/5 rows | toy en: official 0.500 strict 0.000 | 9 prompt + 15 output tokens, "
+        "6 tokens/s | about 0:03 left | "
         "1 not scored | 1 engine crash(es) | results cannot be stored yet"
     )
 
