@@ -1,26 +1,23 @@
-"""BFCL's prompts and tools, held against those of upstream's own functions.
+"""BFCL's prompts and tools against those of upstream's own functions.
 
     python tests/parity/bfcl_prompts.py FOLDER_OR_WHEEL
 
-Upstream's code runs in a process of its own (`bfcl_prompts_child`), with stand-ins for the packages
-that it imports and does not need here. Compared are hashes of JSON texts, so that the order of keys
-counts as well: a template shows it. Exit code 1 on any difference.
+Compares hashes of JSON texts, so that the order of keys counts as well: a template shows it.
+Prints counts as a Markdown table; exit code 1 on any difference.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from bfcl_child import sha
+from official import answers_of
+from report import Found
 
 from ace_ray.benchmarks.bfcl.categories import (
     CATEGORIES,
@@ -38,41 +35,24 @@ from ace_ray.benchmarks.bfcl.prompts import Prompts, official, with_system
 from ace_ray.types import Entry
 
 EMPTY_MEMORY = "(nothing)"
-_CHILD = Path(__file__).with_name("bfcl_prompts_child.py")
-_TIMEOUT_S = 600
 
 
-@dataclass
-class Compared:
-    """What was compared: numbers of equal items by (category, what), and the others."""
-
-    equal: Counter[tuple[str, str]] = field(default_factory=Counter)
-    differences: list[str] = field(default_factory=list)
-
-
-def compare(copy: UpstreamPackage) -> Compared:
-    """Hold all prompts and tools of all categories against upstream's."""
-    theirs = _upstream(copy)
-    ours = dict(_ours(copy))
-    found = Compared()
+def compare(copy: UpstreamPackage) -> Found:
+    """Compare all prompts and tools of all categories."""
+    theirs, ours, found = upstream(copy, CATEGORIES), dict(_ours(copy)), Found()
     for key in sorted(theirs.keys() | ours.keys()):
-        if theirs.get(key) == ours.get(key):
-            found.equal[key[0], key[2].partition(" ")[0]] += 1
-        else:
+        category, what = key[0], key[2].partition(" ")[0]
+        equal = theirs.get(key) == ours.get(key)
+        found.count(category, items=1, equal=equal, **{what: 1})
+        if not equal:
             found.differences.append(f"{key}: {theirs.get(key)} upstream, {ours.get(key)} here")
     return found
-
-
-def sha(value: Any) -> str:
-    """A hash of a text, or of a JSON value with the order of its keys."""
-    text = value if isinstance(value, str) else json.dumps(value)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def _ours(copy: UpstreamPackage) -> Iterator[tuple[tuple[str, str, str], str]]:
     prompts, docs = official(copy), function_docs(copy)
     for entry in load(copy, CATEGORIES):
-        for what, value in _shown(prompts, docs, entry):
+        for what, value in shown(prompts, docs, entry):
             yield (entry.category, entry.id, what), sha(value)
     for category in MEMORY:
         for scenario, conversations in prerequisites(copy).items():
@@ -82,7 +62,8 @@ def _ours(copy: UpstreamPackage) -> Iterator[tuple[tuple[str, str, str], str]]:
                 yield (category, row_id, "messages"), sha(value)
 
 
-def _shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[tuple[str, Any]]:
+def shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[tuple[str, Any]]:
+    """Yield what a model is shown of an entry, by what it is."""
     category, data = entry.category, entry.data
     question = data["question"][0]
     if category in MULTI_TURN:
@@ -98,8 +79,7 @@ def _shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[
             yield f"tools-in-turn {turn}", tools
     elif category in (*SINGLE_TURN, FORMAT_SENSITIVITY):
         language, hints = language_of(category), 2 if category == FORMAT_SENSITIVITY else 1
-        functions = data["function"]
-        form = form_of(entry.id)
+        functions, form = data["function"], form_of(entry.id)
         yield "messages", prompts.messages(question, functions, form, language, hints)
         if category != FORMAT_SENSITIVITY:
             yield "tools", prompts.tools(functions, language)
@@ -116,46 +96,32 @@ def _shown(prompts: Prompts, docs: Mapping[str, Any], entry: Entry) -> Iterator[
 def _memory(
     prompts: Prompts, docs: Mapping[str, Any], category: str, scenario: str, messages: Any
 ) -> Any:
-    backend = category.removeprefix("memory_")
-    text = prompts.memory(scenario, backend, EMPTY_MEMORY)
-    return prompts.messages(with_system(text, messages), docs[f"MemoryAPI_{backend}"])
+    text = prompts.memory(scenario, category.removeprefix("memory_"), EMPTY_MEMORY)
+    functions = docs[category.replace("memory", "MemoryAPI")]
+    return prompts.messages(with_system(text, messages), functions)
 
 
-def _upstream(copy: UpstreamPackage) -> dict[tuple[str, str, str], str]:
+def upstream(copy: UpstreamPackage, categories: tuple[str, ...]) -> dict[tuple[str, str, str], str]:
+    """Return upstream's hashes by category, entry id and what it is."""
     with tempfile.TemporaryDirectory() as folder:
         root = copy.root
         if root.is_file():
             with zipfile.ZipFile(root) as wheel:
                 wheel.extractall(folder)
             root = Path(folder, UPSTREAM.package)
-        done = subprocess.run(
-            [sys.executable, str(_CHILD), str(root), EMPTY_MEMORY],
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={
-                "PATH": os.environ.get("PATH", ""),
-                "PYTHONUTF8": "1",
-                "PYTHONDONTWRITEBYTECODE": "1",
-                "BFCL_PROJECT_ROOT": folder,  # it makes folders wherever this points
-            },
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    if done.returncode != 0:
-        raise RuntimeError(f"upstream's functions ended with {done.returncode}: {done.stderr}")
-    lines = map(json.loads, done.stdout.splitlines())
-    return {(category, row, what): value for category, row, what, value in lines}
+        lines = [[category, EMPTY_MEMORY] for category in categories]
+        asked = "bfcl_child.py", [root.parent, "prompts"], lines, sys.executable
+        answers = answers_of(*asked, "BFCL_PROJECT_ROOT")
+    return {
+        (category, row, what): value
+        for category, answer in zip(categories, answers, strict=True)
+        for row, what, value in answer
+    }
 
 
 def main() -> int:
     found = compare(UpstreamPackage.locate(sys.argv[1]))
-    for (category, what), count in sorted(found.equal.items()):
-        print(f"{category:28} {what:18} {count:6,} equal")
-    print(f"{found.equal.total():,} equal, {len(found.differences):,} different")
-    for difference in found.differences[:20]:
-        print(difference)
-    return 1 if found.differences else 0
+    return found.print(("items", "messages", "tools", "equal"))
 
 
 if __name__ == "__main__":

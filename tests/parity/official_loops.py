@@ -16,30 +16,15 @@ import sys
 import types
 import warnings
 from typing import Any
+from unittest.mock import MagicMock
 
-from official_child import EVAL, Refusal, guarded_in
+from official_child import EVAL, Refusal, guarded_in, stub
 
 _HEAVY = ("vllm", "google", "google.generativeai", "openai", "wcwidth", "tqdm")
 _DECODERS = (
     "multi_turn.common_agent", "multi_turn.execution_role", "multi_step.execution_role_step",
 )  # fmt: skip
 _SANDBOXES = ("multi_turn.multi_turn_utils", "multi_step.multi_step_utils")
-
-
-class _Nothing:
-    """In place of a progress bar, a client, an engine."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        return
-
-    def __enter__(self) -> _Nothing:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return
-
-    def update(self, steps: int) -> None:
-        return
 
 
 class _Script:
@@ -68,11 +53,8 @@ def _one_tool_call(module: Any) -> Any:
         values = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
         named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        if (
-            len(named) == 1
-            and named[0].id not in vars(module)
-            and not hasattr(builtins, named[0].id)
-        ):
+        known = {**vars(builtins), **vars(module)}
+        if len(named) == 1 and named[0].id not in known:
             raise NameError(f"name {named[0].id!r} is not defined")
         if len(calls) != 1 or len(named) != 1 or not named[0].id.endswith("_instance"):
             raise Refusal(f"{len(calls)} calls and {len(named)} names in a tool call")
@@ -88,10 +70,10 @@ def main(clone: str) -> None:
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
     answer_file, sys.stdout = sys.stdout, sys.stderr
+    unused = ("LLM", "SamplingParams", "OpenAI", "tqdm", "wcswidth", "get_model")
     for name in (*_HEAVY, "model_inference.model_infer"):
-        sys.modules[name] = module = types.ModuleType(name)
-        for attribute in ("LLM", "SamplingParams", "OpenAI", "tqdm", "wcswidth", "get_model"):
-            setattr(module, attribute, _Nothing)
+        # A mock stands for a progress bar, a client, an engine.
+        stub(name, **dict.fromkeys(unused, MagicMock()))
     loops: Any = __import__("model_inference.common_inference", fromlist=["CommonInference"])
     for name in _DECODERS:
         module = sys.modules[f"model_inference.{name}"]
@@ -133,12 +115,8 @@ def _played(loops: Any, asked: dict[str, Any], number: int) -> dict[str, Any]:
         return {"refused": str(refusal)}
     except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
         return {"crash": type(error).__name__}
-    return {
-        "result": result,
-        "process": process,
-        "prompts": agent.seen,
-        "user_prompts": user.seen,
-    }
+    prompts = {"prompts": agent.seen, "user_prompts": user.seen}
+    return {"result": result, "process": process, **prompts}
 
 
 if __name__ == "__main__":

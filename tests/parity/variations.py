@@ -1,38 +1,59 @@
-"""Variations of gold and wrong outputs for every row, each of a named kind.
+"""Variations of the gold answer of an ACEBench row, each of a named kind.
 
-Deterministic: seed, row and number decide. Harmless: the official evaluator runs operations, so
-only operations on literals are put in. Where quotes go, a gold text can become an operation on
-names (``Paris - London``); the child refuses to run those.
+Deterministic: the seed, the row and the number decide. Harmless: the official evaluator runs
+operations, so only operations on literals are put in. Where quotes go, a gold text can become an
+operation on names (``Paris - London``); the child process refuses to run it.
 """
 
 from __future__ import annotations
 
+import copy
+import json
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent_variations import AGENT_KINDS
-from call_variations import CALL_KINDS, NotHere, in_place, written
-from special_variations import SPECIAL_KINDS
-from syntax_variations import SYNTAX_KINDS
-from text_variations import TEXT_KINDS
-from value_variations import VALUE_KINDS
-
-from ace_ray.benchmarks.acebench.gold import render_gold
+from ace_ray.benchmarks.acebench.gold import (
+    LIMITS,
+    alternatives,
+    function_name,
+    gold_state,
+    mangled_state,
+    render_gold,
+)
 from ace_ray.types import Entry
 
-Kind = Callable[[Entry, random.Random], Any]
+Rng = random.Random
+Kind = Callable[[Entry, Rng], Any]
+Args = list[tuple[str, Any]]
+"""Keywords and values. The keyword ``""`` stands for a positional argument, ``**`` for a spread."""
+Calls = list[tuple[str, Args]]
+ValueChange = Callable[[Any, Rng], Any]
 
 
 class Variation(NamedTuple):
-    """An output (None for a missing one; for agents ``(state, process)``) and what was done."""
+    """An output (None for a missing one; for agents ``(state, process)``) and its kind."""
 
     kind: str
     output: Any
 
 
+class NotHere(Exception):
+    """This kind of variation does not apply to this row."""
+
+
+class Source:
+    """A value that is written as the given text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 def variations(entry: Entry, count: int, seed: int = 0) -> Iterator[Variation]:
-    """``count`` variations of one row: its kinds in an order of its own, again and again."""
+    """Yield ``count`` variations of one row: its kinds in a random order, again and again."""
     rng = random.Random(f"{seed}:{':'.join(entry.key)}")
     chosen = kinds(entry.category)
     names = list(chosen)
@@ -50,20 +71,630 @@ def variations(entry: Entry, count: int, seed: int = 0) -> Iterator[Variation]:
 
 
 def kinds(category: str) -> Mapping[str, Kind]:
-    """What is done to the rows of a category, by name."""
+    """Return the kinds of variation of a category's rows, by name."""
     if category.startswith("agent_"):
         return AGENT_KINDS
     return {**(SPECIAL_KINDS if category.startswith("special_") else _CALLS), **_TEXTS}
 
 
-def _text_kind(change: Callable[[str, random.Random], str | None]) -> Kind:
+def pick(rng: Rng, items: Sequence[Any]) -> Any:
+    if not items:
+        raise NotHere
+    return rng.choice(items)
+
+
+# Values: other types, contents and orders.
+
+_ODD = (
+    "\t\n\r\x0b\x1c\x85\xa0\u2028\u3000\u200béßİςﬁＡ１²中🙂\u0301\ufeff\x00\x1b\x7f\ud800'\"’\\[](}"
+)
+_DROPPED = " ,./-_*^"  # the official comparison leaves these out
+
+
+def _of(*types: type) -> Callable[[ValueChange], ValueChange]:
+    """Limit a change to values of exactly these types."""
+
+    def decorate(change: ValueChange) -> ValueChange:
+        def checked(value: Any, rng: Rng) -> Any:
+            if type(value) not in types:
+                raise NotHere
+            return change(value, rng)
+
+        return checked
+
+    return decorate
+
+
+_number, _text, _list, _object = _of(int, float), _of(str), _of(list), _of(dict)
+
+
+def spliced(text: str, rng: Rng, part: str) -> str:
+    place = rng.randint(0, len(text))
+    return text[:place] + part + text[place:]
+
+
+def _key_changed(value: dict[Any, Any], rng: Rng) -> dict[Any, Any]:
+    old = pick(rng, list(value))
+    fresh = rng.choice([f"{old}x", str(old).swapcase(), 1, None, (old,), b"k"])
+    kept = {(fresh if key == old else key): item for key, item in value.items()}
+    return rng.choice([kept, {k: v for k, v in value.items() if k != old}, {**value, "more": 1}])
+
+
+def _quoted(text: Any, rng: Rng) -> Source:
+    """The same text in another notation, which may or may not stay the same text."""
+    plain = repr(text)[1:-1]
+    return Source(
+        rng.choice([
+            '"{}"', "'{}'", "'''{}'''", "r'{}'", "f'{}'", "b'{}'", "“{}”", "`{}`", "''{}''",
+            '\\"{}\\"', "'{}", "{}'", "('{}')", "'{}' ''", "'{}\\\n'", "'{}\n'",
+        ]).format(rng.choice([text, plain]))
+    )  # fmt: skip
+
+
+def _escaped(text: Any, rng: Rng) -> Source:
+    if rng.random() < 0.3:
+        return Source("'" + "".join(f"\\u{ord(c):04x}" for c in text if ord(c) < 65536) + "'")
+    parts = ["\\d", "\\n", "\\0", "\\'", "\\N{BULLET}", "\\N{no}", "\\xg", "\\u12", "\\ud800"]
+    return Source(f"'{spliced(text, rng, rng.choice(parts))}'")
+
+
+_ATOMS = [
+    "1", "0", "2.5", "'a'", "''", "True", "None", "b'x'", "1j", "...", "[1, 2]", "()", "{'a': 1}",
+    "{1, 2}", "'%s'", "'%5.2f'", "f'{1}'", "-1",
+]  # fmt: skip
+_OPERATORS = ["+", "-", "*", "/", "//", "%", "&", "|", "^", "@", "**", "<<", ">>"]
+EXPRESSIONS = [
+    "x", "x.y.z", "f()", "f(1)", "f(a=g(b=2))", "f.g(1, b='c')", "f(**{'a': 1})", "x[0]", "x['a']",
+    "x[1:2]", "[1, 2][0]", "'ab'[0]", "f()[0]", "x[f()]", "lambda x: x + 1", "{1, 2}",
+    "[a for a in b]", "{a: 1 for a in b}", "(a for a in b)", "1 < 2", "a and b", "1 if x else 2",
+    "*[1]", "f'{x}'", "f''", "(yield)", "await x", "(a := 1)", "b'x'", "1j", "...", "None", "true",
+    "null", "NaN", "inf", "1e999", "-1e999", "0x1f", "1_000", "1e3", "1.", "007", "1__0", "'a' 'b'",
+    "'a' f'b'", "b'a' 'b'", "{**{'a': 1}}", "[*a]", "{[1]: 2}", "{1: 2, 1: 3}", "(1,)", "()", "'",
+    "'a", "a b", "a-b", "2024-01-01", "12:30", "50%", "a@b.com", "#x", "//x", "<x>", "?", "`x`",
+    "\\", "…", "中文", "x\u00a0y", "not x", "--1", "-'a'", "+[1]", "~x", "-(-1)", "j@x.com",
+    "Paris - London", "all-inclusive", "type+1", "value + 1", "ast - x", "len('a') + 1",
+    "foo.bar + 1", "'a' + ('b' or g())", "1 / 0 + print(1)", "1 + (yield)", "1 + (lambda: x)()",
+    "1 + (a := b)", "[a for a in b] + [1]", "2 ** 3", "x ** 2", "'a' ** 2", "1 << x",
+    "'a'.upper() + 'b'", "1 + [list][0]", "1 + (1 < x)", "5(3) + 1", "-list + 1", "self + 1",
+    "3-5 days", "and/or", "A/B", "上海-北京", "C++", "-0", "not None", "-1j", "-(1 + 1)",
+]  # fmt: skip
+
+
+def _neutral(value: Any, rng: Rng) -> Source:
+    """An operation whose result is the value, in most cases."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str, list)):
+        raise NotHere
+    forms = ["{0} * 1", "{0} + {1}", "({0}, 2)[0] + {1}", "{1} + ({0} if 1 < 2 else 3)"]
+    if isinstance(value, str):
+        forms += ["'%s' % {0}", "'%s' % ({0},)", "'' + ('' or {0})", "'' + f'{0}'"]
+        return Source(rng.choice(forms).format(repr(value), "''"))
+    if isinstance(value, list):
+        return Source(rng.choice(forms[:2]).format(repr(value), "[]"))
+    forms += ["{0} // 1", "{0} / 1", "{0} | 0", "{0} - 0", "{0} % 10"]
+    return Source(rng.choice(forms).format(repr(value), "0"))
+
+
+def _operation(rng: Rng, depth: int = 3) -> str:
+    return f"{_operand(rng, depth - 1)} {rng.choice(_OPERATORS)} {_operand(rng, depth - 1)}"
+
+
+def _operand(rng: Rng, depth: int) -> str:
+    if depth <= 0 or rng.random() < 0.5:
+        return rng.choice(_ATOMS)
+    a, b, c = (_operand(rng, depth - 1) for _ in range(3))
+    compared = rng.choice(["<", "==", "in", "not in", "is"])
+    return rng.choice([
+        f"({a} {rng.choice(_OPERATORS)} {b})", f"({rng.choice(['-', '~', 'not '])}{a})",
+        f"({a} if {b} else {c})", f"({a} {rng.choice(['and', 'or'])} {b})", f"({a})[{b}]",
+        f"({a} {compared} {b})", f"({a})[{b}:{c}]", f"[{a}, {b}]", f"{{{a}: {b}}}", f"{{{a}, {b}}}",
+        f"[*{a}, {b}]", f"{{**{a}, 'k': {b}}}", f"({a} < {b} == {c})", f"(lambda: {a})",
+    ])  # fmt: skip
+
+
+def _large(value: Any, rng: Rng) -> Source:
+    """Integers about as long as Python prints them, longer products, deep nesting."""
+    n, nines = rng.choice([20, 90, 198, 250]), "9" * rng.choice([4299, 4300, 4301])
+    return Source(
+        rng.choice([
+            nines, f"-{nines}", f"{nines} * 10", f"[{nines} * {nines}]", "0x" + "f" * 4000,
+            "[" * n + repr(value) + "]" * n, "-" * n + "1", "{'a': " * n + "1" + "}" * n,
+            "1" + " + 1" * n, "f(a=" * n + "1" + ")" * n, "x" + "[0]" * n,
+        ])
+    )  # fmt: skip
+
+
+def _formatted(*forms: str) -> ValueChange:
+    return lambda value, rng: Source(rng.choice(forms).format(repr(value)))
+
+
+VALUES: dict[str, ValueChange] = {
+    "number off": _number(lambda v, r: r.choice([v + 1, v + 1000, -v, v + 0.5])),
+    "number of another type": _number(lambda v, r: r.choice([float(v), int(v), bool(v)])),
+    "number as text": _number(lambda v, r: r.choice(["{}", "{} kg", " {}", "{}.0"]).format(v)),
+    "number very large": _number(lambda v, r: 10 ** r.choice([30, 400, 4200])),
+    "boolean flipped": _of(bool)(lambda v, r: not v),
+    "boolean otherwise": _of(bool)(lambda v, r: r.choice(["true", "False", "yes", 0, 1, 1.0, 2])),
+    "text longer": _text(lambda v, r: r.choice(["the {} today", "{}{}", "{}x"]).format(v, v)),
+    "text shorter": _text(lambda v, r: pick(r, [v[1:], v[:-1], v[: len(v) // 2]])),
+    "another text": _text(lambda v, r: r.choice(["", "x", "none", "...", v[::-1]])),
+    "text in another case": _text(lambda v, r: r.choice([v.upper(), v.lower(), v.title()])),
+    "text punctuated": _text(lambda v, r: spliced(v, r, r.choice(_DROPPED))),
+    "text without punctuation": _text(lambda v, r: v.translate(dict.fromkeys(map(ord, _DROPPED)))),
+    "text with odd characters": _text(lambda v, r: spliced(v, r, r.choice(_ODD))),
+    "text as number": _text(lambda v, r: int(v) if v.isascii() and v.isdigit() else 2.5),
+    "text as list": _text(lambda v, r: r.choice([[v], list(v), v.split()])),
+    "list reordered": _list(lambda v, r: r.choice([v[::-1], v[1:] + v[:1]])),
+    "list shorter": _list(lambda v, r: r.choice([v[1:], v[:-1]])),
+    "list longer": _list(lambda v, r: [*v, r.choice([*v, "x", 1, None, [], {}])]),
+    "list as something else": _list(
+        lambda v, r: r.choice([tuple(v), str(v), dict(enumerate(v)), {}, *v[:1]])
+    ),
+    "object with other keys": _object(_key_changed),
+    "object in another order": _object(lambda v, r: dict(r.sample(list(v.items()), len(v)))),
+    "object as something else": _object(lambda v, r: r.choice([list(v), [v], str(v)])),
+    "any as none": lambda v, r: None,
+    "any nested": lambda v, r: r.choice([[v], [v, v], [[v]], (v,), {"value": v}]),
+    "any as text": lambda v, r: str(v),
+    "any empty": lambda v, r: r.choice(["", [], {}, (), 0, False]),
+    "any of another type": lambda v, r: r.choice([1, 2.5, "x", True, ["x"], {"x": 1}, b"x", 2j]),
+}  # fmt: skip
+SYNTAX: dict[str, ValueChange] = {
+    "text quoted otherwise": _text(_quoted),
+    "text with escapes": _text(_escaped),
+    "without quotes": lambda v, r: Source(str(v)),
+    "with a sign": _formatted("+{}", "-{}", "~{}", "not {}", "--{}", "- {}"),
+    "as an operation": _neutral,
+    "an operation": lambda v, r: Source(_operation(r)),
+    "another expression": lambda v, r: Source(r.choice(EXPRESSIONS)),
+    "large": _large,
+    "wrapped": _formatted("f(a={})", "str({})", "{{{}: 1}}", "{} # note\n"),
+    "spaced": _formatted("\n{}\n", "\t{}", " {} ", "\u00a0{}", "\x0c{}"),
+}  # fmt: skip
+
+
+def _inside(value: Any, change: ValueChange, rng: Rng) -> Any:
+    """Change one value within a list or an object."""
+    places: list[Any] = list(value) if isinstance(value, dict) else []
+    if isinstance(value, list):
+        places = list(range(len(value)))
+    rng.shuffle(places)
+    for place in places:
+        deeper = isinstance(value[place], (dict, list)) and value[place] and rng.random() < 0.6
+        try:
+            changed = _inside(value[place], change, rng) if deeper else change(value[place], rng)
+        except NotHere:
+            continue
+        other = value.copy()
+        other[place] = changed
+        return other
+    raise NotHere
+
+
+def value_changed(calls: Calls, change: ValueChange, rng: Rng, *, inside: bool) -> Calls:
+    """Change one argument; ``inside``: one value in a list or an object."""
+    places = [(args, n) for _, args in calls for n in range(len(args))]
+    rng.shuffle(places)
+    for args, n in places:
+        key, value = args[n]
+        try:
+            args[n] = (key, _inside(value, change, rng) if inside else change(value, rng))
+        except NotHere:
+            continue
+        return calls
+    raise NotHere
+
+
+# Calls: names, arguments, order, number.
+
+
+def gold(entry: Entry, alternative: int = 0) -> Calls:
+    """Return the calls of a gold answer, lists that may be changed."""
+    answer = alternatives(entry)[alternative]
+    return [(function_name(entry, key), list(args.items())) for key, args in answer.items()]
+
+
+def source(calls: Calls) -> str:
+    return "[" + ", ".join(f"{name}({', '.join(map(_argument, a))})" for name, a in calls) + "]"
+
+
+def _argument(pair: tuple[str, Any]) -> str:
+    key, value = pair
+    return f"**{value!r}" if key == "**" else f"{key}={value!r}" if key else repr(value)
+
+
+def _at(calls: Calls, rng: Rng, *, with_args: bool = False) -> int:
+    return int(pick(rng, [n for n, (_, args) in enumerate(calls) if args or not with_args]))
+
+
+def _without_one(calls: Calls, entry: Entry, rng: Rng) -> Calls:
+    del calls[_at(calls, rng)]
+    return calls
+
+
+def _doubled(calls: Calls, entry: Entry, rng: Rng) -> Calls:
+    calls.insert(rng.randint(0, len(calls)), pick(rng, calls))
+    return calls
+
+
+def _copied_over(calls: Calls, entry: Entry, rng: Rng) -> Calls:
+    """One call in place of another of the same name: one good call for two gold ones."""
+    pairs = [(a, b) for a in range(len(calls)) for b in range(len(calls))]
+    one, other = pick(rng, [(a, b) for a, b in pairs if a != b and calls[a][0] == calls[b][0]])
+    calls[one] = calls[other]
+    return calls
+
+
+def _renamed(calls: Calls, entry: Entry, rng: Rng) -> Calls:
+    place = _at(calls, rng)
+    name, args = calls[place]
+    names = [
+        name + "x", name[:-1] or "x", name.swapcase(), f"{name}_1", f"api.{name}", f"f().{name}",
+        "f()", f"{name}[0]", "查询", f"{name} ", f"_{name}", _fullwidth(name),
+        name.rstrip("0123456789").removesuffix("_"), *(f["name"] for f in entry.data["function"]),
+    ]  # fmt: skip
+    calls[place] = (rng.choice(names), args)
+    return calls
+
+
+def _fullwidth(name: str) -> str:
+    """The name in letters that Python reads as the plain ones."""
+    return "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in name)
+
+
+Change = Callable[[Calls, Entry, Rng], Calls]
+
+
+def _on_args(change: Callable[[Args, Any, Rng], Args], *, some: bool = True) -> Change:
+    def vary(calls: Calls, entry: Entry, rng: Rng) -> Calls:
+        place = _at(calls, rng, with_args=some)
+        name, args = calls[place]
+        schemas = [f for f in entry.data["function"] if f["name"] == name]
+        calls[place] = (name, change(args, schemas[0] if schemas else {}, rng))
+        return calls
+
+    return vary
+
+
+def _unoffered(args: Args, schema: Any, rng: Rng) -> Args:
+    """Add a parameter that the gold answer does not give, or an unknown one."""
+    properties = schema.get("parameters", {}).get("properties", {})
+    name = pick(rng, [*(key for key in properties if key not in dict(args)), "unknown"])
+    return [*args, (name, rng.choice(["x", 1, True, ["x"], {"a": 1}]))]
+
+
+def _required_only(args: Args, schema: Any, rng: Rng) -> Args:
+    required = schema.get("parameters", {}).get("required", [])
+    return [(key, value) for key, value in args if key in required]
+
+
+def _rekeyed(args: Args, schema: Any, rng: Rng) -> Args:
+    n = rng.randrange(len(args))
+    key = args[n][0]
+    fresh = rng.choice([key + "x", key.swapcase(), _fullwidth(key), f"{key} ", "class", f"'{key}'"])
+    return [*args[:n], (fresh, args[n][1]), *args[n + 1 :]]
+
+
+def _repeated(args: Args, schema: Any, rng: Rng) -> Args:
+    key, value = rng.choice(args)
+    extra = (key, rng.choice([value, "x", None, 1]))
+    return [extra, *args] if rng.random() < 0.5 else [*args, extra]
+
+
+CHANGES: dict[str, Change] = {
+    "gold": lambda c, e, r: c,
+    "one missing": _without_one,
+    "one twice": _doubled,
+    "reversed": lambda c, e, r: c[::-1],
+    "one in place of another": _copied_over,
+    "renamed": _renamed,
+    "argument missing": _on_args(lambda a, s, r: r.sample(a, len(a) - 1)),
+    "optional arguments missing": _on_args(_required_only),
+    "argument added": _on_args(_unoffered, some=False),
+    "argument renamed": _on_args(_rekeyed),
+    "argument repeated": _on_args(_repeated),
+    "arguments positional": _on_args(lambda a, s, r: [("", value) for _, value in a]),
+    "extra positional argument": _on_args(lambda a, s, r: [("", 1), *a], some=False),
+    "positional after keyword": _on_args(lambda a, s, r: [*a, ("", 1)]),
+    "starred argument": _on_args(lambda a, s, r: [("", Source("*[1]")), *a], some=False),
+    "arguments spread": _on_args(lambda a, s, r: [("**", dict(a))]),
+}
+
+
+def _written(change: Change) -> Kind:
+    return lambda entry, rng: source(change(gold(entry), entry, rng))
+
+
+def _with_value(change: ValueChange, *, inside: bool) -> Kind:
+    return lambda e, rng: source(value_changed(gold(e), change, rng, inside=inside))
+
+
+_ALL_VALUES = {**VALUES, **SYNTAX}
+_CALLS: dict[str, Kind] = {
+    **{f"value: {name}": _with_value(c, inside=False) for name, c in _ALL_VALUES.items()},
+    **{f"inner value: {name}": _with_value(c, inside=True) for name, c in _ALL_VALUES.items()},
+    **{f"calls: {name}": _written(change) for name, change in CHANGES.items()},
+    "calls: alternative": lambda e, r: source(gold(e, pick(r, range(1, len(alternatives(e)))))),
+}
+
+# Texts: prose and fences, other formats, broken pieces.
+
+AROUND = [
+    "Sure:\n{}", "Step [1]: {}", "<think>maybe [F(a=1)]?</think>\n{}", "<think>[{}", "] {}", "[]{}",
+    "[x] {}", "calls = {}", "print({})", "return {}", " {}", "\ufeff{}", "\u200b{}", "\u00a0{}",
+    "```python\n{}\n```", "```{}```", "- {}", "1. {}", "({})", "好的：{}", "[[{}", "'{}'", '"{}',
+    "# comment\n{}", "\\{}", "\x00{}", "await {}", "not {}", "*{}", "lambda: {}", "{}.", "{}\n",
+    "{}\n\nDone [1].", "{}]", "{}[", "{},", "{};", "{} # done", "{}[0]", "{}[0:1]", "{}()", "{}.x",
+    "{} + []", "{}\\", "{} if 1 else 2", "{}\r\n", "{}。", "{}<|im_end|>", "{} is None",
+    "{}\n[F(a=1)]", "{}, [F(a=1)]", "I will call {} now.", "[{}]", "([{}])", "【{}】", "[*{}]",
+    "{{{}}}", '<tool_call>{{"name": "f", "arguments": {}}}</tool_call>', "{0}{0}", "{0} and {0}",
+]  # fmt: skip
+# Without a `*`, which makes a large text of a text and a number.
+_TOKENS = [
+    *"-()[]{},'\"x\\ =:.\n\t\r\x0b\x00\u3000é中🙂#;`!", "+1", "f'", " if 1 else 2", " or 1", "<1",
+    "[0]", "not ", "lambda:0", "None", "1.5", "'%s'%", "'a'+", "\ud83d",
+]  # fmt: skip
+_REPLACED = [
+    (" ", "\r\n"), (" ", "\n"), (" ", "\x0b"), (" ", "\u2028"), (" ", "\u00a0"), (" ", "\u3000"),
+    (" ", ""), ("'", '"'), ("'", '\\"'), ("'", "’"), ("'", "''"), ("'", "`"), ("'", ""),
+    (",", "，"), (",", ";"), (",", ",,"), ("(", "（"), ("(", "["), (")", ""), (")", "))"),
+    ("=", ":"), ("=", "=="), ("=", " = "), ("=", "=>"), ("=", ":="), ("True", "true"),
+    ("), ", ")], ["), ("False", "false"), ("\\", "\\\\"), ("(", "(\n    "),
+]  # fmt: skip
+_NOTHING = [
+    "", " ", "\n", "[]", "[[]]", "()", "{}", "None", "hello", "[hello]", "[1]", "['a']", "[f]",
+    "[f()]", "f()", "[f(), g]", "[()]", "[f(),]", "]", "[", "][", "[None]", "[...]", "null", "0",
+    "[f() for x in y]", "[f()] + [g()]", "[f(x)]",
+]  # fmt: skip
+
+
+def fuzzed(text: str, rng: Rng) -> str:
+    for _ in range(rng.randint(1, 4)):
+        marks = [n + 1 for n, char in enumerate(text) if char in "=:,(["]
+        near = marks and rng.random() < 0.6
+        place = rng.choice(marks) if near else rng.randint(0, len(text))
+        how = rng.random()
+        if how < 0.6:
+            text = text[:place] + rng.choice(_TOKENS) + text[place:]
+        elif how < 0.8:
+            text = text[:place] + text[place + 1 :]
+        else:
+            text = text[:place] + text[place : place + rng.randint(1, 8)] + text[place:]
+    return text
+
+
+def replaced(text: str, rng: Rng) -> str:
+    old, new = rng.choice(_REPLACED)
+    return text.replace(old, new, rng.choice([1, -1]))
+
+
+TEXT_KINDS: dict[str, Callable[[str, Rng], str | None]] = {
+    "as it is": lambda t, r: t,
+    "something around": lambda t, r: r.choice(AROUND).format(t),
+    "around twice": lambda t, r: r.choice(AROUND).format(r.choice(AROUND).format(t)),
+    "other brackets": lambda t, r: r.choice(
+        ["{}", "({})", "({},)", "{{{}}}", "[[{}]]", "[({})]", "[{},]", "[,{}]", "[{}", "[{}]]"]
+    ).format(t[1:-1]),
+    "replaced": replaced,
+    "replaced twice": lambda t, r: replaced(replaced(t, r), r),
+    "another case": lambda t, r: r.choice([t.upper(), t.lower(), t.swapcase()]),
+    "as JSON": lambda t, r: r.choice([json.dumps({"name": "f", "arguments": t}), json.dumps(t)]),
+    "escaped": lambda t, r: r.choice([repr(t), t.encode("unicode_escape").decode()]),
+    "cut": lambda t, r: t[: r.randint(0, len(t))],
+    "end only": lambda t, r: t[r.randint(0, len(t)) :],
+    "fuzzed": fuzzed,
+    "fuzzed again": fuzzed,
+    "nothing like it": lambda t, r: r.choice(_NOTHING),
+    "missing": lambda t, r: None,
+    "very long": lambda t, r: r.choice(
+        [t + " " * 70_000, "x" * 70_000 + t, t.replace("'", "'" + "a" * 70_000, 1), t + t * 40]
+    ),
+}  # fmt: skip
+
+
+def _text_kind(change: Callable[[str, Rng], str | None]) -> Kind:
     return lambda entry, rng: change(render_gold(entry), rng)
 
 
-_VALUES = {**VALUE_KINDS, **SYNTAX_KINDS}
-_CALLS: dict[str, Kind] = {
-    **{f"value: {name}": in_place(change, inside=False) for name, change in _VALUES.items()},
-    **{f"inner value: {name}": in_place(change, inside=True) for name, change in _VALUES.items()},
-    **{f"calls: {name}": written(change) for name, change in CALL_KINDS.items()},
-}
 _TEXTS: dict[str, Kind] = {f"text: {name}": _text_kind(c) for name, c in TEXT_KINDS.items()}
+
+# The message of a special row.
+
+_PHRASES = [
+    "Missing necessary parameters", "There is incorrect value", "the limitations of the function",
+]  # fmt: skip
+
+
+def _names(entry: Entry) -> list[str]:
+    """What the message has to name: functions and parameters, or values."""
+    if not isinstance(entry.gold, dict):
+        raise NotHere
+    return [str(part) for name, parts in entry.gold.items() for part in (name, *parts)]
+
+
+def _one_name(*changes: Callable[[str], str]) -> Kind:
+    def vary(entry: Entry, rng: Rng) -> str:
+        part = rng.choice(_names(entry))
+        return render_gold(entry).replace(part, rng.choice(changes)(part))
+
+    return vary
+
+
+def _phrase(*changes: Callable[[str], str]) -> Kind:
+    def vary(entry: Entry, rng: Rng) -> str:
+        text, change = render_gold(entry), rng.choice(changes)
+        for phrase in _PHRASES:
+            text = text.replace(phrase, change(phrase))
+        return text
+
+    return vary
+
+
+def _names_only(entry: Entry, rng: Rng) -> str:
+    names = _names(entry)
+    return f"{rng.choice(_PHRASES)}: {', '.join(rng.sample(names, rng.randint(0, len(names))))}"
+
+
+def _beside(template: str) -> Kind:
+    def vary(entry: Entry, rng: Rng) -> str:
+        call = f"[{entry.data['function'][0]['name']}(a='x', b=1)]"
+        everything = " ".join([*_PHRASES, str(entry.data["function"])])
+        return template.format(
+            call=call, gold=render_gold(entry), limits=LIMITS, phrase=rng.choice(_PHRASES),
+            question=entry.data["question"], everything=everything,
+        )  # fmt: skip
+
+    return vary
+
+
+SPECIAL_KINDS: dict[str, Kind] = {
+    "message: gold": _beside("{gold}"),
+    "message: bare": lambda entry, rng: render_gold(entry).strip('["]'),
+    "message: a name altered": _one_name(
+        lambda n: "", lambda n: f"{n}x", lambda n: n[1:], lambda n: n[:-1], str.upper,
+        lambda n: n.replace("_", " "), lambda n: f"{n}, {n}", lambda n: f"`{n}`",
+    ),
+    "message: phrase altered": _phrase(
+        str.lower, str.upper, lambda p: p.replace(" ", "  "), lambda p: p.replace(" ", "\n"),
+        lambda p: p.replace(" ", "\u00a0"), lambda p: p[1:], lambda p: p[:-1], lambda p: "",
+        *(lambda p, other=other: other for other in _PHRASES),  # type: ignore[misc]
+    ),
+    "message: phrases and names": _names_only,
+    "message: everything at once": _beside("{everything} {question}"),
+    "message: refusal": _beside("{limits}"),
+    "message: refusal and gold": _beside("{limits} {gold}"),
+    "message: question back": _beside("{phrase} {question}"),
+    "message: a call": _beside("{call}"),
+    "message: a call beside": _beside("{call} {gold}"),
+    "message: in thought": _beside("<think>{gold}</think>{call}"),
+    "message: odd characters": lambda e, r: r.choice("\x00\x1b\ud800\ufeff") + render_gold(e),
+}  # fmt: skip
+
+# The end state and the process of an agent row.
+
+AgentChange = Callable[[Any, Rng], Any]
+"""Changes its argument, or returns another value in its place."""
+_ODD_VALUES = [1, 1.0, True, "1", 0, None, "x", [], {}, [1], {"a": 1}, 500, "500.0", -1, 3]
+_CLASSES = ["Other", "BaseApi", "BaseAPI", "MessageApi", "ReminderApi", "Reminderpi", "Travel"]
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (container, key) of every value in ``value``."""
+    if isinstance(value, dict):
+        items: list[tuple[Any, Any]] = list(value.items())
+    else:
+        items = list(enumerate(value)) if isinstance(value, list) else []
+    for key, inner in items:
+        yield value, key
+        yield from _places(inner)
+
+
+def _at_value(change: Callable[[Any, Rng], Any], *types: type) -> AgentChange:
+    """Change one value of the state, of one of ``types`` if any are given."""
+
+    def vary(state: Any, rng: Rng) -> None:
+        found = [p for p in _places(state) if not types or type(p[0][p[1]]) in types]
+        container, key = pick(rng, found)
+        container[key] = change(container[key], rng)
+
+    return vary
+
+
+def _value_gone(state: Any, rng: Rng) -> None:
+    container, key = pick(rng, list(_places(state)))
+    del container[key]
+
+
+def _more(value: Any, rng: Rng) -> Any:
+    if isinstance(value, list):
+        return [*value, rng.choice(_ODD_VALUES)]
+    return {**value, rng.choice(["extra", "7", "wifi", "inbox"]): rng.choice(_ODD_VALUES)}
+
+
+def _reordered(value: Any, rng: Rng) -> Any:
+    mixed = rng.sample(list(value.items() if isinstance(value, dict) else value), len(value))
+    return dict(mixed) if isinstance(value, dict) else mixed
+
+
+def _class_renamed(state: Any, rng: Rng) -> None:
+    one = rng.choice(state)
+    name = next(iter(one))
+    one[rng.choice([*_CLASSES, name.lower()])] = one.pop(name)
+
+
+def _class_odd(state: Any, rng: Rng) -> None:
+    place = rng.randrange(len(state))
+    odd = [None, [], {}, "BaseApi", 1, ["BaseApi"], {**state[place], "More": {}}]
+    state[place] = rng.choice([*odd, {next(iter(state[place])): rng.choice([None, [], "x", 1])}])
+
+
+STATES: dict[str, AgentChange] = {
+    "gold": lambda s, r: None,
+    "another value": _at_value(lambda v, r: r.choice(_ODD_VALUES)),
+    "a value gone": _value_gone,
+    "a value more": _at_value(_more, dict, list),
+    "a number of another type": _at_value(
+        lambda n, r: r.choice([float(n), int(n), bool(n), str(n), n + 1]), int, float, bool
+    ),
+    "a text altered": _at_value(
+        lambda t, r: r.choice([f"{t} ", t.upper(), t[:-1], "", f"{t}\x00", "\ud800"]), str
+    ),
+    "another order": _at_value(_reordered, dict, list),
+    "a class renamed": _class_renamed,
+    "a class gone": lambda s, r: s.pop(r.randrange(len(s))) and None,
+    "a class twice": lambda s, r: s.append(copy.deepcopy(r.choice(s))),
+    "classes in another order": lambda s, r: r.shuffle(s),
+    "an odd class": _class_odd,
+    "classes without attributes": lambda s, r: [{name: {} for name in one} for one in s],
+    "no state": lambda s, r: r.choice([[], {}, "", "ab", 5, [[]], [{}], [{}, {}]]),
+    "one object": lambda s, r: {name: value for one in s for name, value in one.items()},
+}
+
+
+def _step(*changes: Callable[[str], Any]) -> AgentChange:
+    def vary(process: list[Any], rng: Rng) -> None:
+        place = int(pick(rng, range(len(process))))
+        process[place] = rng.choice(changes)(process[place])
+
+    return vary
+
+
+PROCESSES: dict[str, AgentChange] = {
+    "gold": lambda p, r: None,
+    "a step missing": lambda p, r: p and p.pop(r.randrange(len(p))) and None,
+    "a step more": lambda p, r: p.insert(r.randint(0, len(p)), r.choice(["[foo()]", *p])),
+    "steps in another order": lambda p, r: r.shuffle(p),
+    "cut": lambda p, r: p[: r.randint(0, len(p))],
+    "the end only": lambda p, r: p[r.randint(0, len(p)) :],
+    "a step altered": _step(
+        lambda s: f" {s}", lambda s: f"{s}\n", lambda s: f"{s}\u3000", lambda s: s[:-1],
+        lambda s: s.replace("'", '"'), lambda s: s.replace(" ", ""), lambda s: f"{s}x",
+        lambda s: None, lambda s: [s], lambda s: {},
+    ),
+    "no process": lambda p, r: r.choice([[], {}, {"a": 1}, "[f()]", 5, "", [[]]]),
+    "words": lambda p, r: ["Hello", *p, "finish conversation"],
+}  # fmt: skip
+
+
+def _agent(state_kind: AgentChange | None, process_kind: AgentChange | None) -> Kind:
+    """With ``process_kind`` the state is wrong: only then the process counts."""
+
+    def vary(entry: Entry, rng: Rng) -> tuple[Any, Any]:
+        state = copy.deepcopy(
+            gold_state(entry) if rng.random() < 0.5 else entry.gold["ground_truth"]
+        )
+        milestones = entry.gold["mile_stone"]
+        path = list(rng.choice(milestones) if isinstance(milestones[0], list) else milestones)
+        if state_kind is None:
+            state = rng.choice([[], mangled_state(entry)])
+        elif (other := state_kind(state, rng)) is not None:
+            state = other
+        changed = (process_kind or rng.choice(list(PROCESSES.values())))(path, rng)
+        return json.loads(json.dumps(state)), path if changed is None else changed
+
+    return vary  # fmt: skip
+
+
+AGENT_KINDS: dict[str, Kind] = {
+    **{f"state: {name}": _agent(kind, None) for name, kind in STATES.items()},
+    **{f"process: {name}": _agent(None, kind) for name, kind in PROCESSES.items()},
+}

@@ -1,6 +1,6 @@
 """Child process: upstream's tau2 over JSON lines from stdin, one answer line for each.
 
-``python tau2_parity_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
+``python tau2_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
 ``{"do": what, ...}``, one of the methods of `Upstream`. Out: ``{"answer": value}`` or ``{"failed":
 traceback}``. It imports upstream's code, and nothing of ace_ray.
 
@@ -13,15 +13,12 @@ class that a task's initial state changes for all later environments of the proc
 from __future__ import annotations
 
 import gc
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
 import tomllib
 import traceback
-import types
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +27,9 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from bfcl_child import Anything
+from official_child import stub
+
 SOLO = "telecom_solo"
 TASKS = ("airline", "retail", "telecom", "mock")
 DATABASES = (
@@ -37,24 +37,11 @@ DATABASES = (
     ("retail", "RetailDB", "RETAIL_DB_PATH"),
 )
 """The large ones."""
-PACKAGES = (
-    *("addict", "deepdiff", "docstring_parser", "dotenv", "fastapi", "litellm", "loguru"),
-    *("pandas", "redis", "rich", "tabulate", "toml", "uvicorn", "yaml"),
+STAND_INS = (
+    *("deepdiff", "dotenv", "fastapi", "loguru", "pandas", "redis", "tabulate", "uvicorn"),
+    *("litellm", "litellm.main", "litellm.caching", "litellm.caching.caching"),
 )
-"""What upstream imports; what is not installed has a stand-in."""
-
-
-class Anything:
-    """Stands for whatever is asked of a package that is not there."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __call__(self, *_: Any, **__: Any) -> Anything:
-        return self
-
-    def __getattr__(self, name: str) -> Anything:
-        return Anything()
+"""Modules that upstream imports and does not need here."""
 
 
 class AddictDict(dict[str, Any]):
@@ -73,34 +60,6 @@ class AddictDict(dict[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         return {k: v.to_dict() if isinstance(v, AddictDict) else v for k, v in self.items()}
-
-
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes modules for the packages that are missing."""
-
-    def __init__(self, missing: tuple[str, ...]) -> None:
-        self.missing = missing
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] not in self.missing:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        module = types.ModuleType(spec.name)
-        known: dict[str, dict[str, Any]] = {
-            "addict": {"Dict": AddictDict},
-            "toml": {"load": lambda file: tomllib.loads(file.read())},
-        }
-        vars(module).update(known.get(spec.name, {}))
-        if spec.name not in known:
-            vars(module)["__getattr__"] = lambda name: Anything
-        if spec.name == "loguru":
-            vars(module)["logger"] = Anything()
-        return module
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
 
 
 class Loaded:
@@ -249,14 +208,9 @@ class Upstream:
 
     def _reward(self, category: str, task: Any, messages: list[Any], ended: str) -> dict[str, Any]:
         run = self.simulation.SimulationRun(
-            id="x",
-            task_id=task.id,
-            start_time="",
-            end_time="",
-            duration=0.0,
-            termination_reason=ended,
-            messages=messages,
-        )
+            id="x", task_id=task.id, start_time="", end_time="", duration=0.0,
+            termination_reason=ended, messages=messages,
+        )  # fmt: skip
         info = self.evaluator.evaluate_simulation(
             simulation=run,
             task=task,
@@ -352,7 +306,7 @@ class Upstream:
                     category, self._task(category, task), messages, found["ended"]
                 )
             except Exception as error:  # noqa: BLE001  as `evaluate`
-                found["reward"] = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
+                found["reward"] = {"crash": type(error).__name__}
         return found
 
     def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
@@ -370,30 +324,6 @@ class Upstream:
         said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
         choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
         return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
-
-    def results(self, category: str, path: str) -> dict[str, Any]:
-        """What upstream reads in a results file: rewards as stored, and as it evaluates the stored
-        messages; its metrics where pandas is installed."""
-        with open(path, encoding="utf-8") as file:
-            results = self.simulation.Results.model_validate_json(file.read())
-        tasks = {task.id: task for task in results.tasks}
-        found: dict[str, Any] = {"simulations": [], "metrics": None}
-        for run in results.simulations:
-            task = tasks[run.task_id].model_copy(deep=True)
-            try:
-                again = self._reward(category, task, run.messages, run.termination_reason.value)
-            except Exception as error:  # noqa: BLE001  as `evaluate`
-                again = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
-            found["simulations"].append(
-                [run.task_id, run.trial, run.reward_info.reward, again, len(run.messages)]
-            )
-        if not isinstance(sys.modules["pandas"].__spec__.loader, StandIns):  # type: ignore[union-attr]
-            metrics = import_module("tau2.metrics.agent_metrics").compute_metrics(results)
-            found["metrics"] = {
-                "avg_reward": float(metrics.avg_reward),
-                "pass_hat_k": {str(k): float(v) for k, v in metrics.pass_hat_ks.items()},
-            }
-        return found
 
 
 def _raw_tasks(domain: str) -> dict[str, Any]:
@@ -428,13 +358,18 @@ def main(parent: str) -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # upstream prints
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    sys.meta_path.insert(0, StandIns(tuple(missing)))
+    known = {
+        "addict": {"Dict": AddictDict},
+        "toml": {"load": lambda file: tomllib.loads(file.read())},
+        "loguru": {"logger": Anything()},
+    }
+    wanted = (*STAND_INS, "addict", "toml")
+    for name in [n for n in wanted if importlib.util.find_spec(n.partition(".")[0]) is None]:
+        stub(name, **{"__getattr__": lambda name: Anything, **known.get(name, {})})
     logger = import_module("loguru").logger
     logger.remove()
     upstream = Upstream()
     gc.freeze()
-    print(json.dumps({"answer": {"missing": missing}}), file=answers, flush=True)
     for line in sys.stdin:
         child = os.fork()
         if child:
