@@ -57,31 +57,22 @@ def entries(package: Path) -> list[Entry]:
     """Return all single-turn entries as upstream publishes them."""
     found = []
     for category in SINGLE_TURN:
-        golds = _jsonl(package / f"data/possible_answer/BFCL_v4_{category}.json")
-        for place, row in enumerate(_jsonl(package / f"data/BFCL_v4_{category}.json")):
+        golds = rows_of(package / f"data/possible_answer/BFCL_v4_{category}.json")
+        for place, row in enumerate(rows_of(package / f"data/BFCL_v4_{category}.json")):
             gold = golds[place]["ground_truth"] if golds else None
             data = {"function": row["function"]}
             found.append(Entry("bfcl", category, "en", row["id"], data, gold))
     return found
 
 
-def spoken(package: Path) -> list[Entry]:
-    """Return the entries that are answered in words."""
-    return [
-        Entry("bfcl", "agentic", "en", row["id"], {"function": []}, row["ground_truth"])
-        for name in ("memory", "web_search")
-        for row in _jsonl(package / f"data/possible_answer/BFCL_v4_{name}.json")
-    ]
-
-
-def _jsonl(path: Path) -> list[Any]:
+def rows_of(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
     """Yield each gold answer as it is, then mutated answers until there are ``count``."""
     rng = random.Random(seed)
-    everything, words = entries(package), spoken(package)
+    everything = entries(package)
     answered = [entry for entry in everything if entry.gold]
     for entry in answered:
         yield case_of(entry, rng, changes=0)
@@ -89,9 +80,7 @@ def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
     parallel = [entry for entry in everything if "parallel" in entry.category]
     for _ in range(max(0, count - len(answered))):
         kind = rng.random()
-        if kind < 0.03:
-            yield agentic(rng.choice(words), rng, everything)
-        elif kind < 0.08:
+        if kind < 0.05:
             yield _executable(rng.choice(everything), rng)
         else:
             several = scripts if kind < 0.25 else parallel if kind < 0.35 else everything
@@ -158,19 +147,14 @@ def native_case(entry: Entry, rng: random.Random, calls: Calls) -> Case:
     if rng.random() < 0.1:
         text = rng.choice(["", "I cannot.", "f(a=1)", "[]"])
         return Case("native", entry, DEFAULT, True, text, [Answer(text, ())])
-    made = _tool_calls(rng, calls)
-    sent = [{call.name: call.arguments} for call in made]
-    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(made))])
-
-
-def _tool_calls(rng: random.Random, calls: Calls) -> list[ToolCall]:
     made = []
     for name, args in calls:
         arguments = json.dumps({key: vary.jsonable(value) for key, value in args})
         if rng.random() < 0.1:
             arguments = rng.choice([arguments[:-1], "[]", "null", "", "5", f'"{name}"', "{'a': 1}"])
         made.append(ToolCall(name.replace(".", "_") if rng.random() < 0.95 else name, arguments))
-    return made
+    sent = [{call.name: call.arguments} for call in made]
+    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(made))])
 
 
 def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Case:
@@ -186,35 +170,6 @@ def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Cas
         text = vary.changed_text(text, rng)
     kind = "executable, noise" if noise else "executable"
     return Case(kind, entry, DEFAULT, False, text, [Answer(text)])
-
-
-def agentic(entry: Entry, rng: random.Random, everything: list[Entry]) -> Case:
-    """Make a conversation that ends with an answer in words, in most cases."""
-    native = rng.random() < 0.4
-    sent: list[Any] = []
-    answers = []
-    for _ in range(rng.randint(1, 4)):
-        calls = _calls(rng.choice(everything), rng, 0)
-        if rng.random() < 0.5 and native and calls:
-            made = _tool_calls(rng, calls)
-            sent.append([{call.name: call.arguments} for call in made])
-            answers.append(Answer("", tuple(made)))
-            continue
-        text = vary.python_text(calls) if rng.random() < 0.3 else _said(entry, rng)
-        sent.append(text)
-        answers.append(Answer(text, () if native else None))
-    return Case("agentic", entry, DEFAULT, native, [sent], answers)
-
-
-def _said(entry: Entry, rng: random.Random) -> str:
-    answer = str(rng.choice(entry.gold))
-    if rng.random() < 0.5:
-        answer = vary.changed_text(answer, rng)
-    template = rng.choice([
-        "{}", "The answer is {}.", "{{'answer': '{}', 'context': 'found'}}", "x{}", "{}s", "", " ",
-        "I do not know", "answer(a='{}')", "({})", "é{}", "{}-{}",
-    ])  # fmt: skip
-    return template.format(answer, answer)
 
 
 def upstream(package: Path, python: Path, made: list[Case]) -> list[Any]:

@@ -92,6 +92,8 @@ def changed(calls: Calls, rng: Rng, language: str, entry: Entry) -> Calls:
     """Return the calls with one change: to a value, or to names, arguments, order and number."""
     calls = [(name, list(args)) for name, args in calls]
     values = [*VALUES.values(), *SYNTAX.values()]
+    if language != "python":  # ours reads shorter values of scripts
+        values = [change for name, change in VALUES.items() if name != "number very large"]
     while calls:
         try:
             if rng.random() < 0.5:
@@ -232,38 +234,29 @@ def changed_text(text: str, rng: Rng) -> str:
     ])()  # fmt: skip
 
 
-_RESERVED = {
-    "java": "abstract assert case class default enum goto instanceof int module native new null"
-    " open record return sealed super switch this throw var void when yield",
-    "javascript": "arguments as async await case class debugger default enum export from function"
-    " get import let meta new null of return set static target typeof using var with",
+_WORDS = {
+    "java": "abstract assert case class default enum instanceof int module native new null record"
+    " sealed super switch this throw var void when yield",
+    "javascript": "async await case class default enum export from function get import let meta new"
+    " null of static target typeof undefined using var with",
     "python": "False None and await class def from in lambda match return yield",
 }
-_STATEMENTS = {
-    "java": [
-        "int x = 5;", "return ?;", "var r = ?;", "if (a) { ?; }", "new Thread(() -> ?).start();",
-        "class A { void f() { ?; } }", "import a.b.C; ?;", "@Test ?", "switch (x) { case 1 -> ?; }",
-        "label: ?", "throw ?;", "record A(int x) {} ?;", '"""\n ?\n"""', "? ->", "?.get();",
-    ],
-    "javascript": [
-        "const r = ?;", "await ?;", "(async () => { await ?; })()", "if (a) ?", "do ? while (0)",
-        "class A { #p = ?; static { ? } }", "import a from 'b'; ?", "export default ?", "new ?",
-        "`${?}`", "?`x`", "a ?? ?", "using x = ?;", "/?/v", "<div>{?}</div>", "@dec class A {} ?",
-    ],
-    "python": ["return ?", "await ?", "if x: ?", "lambda: ?", "(?)", "? if x else y", "@a\n?"],
-}  # fmt: skip
+_STATEMENTS = [
+    "int x = 5;", "return ?;", "var r = ?;", "if (a) { ?; }", "new Thread(() -> ?).start();",
+    "class A { void f() { ?; } }", "import a.b.C; ?;", "@Test ?", "switch (x) { case 1 -> ?; }",
+    "label: ?", "throw ?;", '"""\n ?\n"""', "? ->", "await ?;", "(async () => { await ?; })()",
+    "do ? while (0)", "class A { #p = ?; static { ? } }", "export default ?", "`${?}`", "a ?? ?",
+    "/?/v", "<div>{?}</div>", "@dec class A {} ?", "if x: ?", "lambda: ?", "? if x else y",
+]  # fmt: skip
 _TOKENS = [
     *"()[]{}<>,=:;'\"\\`.-+*#&|?!@%^~$_/ \n\t\r\0é0a9\u2028\u00a0\ufeff‘’“”…–，（）：", "//", "/*",
-    "*/", "// x\n", "=>", "->", "::", "...", "?.", "??", "**", "===", ">>>", "&&", "++", "+=", "${",
-    "'''", '"""', "\\u0041", "\\u{41}", "\\x41", "0x", "0o7", "1e", "1_0", "1n", "1L", ".5", "5.",
-    "08", "#a", "@a", "<a>", "</a>", "\ud800", "日本", "😀", "℘", "ª",
+    "*/", "// x\n", "=>", "->", "::", "...", "?.", "**", "===", "&&", "++", "${", "'''", '"""',
+    "\\u0041", "\\x41", "0x", "0o7", "1e", "1_0", "1n", "1L", ".5", "5.", "08", "@a", "<a>", "日本",
 ]  # fmt: skip
 _BARE = [
-    "undefined", "NaN", "-", "//", "a/b", "a b", "5px", "10%", "$x", "#1", "@x", "2024-01-01",
-    "http://a.b/c?d=e", "C:\\a\\b", "./a", "<a>", "a|b", "?", "é", "日本", "“x”", "'x”", "«x»",
-    "'x", '"x', "`x", "\\", "...", "[", "]", "{", "}", "(", ")", "[1,", "{a: }", "[,]", "f(",
-    "async x => 1", "new", "class {}", "/x/", "/[/]/g", "1..2", "1n", "x?.[0]", "x as y", "<T>x",
-    "{...a}", "var x", "int x", "return x",
+    "undefined", "NaN", "-", "a/b", "a b", "5px", "10%", "$x", "#1", "@x", "2024-01-01", "./a",
+    "http://a.b/c?d=e", "C:\\a\\b", "é", "“x”", "'x”", "'x", '"x', "`x", "...", "[", "]", "{", "}",
+    "[1,", "{a: }", "f(", "async x => 1", "class {}", "/[/]/g", "1..2", "x?.[0]", "<T>x", "int x",
 ]  # fmt: skip
 
 
@@ -276,12 +269,12 @@ def noisy(text: str, rng: Rng, language: str) -> str:
 
 
 def _once(text: str, rng: Rng, language: str) -> str:
-    word = rng.choice(_RESERVED[language].split())
+    word = rng.choice(_WORDS[language].split())
     name, _, rest = text.partition("(")
     start = rng.randint(0, len(text))
     end = start + rng.randint(0, 6)
     return rng.choice([
-        lambda: rng.choice(_STATEMENTS[language]).replace("?", text),
+        lambda: rng.choice(_STATEMENTS).replace("?", text),
         lambda: rng.choice(AROUND).format(text),
         lambda: _between_words(text, rng, [word, f" {word} ", f"{word};", f";{word}"]),
         lambda: _with_value(text, rng, word),

@@ -31,36 +31,18 @@ _TEXTS = [
     "ok finish conversation", "finish conversation", "Sure: [login_device()]", "login_device()",
     "[delete_message(message_id=1+2)]", "[add_reminder(title=abc, description=-5, time=(1,2))]",
 ]  # fmt: skip
-# Some answers hold records that later calls of a batch change.
+# Beside the calls of all ideal paths. Some answers hold records that later calls of a batch change.
 _CALLS = [
     "nosuch(a=1)", "foo.bar(a=1).baz()", "m.turn_on_wifi()", "turn_on_wifi(x=1, self=1)", "打开()",
-    "turn_on_wifi()", "turn_on_wifi.x()", "turn_on_wifi(on=True)", "login_device(1)",
-    "delete_message(message_id=3)", "delete_message(message_id='3')", "delete_message(3)",
-    "delete_message(message_id=a-b)", "delete_message(message_id=2025-Q2)", "delete_message(id=3)",
-    "delete_message(message_id=1, self=2)", "nosuch(a=1 + b)", "get_latest_message_id()",
-    "search_messages(user_name='Eve', keyword='a')", "get_all_message_times_with_ids()",
+    "turn_on_wifi()", "turn_on_wifi.x()", "turn_on_wifi(on=True)", "login_device(1)", "nosuch(a=b)",
+    "delete_message(message_id='3')", "delete_message(3)", "delete_message(message_id=2025-Q2)",
+    "get_latest_message_id()", "get_all_message_times_with_ids()", "view_all_reminders()",
     "send_message(sender_name='Eve', receiver_name='Frank', message='hi [x]')",
     "send_message(sender_name='Eve', receiver_name='Frank', message='finish conversation')",
-    "view_messages_between_users(sender_name='Eve', receiver_name='Frank')",
-    "view_all_reminders()", "search_reminders(keyword='a')", "mark_as_notified(reminder_id=1)",
-    "view_reminder_by_title(title='Meeting')", "view_reminder_by_title(title='会议')",
-    "add_reminder(title='q', description=['x'], time=None)", "delete_reminder(reminder_id=1)",
+    "view_reminder_by_title(title='Meeting')", "mark_as_notified(reminder_id=1)",
+    "add_reminder(title='q', description=['x'], time=None)", "view_orders(user_name='Eve')",
     "login_food_platform(username='Eve', password='password123')", "view_logged_in_users()",
-    "view_orders(user_name='Eve')", "check_balance(user_name='Eve')",
-    "get_products(merchant_name='KFC')",
-    "add_food_delivery_order(username='Eve', merchant_name='KFC Fried Chicken',"
-    " items=[{'product': 'Spicy Chicken Burger'}])",
-    "add_food_delivery_order(username='Eve', merchant_name='达美乐',"
-    " items=[{'product': '超级至尊披萨', 'quantity': 1}])",
-    "get_user_details(user_id='user1', password='password123')",
     "get_reservation_details(user_id='user1')", "get_reservation_details(reservation_id='res_1')",
-    "find_transfer_flights(origin_city='Beijing', transfer_city='Shanghai',"
-    " destination_city='Hangzhou')",
-    "reserve_flight(user_id='user1', password='password123', flight_no='CA1234',"
-    " cabin='Economy Class', payment_method='bank', baggage_count=1)",
-    "reserve_flight(user_id='user1', password='bad', flight_no='CA1234', cabin='经济舱',"
-    " payment_method='cash', baggage_count=1)",
-    "modify_flight(user_id='user1', reservation_id='res_1', new_cabin='Business Class')",
     "modify_flight(user_id='user1', reservation_id='res_1', add_baggage=2)",
     "cancel_reservation(user_id='user1', reservation_id='res_1', reason='x')",
 ]  # fmt: skip
@@ -82,16 +64,22 @@ class _Script:
         return Completion(text=next(self._texts))
 
 
-def script(entry: Entry, rng: random.Random, batches: float = 0.0) -> tuple[list[str], list[str]]:
+def steps_of(entry: Entry) -> list[list[str]]:
+    """Return the ideal paths of a row."""
+    milestones: list[Any] = entry.gold["mile_stone"]
+    return milestones if isinstance(milestones[0], list) else [milestones]
+
+
+def script(
+    entry: Entry, known: Sequence[str], rng: random.Random, batches: float
+) -> tuple[list[str], list[str]]:
     """Return what agent and user say: an ideal path with gaps, noise and altered messages.
 
-    ``batches``: share of the noise that is a list of several calls.
+    ``known`` are calls of the language; ``batches``: share of the noise that is several calls.
     """
-    milestones = entry.gold["mile_stone"]
-    path = rng.choice(milestones) if isinstance(milestones[0], list) else milestones
+    path = rng.choice(steps_of(entry))
     tools = [function["name"] for function in entry.data["function"]]
-    fitting = [call for call in _CALLS if any(name in call for name in tools)]
-    pool = [*_CALLS, *fitting * 4, *(step.strip("[]") for step in path)]
+    pool = [*known, *[call for call in known if any(name in call for name in tools)] * 4]
 
     def noise() -> str:
         if rng.random() < batches:
@@ -120,7 +108,8 @@ def play(
     rng = random.Random(f"{seed}:{language}")
     rows = list(benchmark.entries())
     chosen = [rng.choice(rows) for _ in range(episodes)]
-    scripts = [script(entry, rng, batches) for entry in chosen]
+    paths = [step.strip("[]") for row in rows for path in steps_of(row) for step in path]
+    scripts = [script(entry, [*_CALLS, *paths], rng, batches) for entry in chosen]
     lines = [
         {"language": language, "category": e.category, "row": e.data, "agent": agent, "user": user}
         for e, (agent, user) in zip(chosen, scripts, strict=True)

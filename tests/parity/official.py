@@ -75,7 +75,7 @@ def answers_of(
         work.mkdir()
         environment = {variable: str(work), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
         done = subprocess.run(
-            [str(python), "-B", str(Path(__file__).with_name(script)), *map(str, arguments)],
+            [str(python), "-B", str(Path(__file__).parent / script), *map(str, arguments)],
             input="".join(f"{line}\n" for line in sent),
             capture_output=True,
             text=True,

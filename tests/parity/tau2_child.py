@@ -21,7 +21,7 @@ import tomllib
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -146,43 +146,23 @@ class Upstream:
         constructor = self.registry.get_env_constructor(_domain(category))
         return constructor(solo_mode=True) if category == SOLO else constructor()
 
-    def schemas(self) -> dict[str, Any]:
-        """The tools of each domain and side, and of a solo agent."""
-        found: dict[str, Any] = {}
-        for domain in TASKS:
-            environment = self._environment(domain)
-            found[domain] = {"assistant": _schemas(environment.get_tools())}
-            if environment.user_tools is not None:
-                found[domain]["user"] = _schemas(environment.get_user_tools())
-        environment = self._environment(SOLO)
-        task = next(iter(self._tasks_of(SOLO)))
-        found[SOLO] = {"assistant": _schemas(self._agent(SOLO, environment, task).tools)}
-        return found
-
-    def _tasks_of(self, category: str) -> Iterator[Any]:
+    def prompts(self, category: str) -> dict[str, Any]:
+        """Policy, greeting, tools, and both sides' system messages of all tasks of base."""
+        environment = self._environment(category)
         splits = self.registry.get_task_splits_loader(_domain(category))
         known = self.tasks[_domain(category)]
+        messages = {}
         for task_id in known if splits is None else splits()["base"]:
-            yield self._task(category, task_id)
-
-    def prompts(self, category: str, workflow: bool) -> dict[str, Any]:
-        """Policy, greeting, and both sides' system messages of all tasks of base."""
-        name = f"{_domain(category)}-workflow" if workflow else _domain(category)
-        constructor = self.registry.get_env_constructor(name)
-        environment = constructor(solo_mode=True) if category == SOLO else constructor()
-        found: dict[str, Any] = {
-            "policy": environment.get_policy(),
-            "greeting": self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content,
-            "tasks": {},
-        }
-        for task in self._tasks_of(category):
+            task = self._task(category, task_id)
             agent = self._agent(category, environment, task)
-            user = self._user(category, environment, task)
-            found["tasks"][task.id] = {
-                "agent": agent.system_prompt,
-                "user": "" if category == SOLO else user.system_prompt,
-            }
-        return found
+            user = "" if category == SOLO else self._user(category, environment, task).system_prompt
+            messages[task_id] = [agent.system_prompt, user]
+        tools = {"assistant": [tool.openai_schema for tool in agent.tools]}
+        if category != SOLO and environment.user_tools is not None:
+            tools["user"] = [tool.openai_schema for tool in environment.get_user_tools()]
+        greeting = self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content
+        shown = [environment.get_policy(), greeting]
+        return {"shown": shown, "tools": tools, "messages": sorted(messages.items())}
 
     def _agent(self, category: str, environment: Any, task: Any) -> Any:
         policy = environment.get_policy()
@@ -204,19 +184,16 @@ class Upstream:
             messages = [self._message(message) for message in trajectory]
             return self._reward(category, self._task(category, task), messages, ended)
         except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
-            return {"crash": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+            return {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
 
     def _reward(self, category: str, task: Any, messages: list[Any], ended: str) -> dict[str, Any]:
         run = self.simulation.SimulationRun(
             id="x", task_id=task.id, start_time="", end_time="", duration=0.0,
             termination_reason=ended, messages=messages,
         )  # fmt: skip
+        kind = self.evaluator.EvaluationType.ALL
         info = self.evaluator.evaluate_simulation(
-            simulation=run,
-            task=task,
-            evaluation_type=self.evaluator.EvaluationType.ALL,
-            solo_mode=category == SOLO,
-            domain=_domain(category),
+            run, task, kind, solo_mode=category == SOLO, domain=_domain(category)
         )
         return {
             "reward": info.reward,
@@ -228,23 +205,16 @@ class Upstream:
         }
 
     def _message(self, message: Mapping[str, Any]) -> Any:
-        if message["role"] == "tool":
-            return self.messages.ToolMessage(**message)
-        if message["role"] == "system":
-            return self.messages.SystemMessage(**message)
+        kind = getattr(self.messages, f"{message['role'].title()}Message")
+        if message["role"] in ("tool", "system"):
+            return kind(**message)
         calls = [
             self.messages.ToolCall(
-                id=call["id"],
-                name=call["name"],
-                arguments=json.loads(call["arguments"]),
-                requestor=call.get("requestor", message["role"]),
+                **{"requestor": message["role"], **call, "arguments": json.loads(call["arguments"])}
             )
             for call in message.get("tool_calls") or ()
         ]
-        sides = {"user": self.messages.UserMessage, "assistant": self.messages.AssistantMessage}
-        return sides[message["role"]](
-            role=message["role"], content=message["content"], tool_calls=calls or None
-        )
+        return kind(role=message["role"], content=message["content"], tool_calls=calls or None)
 
     def sequence(self, category: str, task: str, calls: list[list[Any]]) -> dict[str, Any]:
         """What calls [requestor, name, arguments, whether a message ends with it] answer, from a
@@ -276,51 +246,30 @@ class Upstream:
         self.turns = {role: deque(said) for role, said in turns.items()}
         self.last = {role: said[-1] for role, said in turns.items()}
         self.asked = {"agent": [], "user": []}
+        agent = self._agent(category, environment, asked_task)
+        user = self._user(category, environment, asked_task)
         loop = self.orchestrator.Orchestrator(
-            domain=_domain(category),
-            agent=self._agent(category, environment, asked_task),
-            user=self._user(category, environment, asked_task),
-            environment=environment,
-            task=asked_task,
-            max_steps=limits[0],
-            max_errors=limits[1],
-            solo_mode=category == SOLO,
-        )
+            _domain(category), agent, user, environment, asked_task,
+            max_steps=limits[0], max_errors=limits[1], solo_mode=category == SOLO,
+        )  # fmt: skip
         found: dict[str, Any] = {"asked": self.asked}
         try:
             run = loop.run()
         except Exception as error:  # noqa: BLE001  the run of the task fails
-            messages = loop.trajectory
-            found["crash"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            found["trajectory"] = [_plain(message) for message in loop.trajectory]
+            found["crash"] = f"{type(error).__name__}: {str(error)[:200]}"
         else:
-            messages = run.messages
-            found["ended"] = run.termination_reason.value
-        found |= {
-            "trajectory": [_plain(message) for message in messages],
-            "steps": loop.step_count,
-            "errors": loop.num_errors,
-        }
-        if "ended" in found:
-            try:
-                found["reward"] = self._reward(
-                    category, self._task(category, task), messages, found["ended"]
-                )
-            except Exception as error:  # noqa: BLE001  as `evaluate`
-                found["reward"] = {"crash": type(error).__name__}
-        return found
+            found["trajectory"] = [_plain(message) for message in run.messages]
+            ended = found["ended"] = run.termination_reason.value
+            found["reward"] = self.evaluate(category, task, found["trajectory"], ended)
+        return {**found, "steps": loop.step_count, "errors": loop.num_errors}
 
     def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
         """In place of ``litellm.completion``: the next turn of a script, its last one for ever."""
         self.asked[model].append(messages)
         turns = self.turns[model]
         turn = turns.popleft() if turns else self.last[model]
-        calls = [
-            SimpleNamespace(
-                id=call["id"],
-                function=SimpleNamespace(name=call["name"], arguments=call["arguments"]),
-            )
-            for call in turn["calls"]
-        ]
+        calls = [SimpleNamespace(id=c["id"], function=SimpleNamespace(**c)) for c in turn["calls"]]
         said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
         choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
         return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
@@ -334,10 +283,6 @@ def _raw_tasks(domain: str) -> dict[str, Any]:
 
 def _domain(category: str) -> str:
     return "telecom" if category == SOLO else category
-
-
-def _schemas(tools: Any) -> list[Any]:
-    return [tool.openai_schema for tool in tools]
 
 
 def _plain(message: Any) -> dict[str, Any]:
@@ -366,8 +311,7 @@ def main(parent: str) -> None:
     wanted = (*STAND_INS, "addict", "toml")
     for name in [n for n in wanted if importlib.util.find_spec(n.partition(".")[0]) is None]:
         stub(name, **{"__getattr__": lambda name: Anything, **known.get(name, {})})
-    logger = import_module("loguru").logger
-    logger.remove()
+    import_module("loguru").logger.remove()
     upstream = Upstream()
     gc.freeze()
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""tau2's prompts, tools, environments, episodes and verdicts against upstream's own.
+"""tau2's environments, episodes and verdicts against upstream's own.
 
     python tests/parity/tau2_parity.py --sequences 200 --conversations 100 --episodes 50 --seed 1
 
@@ -103,35 +103,6 @@ class Comparison:
         wrong = [f"{what}: {problem}" for problem in problems if problem]
         self.found.count(what, cases=1, equal=not wrong, **facts)
         self.found.differences += wrong
-
-    def schemas(self) -> None:
-        """Compare names, descriptions and JSON schemas of all tools, and their order."""
-        theirs = self.ask("schemas")
-        for name, category in CATEGORIES.items():
-            ours = {"assistant": self.benchmark._agent_tools(name)}
-            if tools := self.benchmark._user_tools(category):
-                ours["user"] = tools
-            # As they are sent: a template shows the order of keys.
-            sent = [
-                {side: json.dumps(t) for side, t in one.items()} for one in (ours, theirs[name])
-            ]
-            for side in sent[0].keys() | sent[1].keys():
-                same = differs(f"{name} {side}", *(one.get(side) for one in sent))
-                self.case("schemas", same, calls=len(ours.get(side, ())))
-
-    def prompts(self, name: str) -> None:
-        """Compare policies, greeting, and the system messages of agent and user of every task."""
-        for policy in ("manual", "workflow"):
-            if policy == "workflow" and CATEGORIES[name].domain != "telecom":
-                continue
-            benchmark = self.benchmark_of(policy=policy) if policy != "manual" else self.benchmark
-            theirs = self.ask("prompts", category=name, workflow=policy == "workflow")
-            shown = benchmark._policies[name], benchmark._texts.greeting
-            self.case("policies", differs(name, shown, [theirs["policy"], theirs["greeting"]]))
-            for entry in [one for one in benchmark.dataset() if one.category == name]:
-                ours = benchmark._agent_system(entry), benchmark._user_system(entry)
-                other = [theirs["tasks"][entry.id][role] for role in ("agent", "user")]
-                self.case("system messages", differs(f"{name} {entry.id}", ours, other))
 
     def gold(self, name: str, step: int = 1) -> None:
         """Compare verdicts on the gold calls with all that has to be said, and on silence."""
@@ -330,9 +301,7 @@ def main() -> int:
         return error.exit_code
     with upstream(copy) as ask:
         one = Comparison(ask, copy, asked.seed)
-        one.schemas()
         for name in CATEGORIES:
-            one.prompts(name)
             one.gold(name)
             one.sequences(name, asked.sequences)
             one.conversations(name, asked.conversations)
