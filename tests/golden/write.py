@@ -67,11 +67,11 @@ def write(name: str, made: Iterable[tuple[str, Row]], most: int = PER_CATEGORY) 
 def acebench() -> Iterable[tuple[str, Row]]:
     """Variations of the mini set's gold answers."""
     made = [(entry, [*variations(entry, 120, SEED)]) for entry in load(MINI)]
-    answers = verdicts(asked(entry, [one.output for one in several]) for entry, several in made)
+    answers = verdicts(asked(entry, [output for _, output in several]) for entry, several in made)
     for (entry, several), found in zip(made, answers, strict=True):
-        for one, verdict in zip(several, found, strict=True):
-            assert compare.same(verdict, compare.ours(entry, one.output)), (entry, one, verdict)
-            row = {"entry": entry.key, "output": one.output, "verdict": verdict}
+        for (_, output), verdict in zip(several, found, strict=True):
+            assert compare.same(verdict, compare.ours(entry, output)), (entry, output, verdict)
+            row = {"entry": entry.key, "output": output, "verdict": verdict}
             yield f"{entry.language} {entry.category}", row
 
 
@@ -114,8 +114,7 @@ def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
         answers = bfcl_multi_turn.upstream(copy, made)
         for (entry, cases), found in zip(made, answers, strict=True):
             for turns, theirs in zip(cases, found, strict=True):
-                verdict = [theirs["valid"], theirs["error_type"]]
-                yield category, {**_of(entry), "turns": turns, "verdict": verdict}
+                yield category, {**_of(entry), "turns": turns, "verdict": theirs}
 
 
 def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:

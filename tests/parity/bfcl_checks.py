@@ -186,18 +186,11 @@ def known_names(package: Path, python: Path) -> list[str]:
 
 def _line(case: Case) -> dict[str, Any]:
     language = language_of(case.entry.category)
+    form = {"form": case.form.returned if language == "python" else language}
     # Format sensitivity is dispatched by the original id, which names its category.
-    return {
-        "id": case.entry.id,
-        "category": case.entry.category,
-        "language": language,
-        "form": case.form.returned if language == "python" else language,
-        "tagged": case.form.tagged,
-        "native": case.native,
-        "function": case.entry.data["function"],
-        "gold": case.entry.gold,
-        "output": case.sent,
-    }
+    about = {"id": case.entry.id, "category": case.entry.category, "language": language, **form}
+    asked = {"function": case.entry.data["function"], "gold": case.entry.gold, "output": case.sent}
+    return {**about, **asked, "tagged": case.form.tagged, "native": case.native}
 
 
 def ours(case: Case) -> list[Any]:

@@ -13,7 +13,6 @@ import copy
 import hashlib
 import io
 import json
-import re
 import sys
 import warnings
 from contextlib import redirect_stdout
@@ -23,7 +22,6 @@ from typing import Any
 
 from official_child import Refusal, guarded_in, stub
 
-_INSTANCE = re.compile(r"\b\w+_instance\.")
 _PARSERS = (
     *("tenacity", "filelock", "tree_sitter", "tree_sitter_java", "tree_sitter_javascript"),
     "overrides",
@@ -154,35 +152,24 @@ def names() -> Any:
 
 
 def conversations() -> Any:
-    """Judge cases of a multi-turn entry: ``{"valid", "error_type", "texts"}`` each, the texts as
-    tools answer."""
+    """Judge cases of a multi-turn entry: ``[valid, error_type]`` each."""
     without_parsers()
     runner = import_module("bfcl_eval.eval_checker.eval_runner")
     folder = "bfcl_eval.eval_checker.multi_turn_eval"
-    checker: Any = import_module(f"{folder}.multi_turn_checker")
     utils = import_module(f"{folder}.multi_turn_utils")
     context = import_module(f"{folder}.func_source_code.long_context")
     posting = import_module(f"{folder}.func_source_code.posting_api")
-    executed: list[list[str]] = []
-    run = utils.execute_multi_turn_func_call
-
-    def recording(**named: Any) -> Any:
-        found = run(**named)
-        executed.append([_INSTANCE.sub("", text) for text in found[0]])
-        return found
 
     def decode_execute(item: Any, has_tool_call_tag: bool) -> list[str]:
         if item is None:
             raise ValueError("no calls")
         return list(item)
 
-    checker.execute_multi_turn_func_call = recording
     held = {name: value for name, value in vars(context).items() if not name.startswith("_")}
     kept = {n: copy.deepcopy(value) for n, value in held.items() if type(value) in (dict, list)}
     handler = SimpleNamespace(decode_execute=decode_execute)
 
     def judge(entry: Any, gold: Any, turns: Any) -> Any:
-        executed.clear()
         try:
             found = runner._evaluate_single_multi_turn_entry(
                 handler, entry["id"], turns, gold, copy.deepcopy(entry), "m", "category"
@@ -198,7 +185,7 @@ def conversations() -> Any:
             target = getattr(context, name)  # the classes have imported this object
             target.clear()
             (target.update if isinstance(target, dict) else target.extend)(copy.deepcopy(value))
-        return {"valid": found["valid"], "error_type": kind, "texts": list(executed)}
+        return [found["valid"], kind]
 
     return lambda asked: [judge(asked["entry"], asked["gold"], turns) for turns in asked["cases"]]
 

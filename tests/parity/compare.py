@@ -30,11 +30,11 @@ def compare(entries: Iterable[Entry], per_row: int, seed: int = 0) -> Found:
     for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
         name = f"{language} {category}"
         made = [(entry, list(variations(entry, per_row, seed))) for entry in group]
-        lines = [asked(entry, [one.output for one in several]) for entry, several in made]
+        lines = [asked(entry, [output for _, output in several]) for entry, several in made]
         for (entry, several), answers in zip(made, verdicts(lines), strict=True):
             found.count(name, rows=1)
-            for variation, answer in zip(several, answers, strict=True):
-                verdict = ours(entry, variation.output)
+            for (kind, output), answer in zip(several, answers, strict=True):
+                verdict = ours(entry, output)
                 equal = same(answer, verdict)
                 if isinstance(answer, dict):
                     ((why, what),) = answer.items()
@@ -45,9 +45,9 @@ def compare(entries: Iterable[Entry], per_row: int, seed: int = 0) -> Found:
                     found.answers[answer[1] or "valid"] += 1
                 if not equal:
                     found.differences.append(
-                        f"{name} {entry.id} [{variation.kind}]\n  official {answer}\n"
+                        f"{name} {entry.id} [{kind}]\n  official {answer}\n"
                         f"  ours     {[verdict.valid, verdict.error_type, verdict.metrics]}\n"
-                        f"  output   {str(variation.output)[:600]!r}"
+                        f"  output   {str(output)[:600]!r}"
                     )
     return found
 

@@ -40,16 +40,11 @@ def clone() -> Path:
 def asked(entry: Entry, outputs: Sequence[Any]) -> dict[str, Any]:
     """Return one line for the child. Outputs are texts or None, of agents ``(state, process)``."""
     agent = entry.category.startswith("agent_")
-    return {
-        "language": entry.language,
-        "category": entry.category,
-        "row": {"id": entry.id, **entry.data},
-        "gold": entry.gold if agent else {"ground_truth": entry.gold},
-        "outputs": [
-            {"result": output[0], "process": output[1]} if agent else {"result": output}
-            for output in outputs
-        ],
-    }
+    gold = entry.gold if agent else {"ground_truth": entry.gold}
+    found = [{"result": o[0], "process": o[1]} if agent else {"result": o} for o in outputs]
+    row = {"id": entry.id, **entry.data}
+    return {"language": entry.language, "category": entry.category, "row": row, "gold": gold,
+            "outputs": found}  # fmt: skip
 
 
 def verdicts(lines: Iterable[dict[str, Any]]) -> list[list[Answer]]:
@@ -93,5 +88,5 @@ def answers_of(
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    resource.setrlimit(resource.RLIMIT_CPU, (1_800, 1_800))
+    for what, most in ((resource.RLIMIT_AS, 4 << 30), (resource.RLIMIT_CPU, 1_800)):
+        resource.setrlimit(what, (most, most))

@@ -65,9 +65,10 @@ class Pool:
 
     def _value(self, rng: random.Random, key: str, part: Mapping[str, Any]) -> Any:
         if key == "expression" and rng.random() < 0.9:
-            parts = ["1", "0", "2.50", "007", ".5", "3.", "1000000", "(", ")", " ", "+", "-", "*"]
-            parts += ["/", "//", "()", "((3))", "--", "2**3", "0.1", "a", "12 + 5 * 3"]
-            return "".join(rng.choice(parts) for _ in range(rng.randint(0, 7)))
+            parts = (
+                "1 0 2.50 007 .5 3. 1000000 ( ) + - * / // () ((3)) -- 2**3 0.1 a 12+5*3".split()
+            )
+            return rng.choice([" ", ""]).join(rng.choice(parts) for _ in range(rng.randint(0, 7)))
         if "enum" in part or key in self.values:
             return rng.choice(part.get("enum") or self.values[key])
         kinds = [one.get("type") for one in (part, *part.get("anyOf", ()))]
@@ -148,15 +149,6 @@ def conversation(pool: Pool, rng: random.Random, entry: Entry | None = None) -> 
     return found
 
 
-def sequence(pool: Pool, rng: random.Random) -> tuple[Entry, list[list[Any]]]:
-    """Return a task to begin with, and calls [side, name, arguments, whether a message ends]."""
-    made = conversation(pool, rng)
-    calls = [call for _, _, several in made.turns for call in several]
-    for _ in range(rng.randint(3, 12)):
-        calls.insert(rng.randint(0, len(calls)), pool.call(rng, made.entry))
-    return made.entry, [[*call, rng.random() < 0.8] for call in calls]  # fmt: skip
-
-
 def _grouped(calls: Sequence[Call], rng: random.Random) -> Iterator[list[Call]]:
     """Yield calls of one side after another, several in a message now and then."""
     group: list[Call] = []
@@ -228,18 +220,12 @@ def _numbered(
     return found
 
 
-def opening(entry: Entry, greeting: str) -> list[dict[str, Any]]:
-    """Return the messages that a conversation begins with."""
-    begun = list(history(entry))
-    if begun or CATEGORIES[entry.category].solo:
-        return begun
-    return [{"role": "assistant", "content": greeting}]
-
-
 def recorded(benchmark: Tau2, made: Conversation) -> list[dict[str, Any]]:
     """Return the messages of a conversation with the answers of its calls, and with its fault."""
     scenario = benchmark.scenario(made.entry)
-    messages = opening(made.entry, benchmark._texts.greeting)
+    messages = list(history(made.entry))
+    if not messages and not CATEGORIES[made.entry.category].solo:
+        messages = [{"role": "assistant", "content": benchmark._texts.greeting}]
     for number, (side, text, calls) in enumerate(made.turns):
         message: dict[str, Any] = {"role": side, "content": text}
         answers = []

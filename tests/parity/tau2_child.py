@@ -216,28 +216,6 @@ class Upstream:
         ]
         return kind(role=message["role"], content=message["content"], tool_calls=calls or None)
 
-    def sequence(self, category: str, task: str, calls: list[list[Any]]) -> dict[str, Any]:
-        """What calls [requestor, name, arguments, whether a message ends with it] answer, from a
-        task's initial state on, and the hashes of the databases then."""
-        environment, state = self._environment(category), self._task(category, task).initial_state
-        environment.set_state(
-            initialization_data=state and state.initialization_data,
-            initialization_actions=state and state.initialization_actions,
-            message_history=(state and state.message_history) or [],
-        )
-        environment.sync_tools()
-        answers = []
-        for requestor, name, arguments, last in calls:
-            made = self.messages.ToolCall(name=name, arguments=arguments, requestor=requestor)
-            answer = environment.get_response(made)
-            answers.append([answer.content, answer.error])
-            if last:
-                environment.sync_tools()
-        hashes = {"assistant": environment.get_db_hash()}
-        if environment.user_tools is not None:
-            hashes["user"] = environment.get_user_db_hash()
-        return {"answers": answers, "hashes": hashes}
-
     def episode(
         self, category: str, task: str, turns: dict[str, Any], limits: list[int]
     ) -> dict[str, Any]:

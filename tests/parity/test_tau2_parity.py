@@ -34,7 +34,6 @@ def test_calls_verdicts_and_episodes(comparison: Comparison, name: str) -> None:
     comparison.gold(name, step=1 if name == "mock" else 25)
     # Upstream hashes the whole database of each, and those of airline and retail are large.
     few = 4 if name in ("airline", "retail") else 10
-    comparison.sequences(name, few)
     comparison.conversations(name, few)
     comparison.episodes(name, few)
     found = comparison.found
@@ -42,7 +41,5 @@ def test_calls_verdicts_and_episodes(comparison: Comparison, name: str) -> None:
     gold = found.of[f"gold path, {name}"]
     # In mock one task expects a change that no gold call makes.
     assert gold["reward_1"] == gold["cases"] - (name == "mock")
-    calls = found.of[f"sequences, {name}"]
-    assert calls["errors"] < 0.8 * calls["calls"], "too few of the calls succeed"
     for what in ("conversations", "episodes"):
         assert found.of[f"{what}, {name}"]["reward_1"]

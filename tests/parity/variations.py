@@ -11,7 +11,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ace_ray.benchmarks.acebench.gold import (
     LIMITS,
@@ -31,13 +31,6 @@ Calls = list[tuple[str, Args]]
 ValueChange = Callable[[Any, Rng], Any]
 
 
-class Variation(NamedTuple):
-    """An output (None for a missing one; for agents ``(state, process)``) and its kind."""
-
-    kind: str
-    output: Any
-
-
 class NotHere(Exception):
     """This kind of variation does not apply to this row."""
 
@@ -52,8 +45,11 @@ class Source:
         return self.text
 
 
-def variations(entry: Entry, count: int, seed: int = 0) -> Iterator[Variation]:
-    """Yield ``count`` variations of one row: its kinds in a random order, again and again."""
+def variations(entry: Entry, count: int, seed: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield ``count`` variations of one row: kind and output, which is None for a missing one.
+
+    An agent's output is ``(state, process)``. Kinds come in a random order, again and again.
+    """
     rng = random.Random(f"{seed}:{':'.join(entry.key)}")
     chosen = kinds(entry.category)
     names = list(chosen)
@@ -67,7 +63,7 @@ def variations(entry: Entry, count: int, seed: int = 0) -> Iterator[Variation]:
             if not count:
                 return
             count -= 1
-            yield Variation(name, output)
+            yield name, output
 
 
 def kinds(category: str) -> Mapping[str, Kind]:
@@ -391,9 +387,8 @@ _REPLACED = [
     ("), ", ")], ["), ("False", "false"), ("\\", "\\\\"), ("(", "(\n    "),
 ]  # fmt: skip
 _NOTHING = [
-    "", " ", "\n", "[]", "[[]]", "()", "{}", "None", "hello", "[hello]", "[1]", "['a']", "[f]",
-    "[f()]", "f()", "[f(), g]", "[()]", "[f(),]", "]", "[", "][", "[None]", "[...]", "null", "0",
-    "[f() for x in y]", "[f()] + [g()]", "[f(x)]",
+    "", "\n", "[]", "[[]]", "()", "{}", "None", "hello", "[hello]", "[1]", "['a']", "[f]", "[f()]",
+    "f()", "[f(), g]", "[()]", "[f(),]", "]", "][", "[...]", "null", "[f() for x in y]", "[f(x)]",
 ]  # fmt: skip
 
 
@@ -426,9 +421,7 @@ TEXT_KINDS: dict[str, Callable[[str, Rng], str | None]] = {
     ).format(t[1:-1]),
     "replaced": replaced,
     "replaced twice": lambda t, r: replaced(replaced(t, r), r),
-    "another case": lambda t, r: r.choice([t.upper(), t.lower(), t.swapcase()]),
-    "as JSON": lambda t, r: r.choice([json.dumps({"name": "f", "arguments": t}), json.dumps(t)]),
-    "escaped": lambda t, r: r.choice([repr(t), t.encode("unicode_escape").decode()]),
+    "written otherwise": lambda t, r: r.choice([t.upper(), t.lower(), json.dumps(t), repr(t)]),
     "cut": lambda t, r: t[: r.randint(0, len(t))],
     "end only": lambda t, r: t[r.randint(0, len(t)) :],
     "fuzzed": fuzzed,
@@ -449,9 +442,8 @@ _TEXTS: dict[str, Kind] = {f"text: {name}": _text_kind(c) for name, c in TEXT_KI
 
 # The message of a special row.
 
-_PHRASES = [
-    "Missing necessary parameters", "There is incorrect value", "the limitations of the function",
-]  # fmt: skip
+_PHRASES = ["Missing necessary parameters", "There is incorrect value"]
+_PHRASES += ["the limitations of the function"]
 _MESSAGES = [
     "{gold}", "{bare}", "{odd_name}", "{odd_phrase}", "{phrase}: {names}", "{everything}",
     "{limits}", "{limits} {gold}", "{phrase} {question}", "{call}", "{call} {gold}",
@@ -483,103 +475,66 @@ SPECIAL_KINDS: dict[str, Kind] = {f"message: {t!a}": _message(t) for t in _MESSA
 
 # The end state and the process of an agent row.
 
-AgentChange = Callable[[Any, Rng], Any]
-"""Changes its argument, or returns another value in its place."""
 _ODD_VALUES = [1, 1.0, True, "1", 0, None, "x", [], {}, [1], {"a": 1}, 500, "500.0", -1, 3]
 _CLASSES = ["Other", "BaseApi", "BaseAPI", "MessageApi", "ReminderApi", "Reminderpi", "Travel"]
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Yield (container, key) of every value in ``value``."""
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, inner in list(items):
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
         yield value, key
         if isinstance(inner, (dict, list)):
             yield from _places(inner)
 
 
-def _value(state: Any, rng: Rng) -> None:
-    container, key = pick(rng, list(_places(state)))
-    old = container[key]
-    near: list[Any] = [rng.choice(_ODD_VALUES)]
-    if isinstance(old, dict):
-        items = rng.sample(list(old.items()), len(old))
-        near += [dict(items), dict(items[1:]), {**old, rng.choice(["extra", "7", "wifi"]): 1}]
-    elif isinstance(old, list):
-        near += [old[1:], old[::-1], [*old, *near]]
-    elif isinstance(old, str):
-        near += [f"{old} ", old.upper(), old[:-1], f"{old}\x00", "\ud800"]
-    elif old is not None:
-        near += [float(old), int(old), bool(old), str(old), old + 1]
-    container[key] = rng.choice(near)
+def _state(entry: Entry, rng: Rng) -> Any:
+    """An end state: the gold one with up to two changes to values and one to classes, or none."""
+    state = copy.deepcopy(rng.choice([gold_state(entry), entry.gold["ground_truth"]]))
+    for _ in range(rng.choice([0, 0, 1, 1, 1, 2])):
+        container, key = rng.choice(list(_places(state)))
+        old, near = container[key], [rng.choice(_ODD_VALUES)]
+        if isinstance(old, dict):
+            near += [dict(reversed(old.items())), dict([*old.items()][1:]), {**old, "wifi": 1}]
+        elif isinstance(old, list):
+            near += [old[1:], old[::-1], [*old, *near]]
+        elif isinstance(old, str):
+            near += [f"{old} ", old.upper(), old[:-1], f"{old}\x00", "\ud800"]
+        elif old is not None:
+            near += [float(old), int(old), bool(old), str(old), old + 1]
+        container[key] = rng.choice(near)
+    if rng.random() < 0.7:
+        return state
+    one = rng.choice([c for c in state if isinstance(c, dict) and c] or [{"BaseApi": {}}])
+    others = [c for c in state if c != one]
+    name = rng.choice([*_CLASSES, next(iter(one)).lower()])
+    odd = [None, [], {}, "BaseApi", 1, {**one, "More": {}}, dict.fromkeys(one), {name: {}}]
+    whole = [[], {}, "", "ab", 5, [[]], [{}], one, [{key: {} for key in one}], state[::-1]]
+    renamed = {name: next(iter(one.values()))}
+    choices = [others, [*state, one], [renamed, *others], [*others, rng.choice(odd)]]
+    return rng.choice([*choices, rng.choice(whole)])
 
 
-def _class(state: Any, rng: Rng) -> None:
-    place = rng.randrange(len(state))
-    one = state[place]
-    ((name, attributes),) = one.items()
-    renamed = {rng.choice([*_CLASSES, name.lower()]): attributes}
-    odd = [None, [], {}, "BaseApi", 1, {**one, "More": {}}, {name: None}, {name: []}, {name: {}}]
-    state[place : place + 1] = rng.choice([[], [one, one], [renamed], [renamed], [rng.choice(odd)]])
+def _process(entry: Entry, rng: Rng) -> Any:
+    """A process: one of the gold ones with one change, or none."""
+    milestones = entry.gold["mile_stone"]
+    path = list(rng.choice(milestones) if isinstance(milestones[0], list) else milestones)
+    place = rng.randint(0, len(path))
+    step = path[place] if place < len(path) else "[foo()]"
+    near = [f" {step}", f"{step}\u3000", step[:-1], step.replace("'", '"'), None, [step], {}]
+    altered = [*path[:place], rng.choice(near), *path[place + 1 :]]
+    changed = [path[1:], path[:place], altered, altered, [*path[:place], step, *path[place:]]]
+    changed += [rng.sample(path, len(path)), ["Hello", *path]]
+    return rng.choice([path, *changed, rng.choice([[], {}, {"a": 1}, "[f()]", 5, "", [[]]])])
 
 
-STATES: dict[str, AgentChange] = {
-    "gold": lambda s, r: None,
-    "a value": _value,
-    "another value": _value,
-    "several values": lambda s, r: [_value(s, r), _value(s, r), s][-1],
-    "a class": _class,
-    "classes in another order": lambda s, r: r.shuffle(s),
-    "classes without attributes": lambda s, r: [{name: {} for name in one} for one in s],
-    "no state": lambda s, r: r.choice([[], {}, "", "ab", 5, [[]], [{}], [{}, {}]]),
-    "one object": lambda s, r: {name: value for one in s for name, value in one.items()},
-}
+def _agent(state: Callable[[Entry, Rng], Any]) -> Kind:
+    return lambda entry, rng: (json.loads(json.dumps(state(entry, rng))), _process(entry, rng))
 
 
-def _step(process: list[Any], rng: Rng) -> None:
-    place = int(pick(rng, range(len(process))))
-    s = process[place]
-    near = [
-        f" {s}",
-        f"{s}\n",
-        f"{s}\u3000",
-        s[:-1],
-        s.replace("'", '"'),
-        s.replace(" ", ""),
-        f"{s}x",
-    ]
-    process[place] = rng.choice([*near, None, [s], {}])
-
-
-PROCESSES: dict[str, AgentChange] = {
-    "gold": lambda p, r: None,
-    "a step missing": lambda p, r: r.choice([p[1:], p[:-1], p[: r.randint(0, len(p))]]),
-    "a step more": lambda p, r: p.insert(r.randint(0, len(p)), r.choice(["[foo()]", *p])),
-    "steps in another order": lambda p, r: r.shuffle(p),
-    "a step altered": _step,
-    "no process": lambda p, r: r.choice([[], {}, {"a": 1}, "[f()]", 5, "", [[]]]),
-    "words": lambda p, r: ["Hello", *p, "finish conversation"],
-}
-
-
-def _agent(state_kind: AgentChange | None, process_kind: AgentChange | None) -> Kind:
-    """With ``process_kind`` the state is wrong: only then the process counts."""
-
-    def vary(entry: Entry, rng: Rng) -> tuple[Any, Any]:
-        state = rng.choice([gold_state(entry), copy.deepcopy(entry.gold["ground_truth"])])
-        milestones = entry.gold["mile_stone"]
-        path = list(rng.choice(milestones) if isinstance(milestones[0], list) else milestones)
-        if state_kind is None:
-            state = rng.choice([[], mangled_state(entry)])
-        elif (other := state_kind(state, rng)) is not None:
-            state = other
-        changed = (process_kind or rng.choice(list(PROCESSES.values())))(path, rng)
-        return json.loads(json.dumps(state)), path if changed is None else changed
-
-    return vary
-
-
+# The process counts where the state is wrong.
 AGENT_KINDS: dict[str, Kind] = {
-    **{f"state: {name}": _agent(kind, None) for name, kind in STATES.items()},
-    **{f"process: {name}": _agent(None, kind) for name, kind in PROCESSES.items()},
+    "gold state": _agent(lambda entry, rng: gold_state(entry)),
+    "state": _agent(_state),
+    "another state": _agent(_state),
+    "process": _agent(lambda entry, rng: rng.choice([[], mangled_state(entry)])),
 }
