@@ -20,14 +20,15 @@ def main(clone: str) -> None:
     folder = Path(clone, "toolbench", "tooleval")
     attempts = dict.fromkeys(("stop_after_attempt", "wait_exponential", "wait_random_exponential"))
     plain = {name: lambda *a, **k: None for name in attempts}
-    for name, attributes in {
+    modules: dict[str, dict[str, Any]] = {
         "tenacity": {"retry": lambda *a, **k: lambda function: function, **plain},
         "openai": {"OpenAI": None},
         "requests": {},
         # Packages whose __init__ imports more than is needed here.
         "evaluators": {"__path__": [str(folder / "evaluators")]},
         "evaluators.registered_cls": {"__path__": [str(folder / "evaluators" / "registered_cls")]},
-    }.items():
+    }
+    for name, attributes in modules.items():
         sys.modules[name] = module = types.ModuleType(name)
         vars(module).update(attributes)
     evaluator = import_module("evaluators.registered_cls.rtl").ReinforceToolLearningEvaluator
@@ -49,7 +50,9 @@ def main(clone: str) -> None:
             return types.SimpleNamespace(choices=[types.SimpleNamespace(message=message)])
 
         judge.opr = types.SimpleNamespace(request=request)
-        answers = [{"final_answer": text, "answer_details": []} for text in ("one", "two")]
+        answers: list[Any] = [
+            {"final_answer": text, "answer_details": []} for text in ("one", "two")
+        ]
         if reader == "fac":
             return scope["get_response"](*replies)
         if reader == "vote":

@@ -148,7 +148,7 @@ def test_bfcl_conversations_get_upstreams_verdict(bfcl: UpstreamPackage, categor
         answers = [[Answer(json.dumps(step)) for step in turn] for turn in row["turns"]]
 
         def step(answer: Answer) -> list[str] | None:
-            calls: list[str] | None = json.loads(answer.text)
+            calls: list[str] | None = json.loads(answer.text or "null")
             return calls if calls and calls != [""] else None
 
         entry = entries[row["id"]]

@@ -37,7 +37,7 @@ from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
 from ace_ray.benchmarks.tau2.options import CATEGORIES
 from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package
-from ace_ray.types import Entry
+from ace_ray.types import Entry, Episode
 
 FOLDER = Path(__file__).parent
 PER_CATEGORY = 30
@@ -119,7 +119,7 @@ def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
 
 def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
     """A hash of all prompts and tools of each category."""
-    lines = [[category, "(nothing)"] for category in BFCL_CATEGORIES]
+    lines: list[Any] = [[category, "(nothing)"] for category in BFCL_CATEGORIES]
     asked = "bfcl_child.py", [copy.root.parent, "prompts"], lines, sys.executable
     for (category, _), items in zip(lines, answers_of(*asked, "BFCL_PROJECT_ROOT"), strict=True):
         yield category, {"category": category, "verdict": [len(items), sha(sorted(items))]}
@@ -140,17 +140,17 @@ def tau2(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
         one = tau2_parity.Comparison(ask, copy)
         for name in CATEGORIES:
             rng = random.Random(f"{SEED} {name}")
-            for _ in range(80):
+            for _ in range(50):
                 made = conversation(one.pools[name], rng)
                 state = tau2_parity.state_of(recorded(one.benchmark, made), made.ended)
-                one.judge(name, made.entry, state)
                 found = tau2_parity.evaluated(ask, made.entry, state)
+                ours = one.benchmark.verdicts(made.entry, Episode(state=state))["official"]
+                assert not one.verdict_problems(made.entry, state, ours, found), made
                 verdict: Any = [found.get("reward"), found.get("breakdown")]
                 if "crash" in found:
                     verdict = {"crash": found["crash"].partition(":")[0]}
                 row = {**_of(made.entry), "turns": made.turns, "ended": made.ended}
                 yield name, {**row, "fault": made.fault, "verdict": verdict}
-        assert not one.found.differences, one.found.differences
 
 
 def _of(entry: Entry) -> Row:
@@ -177,7 +177,7 @@ INDEXES = (
 def stabletoolbench(clone: Path) -> Iterable[tuple[str, Row]]:
     """Replies of a judge: votes on an answer, completeness, the better one of two answers."""
     votes = [form.format(status) for form in VOTES for status in (*STATUSES, "solved")]
-    made = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
+    made: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
     made += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
     made += [["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")]
     made += [["index", [reply]] for reply in INDEXES]

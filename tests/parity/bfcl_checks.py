@@ -178,12 +178,6 @@ def upstream(package: Path, python: Path, made: list[Case]) -> list[Any]:
     return answers_of(*asked, "BFCL_PROJECT_ROOT")
 
 
-def known_names(package: Path, python: Path) -> list[str]:
-    """Return the names that mean something to upstream's ``eval``."""
-    asked = "bfcl_child.py", [package.parent, "names"], [None], python
-    return list(answers_of(*asked, "BFCL_PROJECT_ROOT")[0])
-
-
 def _line(case: Case) -> dict[str, Any]:
     language = language_of(case.entry.category)
     form = {"form": case.form.returned if language == "python" else language}

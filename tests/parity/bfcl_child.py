@@ -2,20 +2,19 @@
 
 ``python bfcl_child.py PACKAGE_PARENT WHAT``, started by `official.answers_of` in an empty folder
 that ``BFCL_PROJECT_ROOT`` names; it imports nothing of ace_ray. WHAT is a function below:
-``single`` and ``names`` need a Python with upstream's tree-sitter.
+``single`` needs a Python with upstream's tree-sitter.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
 import hashlib
 import io
 import json
 import sys
 import warnings
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -39,12 +38,6 @@ class Anything:
 
     def __getattr__(self, name: str) -> Anything:
         return self
-
-    def __enter__(self) -> Anything:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
 
 
 class _Models(dict[str, Any]):
@@ -70,7 +63,7 @@ def prepare(parent: str) -> None:
 def without_parsers() -> None:
     """Put stand-ins in place of the parsers, which may be another version here."""
     for name in _PARSERS:
-        stub(name, __getattr__=lambda name: Anything)
+        stub(name, FileLock=nullcontext, __getattr__=lambda name: Anything)
 
 
 class _Prompted:
@@ -114,8 +107,8 @@ def single() -> Any:
         if "relevance" in judged:
             return _answer(runner._evaluate_single_relevance_entry(*begin, prompt, model, judged))
         language, form = enums.Language(asked["language"]), enums.ReturnFormat(asked["form"])
-        entry = (gold, prompt, model, judged, language, form, asked["tagged"])
-        return _answer(runner._evaluate_single_ast_entry(*begin, *entry))
+        by_form = (gold, prompt, model, judged, language, form, asked["tagged"])
+        return _answer(runner._evaluate_single_ast_entry(*begin, *by_form))
 
     def answer(asked: Any) -> Any:
         try:
@@ -143,12 +136,6 @@ def _answer(found: dict[str, Any]) -> list[Any]:
         return [True, ""]
     error, kind = found.get("error"), found.get("error_type")
     return [False, error["error_type"] if kind is None and isinstance(error, dict) else kind]
-
-
-def names() -> Any:
-    """Answer any line with the names that upstream's ``eval`` knows."""
-    decoder = import_module("bfcl_eval.model_handler.utils")
-    return lambda _: sorted({*vars(decoder), *vars(builtins), "value"})
 
 
 def conversations() -> Any:
@@ -235,7 +222,7 @@ def sha(value: Any) -> str:
 
 def main(parent: str, what: str) -> None:
     prepare(parent)
-    answer = {f.__name__: f for f in (single, names, conversations, prompts)}[what]()
+    answer = {f.__name__: f for f in (single, conversations, prompts)}[what]()
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

@@ -138,19 +138,14 @@ def _talk(turns: Turns, entry: Entry, rng: Rng) -> None:
         turn.insert(rng.randint(0, len(turn)), rng.choice([None, [], [""]]))
 
 
-def _silent(turns: Turns, entry: Entry, rng: Rng) -> None:
-    if turns:
-        turns[rng.randrange(len(turns))] = []
-
-
-_CONVERSATIONS: list[Callable[[Turns, Entry, Rng], None]] = [
+_CONVERSATIONS: list[Callable[[Turns, Entry, Rng], Any]] = [
     _added(_any_call),
     _added(_any_call),
     _added(_unknown),
     _moved,
     _every_call_alone,
     _talk,
-    _silent,
+    lambda turns, entry, rng: turns and turns.__setitem__(rng.randrange(len(turns)), []),
     lambda turns, entry, rng: turns.__delitem__(slice(rng.randint(0, len(turns)), None)),
     lambda turns, entry, rng: turns.append(rng.choice([[["ls()"]], []])),
 ]

@@ -65,14 +65,13 @@ class Pool:
 
     def _value(self, rng: random.Random, key: str, part: Mapping[str, Any]) -> Any:
         if key == "expression" and rng.random() < 0.9:
-            parts = (
-                "1 0 2.50 007 .5 3. 1000000 ( ) + - * / // () ((3)) -- 2**3 0.1 a 12+5*3".split()
-            )
-            return rng.choice([" ", ""]).join(rng.choice(parts) for _ in range(rng.randint(0, 7)))
+            parts = [*"10()+-*/ a", "2.50", "007", ".5", "3.", "//", "()", "((3))", "2**3", "12+5"]
+            return "".join(rng.choice(parts) for _ in range(rng.randint(0, 7)))
         if "enum" in part or key in self.values:
             return rng.choice(part.get("enum") or self.values[key])
         kinds = [one.get("type") for one in (part, *part.get("anyOf", ()))]
-        known = {"integer": [0, 1, 3, -1], "number": [0, 2.5, 100, -3], "boolean": [True, False]}
+        known: Any = {"integer": [0, 1, 3, -1], "number": [0, 2.5, 100, -3]}
+        known["boolean"] = [True, False]
         return rng.choice([value for k in kinds for value in known.get(str(k), ())] or JUNK)
 
     def changed(
@@ -211,7 +210,7 @@ def _numbered(
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for text, calls in turns:
-        made = []
+        made: list[Any] = []
         for _, name, arguments in calls:
             odd = rng.choice(["{", "[]", "null", "5", ""])
             given = odd if rng.random() < noise / 20 else json.dumps(arguments)

@@ -281,7 +281,7 @@ def main(parent: str) -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # upstream prints
-    known = {
+    known: dict[str, Any] = {
         "addict": {"Dict": AddictDict},
         "toml": {"load": lambda file: tomllib.loads(file.read())},
         "loguru": {"logger": Anything()},

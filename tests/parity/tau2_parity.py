@@ -168,8 +168,8 @@ class Comparison:
         yield differs("errors", state["errors"], theirs["errors"])
         for role, prompts in asked.items():
             shown = [[_shown(message) for message in prompt] for prompt in prompts]
-            other = [[_shown(message) for message in prompt] for prompt in theirs["asked"][role]]
-            yield differs(f"what the {role} is shown", shown, other)
+            wanted = [[_shown(message) for message in prompt] for prompt in theirs["asked"][role]]
+            yield differs(f"what the {role} is shown", shown, wanted)
 
 
 def evaluated(ask: Ask, entry: Entry, state: Mapping[str, Any]) -> dict[str, Any]:
