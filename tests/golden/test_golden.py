@@ -134,11 +134,13 @@ def test_bfcl_texts_are_executed_as_upstream_does() -> None:
 
 def test_bfcl_answers_in_words_get_upstreams_verdict(bfcl: UpstreamPackage) -> None:
     entries = entries_of(bfcl, "memory_kv") | entries_of(bfcl, "web_search_base")
-    by_number = {key.replace("memory_kv", "memory").replace("_base", ""): entry.gold
-                 for key, entry in entries.items()}  # fmt: skip
+    golds = {
+        key.replace("memory_kv", "memory").replace("_base", ""): entry.gold["ground_truth"]
+        for key, entry in entries.items()
+    }
     for row in rows("bfcl")["agentic"]:
         answers = [answer_of(row, answer) for answer in row["answer"][0]]
-        check_verdict(row, check_agentic(answers, by_number[row["id"]])["official"])
+        check_verdict(row, check_agentic(answers, golds[row["id"]])["official"])
 
 
 @pytest.mark.parametrize("category", MULTI_TURN)

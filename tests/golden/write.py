@@ -140,7 +140,7 @@ def tau2(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
         one = tau2_parity.Comparison(ask, copy)
         for name in CATEGORIES:
             rng = random.Random(f"{SEED} {name}")
-            for _ in range(50):
+            for _ in range(24):
                 made = conversation(one.pools[name], rng)
                 state = tau2_parity.state_of(recorded(one.benchmark, made), made.ended)
                 found = tau2_parity.evaluated(ask, made.entry, state)
