@@ -1,30 +1,28 @@
-"""Our official rule set against upstream's BFCL evaluator, on variations of every gold answer.
+"""Our official rules against upstream's BFCL evaluator, on variations of every gold answer.
 
 ``python tests/parity/bfcl_checks.py --bfcl PACKAGE --python PYTHON --count N [--noise N]
 [--seed S]``
 
 PACKAGE is the folder ``bfcl_eval``; PYTHON one that has what upstream's decoders import:
 ``tree_sitter==0.21.3 tree-sitter-java==0.21.0 tree-sitter-javascript==0.21.4 tenacity filelock``.
-Upstream runs in a process of its own (`bfcl_checks_child`), which evaluates operations on literals
-at most. Prints counts as a Markdown table, then every difference; exit code 1 when there is any.
+Upstream runs in a process of its own (`bfcl_child`), which evaluates operations on literals
+at most. Prints counts as a Markdown table, then differences; exit code 1 when there is any.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
-import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import bfcl_variations as vary
-from bfcl_noise import noisy
+from official import answers_of
+from report import Found
+from variations import Calls
 
 from ace_ray.benchmarks.bfcl.categories import (
     DEFAULT,
@@ -38,112 +36,96 @@ from ace_ray.benchmarks.bfcl.check.conversations import check_agentic
 from ace_ray.benchmarks.bfcl.check.single import check_single
 from ace_ray.benchmarks.bfcl.decode import executable
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.types import ToolCall
+from ace_ray.types import Entry, ToolCall
 
 _LINES = 4_000
-HEADER = "| kind | outputs | judged | valid | equal | upstream crashes | upstream's eval refused |"
-
-
-class Row(NamedTuple):
-    """An entry, as upstream publishes it."""
-
-    category: str
-    id: str
-    functions: list[dict[str, Any]]
-    gold: Any
+COLUMNS = ("outputs", "judged", "valid", "equal", "crash", "refused")
 
 
 class Case(NamedTuple):
-    """One output for one entry. ``kind`` counts; ``sent`` is the output in upstream's shape."""
+    """One output for one entry. ``sent`` is the output in upstream's shape."""
 
     kind: str
-    row: Row
+    entry: Entry
     form: Form
     native: bool
     sent: Any
     answers: list[Answer]
 
 
-def rows(package: Path) -> Iterator[Row]:
-    for category in SINGLE_TURN:
-        golds = _jsonl(package / f"data/possible_answer/BFCL_v4_{category}.json")
-        for place, entry in enumerate(_jsonl(package / f"data/BFCL_v4_{category}.json")):
-            gold = golds[place]["ground_truth"] if golds else None
-            yield Row(category, entry["id"], entry["function"], gold)
-
-
-def spoken(package: Path) -> list[Row]:
-    """The entries that are answered in words."""
+def entries(package: Path) -> list[Entry]:
+    """Return all single-turn entries as upstream publishes them."""
     found = []
-    for name in ("memory", "web_search"):
-        answers = _jsonl(package / f"data/possible_answer/BFCL_v4_{name}.json")
-        found += [Row("agentic", entry["id"], [], entry["ground_truth"]) for entry in answers]
+    for category in SINGLE_TURN:
+        golds = rows_of(package / f"data/possible_answer/BFCL_v4_{category}.json")
+        for place, row in enumerate(rows_of(package / f"data/BFCL_v4_{category}.json")):
+            gold = golds[place]["ground_truth"] if golds else None
+            data = {"function": row["function"]}
+            found.append(Entry("bfcl", category, "en", row["id"], data, gold))
     return found
 
 
-def _jsonl(path: Path) -> list[Any]:
+def rows_of(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def cases(package: Path, count: int, seed: int) -> Iterator[Case]:
+    """Yield each gold answer as it is, then mutated answers until there are ``count``."""
     rng = random.Random(seed)
-    everything, words = list(rows(package)), spoken(package)
-    answered = [row for row in everything if row.gold]
-    for row in answered:  # each gold answer as it is, then whatever fits into the count
-        yield _case(row, rng, changes=0)
-    scripts = [row for row in everything if language_of(row.category) != "python"]
-    small = [row for row in everything if "parallel" in row.category]
+    everything = entries(package)
+    answered = [entry for entry in everything if entry.gold]
+    for entry in answered:
+        yield case_of(entry, rng, changes=0)
+    scripts = [entry for entry in everything if language_of(entry.category) != "python"]
+    parallel = [entry for entry in everything if "parallel" in entry.category]
     for _ in range(max(0, count - len(answered))):
         kind = rng.random()
-        if kind < 0.03:
-            yield _agentic(rng.choice(words), rng, everything)
-        elif kind < 0.08:
+        if kind < 0.05:
             yield _executable(rng.choice(everything), rng)
         else:
-            several = scripts if kind < 0.25 else small if kind < 0.35 else everything
-            yield _case(rng.choice(several), rng, rng.choice([0, 1, 1, 1, 2, 3]))
+            several = scripts if kind < 0.25 else parallel if kind < 0.35 else everything
+            yield case_of(rng.choice(several), rng, rng.choice([0, 1, 1, 1, 2, 3]))
 
 
 def noise(package: Path, count: int, seed: int) -> Iterator[Case]:
-    """Outputs with noise in their texts, as many in each language, and one in ten for what episodes
-    execute of it."""
+    """Yield outputs with noise in their texts, as many in each language; one in ten is read as
+    calls that an episode executes."""
     rng = random.Random(f"noise {seed}")
-    everything = list(rows(package))
+    everything = entries(package)
     by_language = [
-        [row for row in everything if language_of(row.category) == language]
+        [entry for entry in everything if language_of(entry.category) == language]
         for language in ("python", "java", "javascript")
     ]
     for number in range(count):
         if rng.random() < 0.1:
             yield _executable(rng.choice(by_language[0]), rng, noise=True)
-            continue
-        yield _case(rng.choice(by_language[number % 3]), rng, rng.choice([0, 0, 1]), noise=True)
+        else:
+            entry = rng.choice(by_language[number % 3])
+            yield case_of(entry, rng, rng.choice([0, 0, 1]), noise=True)
 
 
-def _calls(row: Row, rng: random.Random, changes: int) -> vary.Calls:
-    calls: vary.Calls = vary.gold(row.gold, rng) if row.gold else []
-    if not row.gold and row.functions:
-        function = rng.choice(row.functions)
+def _calls(entry: Entry, rng: random.Random, changes: int) -> Calls:
+    calls: Calls = vary.gold(entry.gold, rng) if entry.gold else []
+    if not entry.gold and entry.data["function"]:
+        function = rng.choice(entry.data["function"])
         params = list(function["parameters"]["properties"])[:3]
         calls = [(function["name"], [(param, rng.choice([1, "x", True])) for param in params])]
-    names = [function["name"] for function in row.functions]
     for _ in range(changes):
-        calls = vary.changed(calls, rng, language_of(row.category), names)
+        calls = vary.changed(calls, rng, language_of(entry.category), entry)
     return calls
 
 
-def _case(row: Row, rng: random.Random, changes: int, *, noise: bool = False) -> Case:
-    language = language_of(row.category)
-    calls = _calls(row, rng, changes)
+def case_of(entry: Entry, rng: random.Random, changes: int, *, noise: bool = False) -> Case:
+    """Make a case of an entry, with some changes to the calls of its gold answer."""
+    language = language_of(entry.category)
+    calls = _calls(entry, rng, changes)
     if changes and not noise and rng.random() < 0.12:
-        return _native(row, rng, calls)
+        return native_case(entry, rng, calls)
     form = DEFAULT
-    if language == "java":
-        text = vary.java_text(calls)
-    elif language == "javascript":
-        text = vary.javascript_text(calls)
+    if language != "python":
+        text = vary.script_text(calls, language)[:8_000]  # longer ones are `decoder_failed` here
     else:
-        if changes and rng.random() < 0.3 and row.category not in RELEVANCE:
+        if changes and rng.random() < 0.3 and entry.category not in RELEVANCE:
             form = rng.choice(FORMS)
         if form.returned == "json":
             text = vary.json_text(calls, rng)
@@ -153,151 +135,102 @@ def _case(row: Row, rng: random.Random, changes: int, *, noise: bool = False) ->
             text = vary.xml_text(calls, rng, verbose=form.returned == "verbose_xml")
         if form.tagged and rng.random() < 0.9:
             text = f"<TOOLCALL>{text}</TOOLCALL>"
-    kind = row.category if form is DEFAULT else f"form {form.returned}"
+    kind = entry.category if form is DEFAULT else f"form {form.returned}"
     if noise:
-        text = noisy(text, rng, language)
-        kind = f"{kind}, noise"
+        text, kind = vary.noisy(text, rng, language), f"{kind}, noise"
     while changes and rng.random() < 0.3:
         text = vary.changed_text(text, rng)
-    return Case(kind, row, form, False, text, [Answer(text)])
+    return Case(kind, entry, form, False, text, [Answer(text)])
 
 
-def _native(row: Row, rng: random.Random, calls: vary.Calls) -> Case:
+def native_case(entry: Entry, rng: random.Random, calls: Calls) -> Case:
     if rng.random() < 0.1:
         text = rng.choice(["", "I cannot.", "f(a=1)", "[]"])
-        return Case("native", row, DEFAULT, True, text, [Answer(text, ())])
-    made = _tool_calls(rng, calls)
-    sent = [{call.name: call.arguments} for call in made]
-    return Case("native", row, DEFAULT, True, sent, [Answer("", tuple(made))])
-
-
-def _tool_calls(rng: random.Random, calls: vary.Calls) -> list[ToolCall]:
+        return Case("native", entry, DEFAULT, True, text, [Answer(text, ())])
     made = []
     for name, args in calls:
-        arguments = json.dumps({key: vary._jsonable(value) for key, value in args})
+        arguments = json.dumps({key: vary.jsonable(value) for key, value in args})
         if rng.random() < 0.1:
             arguments = rng.choice([arguments[:-1], "[]", "null", "", "5", f'"{name}"', "{'a': 1}"])
         made.append(ToolCall(name.replace(".", "_") if rng.random() < 0.95 else name, arguments))
-    return made
+    sent = [{call.name: call.arguments} for call in made]
+    return Case("native", entry, DEFAULT, True, sent, [Answer("", tuple(made))])
 
 
-def _executable(row: Row, rng: random.Random, *, noise: bool = False) -> Case:
-    calls = _calls(row, rng, rng.choice([0, 1, 2]))
-    row = row._replace(category="executable")
-    if noise:
-        text = noisy(vary.python_text(calls), rng, "python")
-        return Case("executable, noise", row, DEFAULT, False, text, [Answer(text)])
-    if rng.random() < 0.3 and calls:
-        case = _native(row, rng, calls)
-        return case._replace(kind="executable")
+def _executable(entry: Entry, rng: random.Random, *, noise: bool = False) -> Case:
+    calls = _calls(entry, rng, rng.choice([0, 1, 2]))
+    data: dict[str, Any] = {"function": []}
+    entry = Entry("bfcl", "executable", "en", entry.id, data, entry.gold)
+    if not noise and rng.random() < 0.3 and calls:
+        return native_case(entry, rng, calls)._replace(kind="executable")
     text = vary.python_text(calls)
-    if rng.random() < 0.4:
+    if noise:
+        text = vary.noisy(text, rng, "python")
+    elif rng.random() < 0.4:
         text = vary.changed_text(text, rng)
-    return Case("executable", row, DEFAULT, False, text, [Answer(text)])
+    kind = "executable, noise" if noise else "executable"
+    return Case(kind, entry, DEFAULT, False, text, [Answer(text)])
 
 
-def _agentic(row: Row, rng: random.Random, everything: list[Row]) -> Case:
-    native = rng.random() < 0.4
-    sent: list[Any] = []
-    answers = []
-    for _ in range(rng.randint(1, 4)):
-        calls = _calls(rng.choice(everything), rng, 0)
-        if rng.random() < 0.5 and native and calls:
-            made = _tool_calls(rng, calls)
-            sent.append([{call.name: call.arguments} for call in made])
-            answers.append(Answer("", tuple(made)))
-            continue
-        text = vary.python_text(calls) if rng.random() < 0.3 else _said(row, rng)
-        sent.append(text)
-        answers.append(Answer(text, () if native else None))
-    return Case("agentic", row, DEFAULT, native, [sent], answers)
-
-
-def _said(row: Row, rng: random.Random) -> str:
-    answer = str(rng.choice(row.gold))
-    if rng.random() < 0.5:
-        answer = str(vary._near_text(answer, rng))
-    template = rng.choice([
-        "{}", "The answer is {}.", "{{'answer': '{}', 'context': 'found'}}", "x{}", "{}s", "", " ",
-        "I do not know", "answer(a='{}')", "({})", "é{}", "{}-{}",
-    ])  # fmt: skip
-    return template.format(answer, answer)
-
-
-def upstream(package: Path, python: Path, asked: list[Case]) -> list[Any]:
-    lines = _child(package, python, "\n".join([json.dumps(_line(case)) for case in asked]))
-    if len(lines) != len(asked):
-        raise RuntimeError(f"{len(lines)} of {len(asked)} answered")
-    return [line[0] for line in lines]
-
-
-def known_names(package: Path, python: Path) -> list[str]:
-    """The names that mean something to upstream's ``eval``."""
-    (names,) = _child(package, python, "", "names")
-    return list(names)
-
-
-def _child(package: Path, python: Path, lines: str, *more: str) -> list[Any]:
-    child = Path(__file__).with_name("bfcl_checks_child.py")
-    with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [str(python), str(child), str(package.parent), *more],
-            input=lines,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env={
-                "PATH": os.environ.get("PATH", ""),
-                "BFCL_PROJECT_ROOT": folder,
-                "PYTHONUTF8": "1",
-            },
-            timeout=1_800,
-            check=False,
-        )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-3000:])
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def upstream(package: Path, python: Path, made: list[Case]) -> list[Any]:
+    """Return upstream's verdicts ``[valid, error type]``, or why there is none."""
+    asked = "bfcl_child.py", [package.parent, "single"], map(_line, made), python
+    return answers_of(*asked, "BFCL_PROJECT_ROOT")
 
 
 def _line(case: Case) -> dict[str, Any]:
-    row = case.row
+    language = language_of(case.entry.category)
+    form = {"form": case.form.returned if language == "python" else language}
     # Format sensitivity is dispatched by the original id, which names its category.
-    return {
-        "id": row.id,
-        "category": row.category,
-        "language": language_of(row.category),
-        "form": case.form.returned
-        if language_of(row.category) == "python"
-        else language_of(row.category),
-        "tagged": case.form.tagged,
-        "native": case.native,
-        "function": row.functions,
-        "gold": row.gold,
-        "outputs": [case.sent],
-    }
+    about = {"id": case.entry.id, "category": case.entry.category, "language": language, **form}
+    asked = {"function": case.entry.data["function"], "gold": case.entry.gold, "output": case.sent}
+    return {**about, **asked, "tagged": case.form.tagged, "native": case.native}
 
 
 def ours(case: Case) -> list[Any]:
-    row = case.row
-    if row.category == "executable":
+    entry = case.entry
+    if entry.category == "executable":
         return [executable(case.answers[0])]
-    if row.category == "agentic":
-        verdict = check_agentic(case.answers, row.gold)["official"]
+    if entry.category == "agentic":
+        verdict = check_agentic(case.answers, entry.gold)["official"]
     else:
-        verdict = check_single(row.category, row.functions, row.gold, case.answers[0], case.form)[
-            "official"
-        ]
+        functions = entry.data["function"]
+        found = check_single(entry.category, functions, entry.gold, case.answers[0], case.form)
+        verdict = found["official"]
     assert verdict.valid or 0 < len(verdict.error) < 600
     return [verdict.valid, verdict.error_type]
 
 
 def same(case: Case, answer: Any, found: list[Any]) -> bool:
-    """Equal, or named as what upstream gives no verdict on."""
+    """Whether the two are equal, or ours says that upstream gives no verdict."""
     if not isinstance(answer, dict):
         return bool(answer == found)
-    if case.row.category == "executable":
+    if case.entry.category == "executable":
         return found == [None]  # what is refused is not executed
     return found == [False, "official_crash" if "crash" in answer else "official_unsafe"]
+
+
+def compare(package: Path, python: Path, made: list[Case]) -> Found:
+    found = Found()
+    for start in range(0, len(made), _LINES):
+        part = made[start : start + _LINES]
+        for case, answer in zip(part, upstream(package, python, part), strict=True):
+            result = ours(case)
+            equal = same(case, answer, result)
+            if isinstance(answer, dict):
+                facts = dict.fromkeys(answer, 1)
+            else:
+                facts = {"judged": 1, "valid": bool(answer[0])}
+                if case.entry.category != "executable":
+                    found.answers[answer[1] or "valid"] += 1
+            found.count(case.kind, outputs=1, equal=equal, **facts)
+            if not equal:
+                found.differences.append(
+                    f"{case.kind} {case.entry.id} {case.form} native={case.native}\n"
+                    f"  upstream {str(answer)[:300]}\n  ours     {str(result)[:300]}\n"
+                    f"  output   {str(case.sent)[:500]!r}"
+                )
+    return found
 
 
 def main() -> int:
@@ -307,42 +240,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--noise", type=int, default=0, help="outputs with noise in their texts")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--shown", type=int, default=60, help="differences that are printed")
     asked = parser.parse_args()
-    counts: dict[str, Counter[str]] = {}
-    types: Counter[str] = Counter()
-    different = 0
     made = list(cases(asked.bfcl, asked.count, asked.seed)) if asked.count else []
     made += noise(asked.bfcl, asked.noise, asked.seed)
-    for start in range(0, len(made), _LINES):
-        part = made[start : start + _LINES]
-        for case, answer in zip(part, upstream(asked.bfcl, asked.python, part), strict=True):
-            found = ours(case)
-            count = counts.setdefault(case.kind, Counter())
-            count["outputs"] += 1
-            if isinstance(answer, dict):
-                count[next(iter(answer))] += 1
-            else:
-                count["judged"] += 1
-                count["valid"] += bool(answer[0])
-                if case.row.category != "executable":
-                    types[answer[1]] += 1
-            if same(case, answer, found):
-                count["equal"] += 1
-                continue
-            different += 1
-            if different <= asked.shown:
-                print(f"{case.kind} {case.row.id} {case.form} native={case.native}")
-                print(f"  upstream {str(answer)[:300]}\n  ours     {str(found)[:300]}")
-                print(f"  output   {str(case.sent)[:500]!r}", flush=True)
-    print(HEADER, "|---|--:|--:|--:|--:|--:|--:|", sep="\n")
-    counts["all"] = sum(counts.values(), Counter())
-    for kind, count in counts.items():
-        cells = [count[c] for c in ("outputs", "judged", "valid", "equal", "crash", "refused")]
-        print(f"| {kind} | {' | '.join(f'{cell:,}' for cell in cells)} |")
-    print(f"{different:,} differences")
-    print("error types:", dict(types.most_common()))
-    return different > 0
+    return compare(asked.bfcl, asked.python, made).print(COLUMNS, shown=60)
 
 
 if __name__ == "__main__":

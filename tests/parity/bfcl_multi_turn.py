@@ -2,108 +2,177 @@
 
 ``python tests/parity/bfcl_multi_turn.py --data installed --per-entry 12 [--seed S]`` prints the
 counts as a Markdown table, then what differs; exit code 1 when a verdict or an error type does.
-Upstream runs in a process of its own and evaluates the texts of the cases, which are all made here.
+Upstream evaluates the texts of the cases in a process of its own (`bfcl_child`); they hold literals
+and calls of tools only.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import json
+import random
 import re
-import subprocess
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+from unicodedata import normalize
 
-from bfcl_multi_turn_cases import Case, Mutator
+from official import answers_of
+from report import Found
+from variations import CHANGES, VALUES, Args, NotHere, source, value_changed
 
 from ace_ray.benchmarks.bfcl.categories import MULTI_TURN
 from ace_ray.benchmarks.bfcl.check.conversations import check_multi_turn
 from ace_ray.benchmarks.bfcl.data.loader import function_docs, load
 from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
 from ace_ray.benchmarks.bfcl.decode.calls import Answer
-from ace_ray.benchmarks.bfcl.tools.environment import Docs, initial_state_of, open_environment
+from ace_ray.benchmarks.bfcl.tools.environment import Docs
 from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, tool_sources
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Verdict
 
-CHILD = Path(__file__).with_name("bfcl_multi_turn_child.py")
-# What is documented to differ in a result's text: a step that Python cannot parse, or that is more
-# than a call, is refused in our own words, and sets print in an order of their own.
-_OWN_WORDS = re.compile(r"^Error during execution: ")
+COLUMNS = ("entries", "cases", "valid", "equal")
+Turns = list[list[list[str] | None]]
+"""The steps of each turn, as decoded; None stands for a step without calls."""
+Rng = random.Random
+_CHANGES = [change for name, change in CHANGES.items() if name != "arguments spread"]
+"""No decoder of upstream's makes a text with ``**``."""
 
 
-@dataclass
-class Counts:
-    """What came of one category."""
-
-    category: str
-    of: Counter[str] = field(default_factory=Counter)
-    kinds: Counter[str] = field(default_factory=Counter)
-    errors: Counter[str] = field(default_factory=Counter)
-    verdicts: list[str] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        columns = ("entries", "cases", "valid", "same", "texts", "same texts", "own words")
-        return f"| {self.category} | {' | '.join(f'{self.of[name]:,}' for name in columns)} |"
+def turns_of(entry: Entry, docs: Docs, rng: Rng) -> Turns:
+    """Make a conversation near the key of an entry."""
+    turns: Turns = [[list(turn)] if turn else [] for turn in entry.gold]
+    functions = [doc for name in entry.data["involved_classes"] for doc in docs[name]]
+    asked = replace(entry, data={"function": functions})
+    for _ in range(rng.choice([0, 1, 1, 1, 2])):
+        change = rng.choice(_CONVERSATIONS) if rng.random() < 0.4 else _changed_step
+        change(turns, asked, rng)
+    return turns
 
 
-HEADER = (
-    "| category | entries | cases | valid upstream | verdict and error type equal | results"
-    " | equal texts | errors in other words |\n|---|--:|--:|--:|--:|--:|--:|--:|"
-)
+def _step(turns: Turns, rng: Rng) -> list[str]:
+    """A step with calls; a new one where there is none."""
+    steps = [step for turn in turns for step in turn if step]
+    return rng.choice(steps) if steps else []
 
 
-def upstream(folder: Path, entries: Sequence[tuple[Entry, Sequence[Case]]]) -> list[list[Any]]:
-    """Upstream's verdicts on the cases of each entry."""
-    with tempfile.TemporaryDirectory() as empty:
-        lines = [
-            json.dumps(
-                {
-                    "entry": {"id": entry.id, **entry.data},
-                    "gold": entry.gold,
-                    "cases": [case.turns for case in cases],
-                }
-            )
-            for entry, cases in entries
-        ]
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-B", str(CHILD), str(folder)],
-            input="\n".join(lines) + "\n",
-            capture_output=True,
-            text=True,
-            cwd=empty,
-            check=False,
-            env={"PYTHONHASHSEED": "0"},
-        )
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def _changed_step(turns: Turns, entry: Entry, rng: Rng) -> None:
+    """Change values, names, arguments, order or number of one step's calls, or one call's text."""
+    step = _step(turns, rng)
+    parsed = [(text, _parsed(text)) for text in step]
+    calls = [call for _, call in parsed if call is not None]
+    try:
+        if rng.random() < 0.15 and step:
+            place = rng.randrange(len(step))
+            step[place] = rng.choice(_SYNTAX)(step[place])
+            return
+        if rng.random() < 0.5:
+            calls = rng.choice(_CHANGES)(calls, entry, rng)
+        else:
+            change = rng.choice(list(VALUES.values()))
+            calls = value_changed(calls, change, rng, inside=rng.random() < 0.2)
+    except NotHere:
+        return
+    # As decoders do.
+    step[:] = [source([(normalize("NFKC", name), args)])[1:-1] for name, args in calls]
 
 
-def ours(
-    entry: Entry, case: Case, sources: ToolSources, docs: Docs
-) -> tuple[Verdict, list[list[str]]]:
-    """Our official verdict, and the texts of every execution in upstream's order."""
-    answers = [[_answer(step) for step in turn] for turn in case.turns]
-    verdicts = check_multi_turn(entry, answers, "", sources, docs, executable=_executable)
-    shared: dict[int, Any] = {}
-    initial_state = initial_state_of(entry, docs)
-    model, gold = (open_environment(sources, initial_state, shared) for _ in range(2))
-    texts = []
-    for turn, wanted in zip(case.turns, entry.gold, strict=False):
-        texts += [model.step(step) for step in turn if step and step != [""]]
-        texts.append(gold.step(wanted))
-    return verdicts["official"], texts
+def _parsed(text: str) -> tuple[str, Args] | None:
+    try:
+        tree = ast.parse(text, mode="eval").body
+        assert isinstance(tree, ast.Call)
+        args = [(str(keyword.arg), ast.literal_eval(keyword.value)) for keyword in tree.keywords]
+        return ast.unparse(tree.func), [("", ast.literal_eval(one)) for one in tree.args] + args
+    except (AssertionError, SyntaxError, ValueError):
+        return None
 
 
-def _answer(step: list[str] | None) -> Answer:
-    return Answer(json.dumps(step))
+def _added(call: Callable[[Sequence[Mapping[str, Any]], Rng], str]) -> Callable[..., None]:
+    def change(turns: Turns, entry: Entry, rng: Rng) -> None:
+        text, turn = call(entry.data["function"], rng), rng.choice(turns or [[]])
+        steps = [step for step in turn if step]
+        if not steps or rng.random() < 0.3:
+            turn.insert(rng.randint(0, len(turn)), [text])
+        else:
+            step = rng.choice(steps)
+            step.insert(rng.randint(0, len(step)), text)
+
+    return change
+
+
+def _any_call(docs: Sequence[Mapping[str, Any]], rng: Rng) -> str:
+    doc = rng.choice(docs)
+    inner = rng.choice(["{}()", "[{}()]", "({}(), 1)"]).format(rng.choice(docs)["name"])
+    values = ["'report.txt'", "'x'", "0", "12446", "1.5", "True", "[1, 2]", "{'a': 1}", inner]
+    required = doc["parameters"].get("required", [])
+    return f"{doc['name']}({', '.join(f'{name}={rng.choice(values)}' for name in required)})"
+
+
+def _unknown(docs: Sequence[Mapping[str, Any]], rng: Rng) -> str:
+    names = (
+        "no_such_tool GorillaFileSystem.ls math.sqrt os.remove exit a.run self.cd ls.x a.b.unlink"
+    )
+    arguments = rng.choice(["", "x=1", "folder='a'", "x=ls()", "x=nan"])
+    return f"{rng.choice(names.split())}({arguments})"
+
+
+def _moved(turns: Turns, entry: Entry, rng: Rng) -> None:
+    if len(turns) > 1:
+        place = rng.randrange(len(turns) - 1)
+        one, other = rng.choice([(place, place + 1), (place + 1, place)])
+        step = turns[one][0] if turns[one] else None
+        if step:
+            turns[other].insert(0, [step.pop(0)])
+
+
+def _every_call_alone(turns: Turns, entry: Entry, rng: Rng) -> None:
+    for turn in turns:
+        turn[:] = [[text] for step in turn if step for text in step]
+
+
+def _talk(turns: Turns, entry: Entry, rng: Rng) -> None:
+    """Add steps that are no calls."""
+    for turn in turns:
+        turn.insert(rng.randint(0, len(turn)), rng.choice([None, [], [""]]))
+
+
+_CONVERSATIONS: list[Callable[[Turns, Entry, Rng], Any]] = [
+    _added(_any_call),
+    _added(_any_call),
+    _added(_unknown),
+    _moved,
+    _every_call_alone,
+    _talk,
+    lambda turns, entry, rng: turns and turns.__setitem__(rng.randrange(len(turns)), []),
+    lambda turns, entry, rng: turns.__delitem__(slice(rng.randint(0, len(turns)), None)),
+    lambda turns, entry, rng: turns.append(rng.choice([[["ls()"]], []])),
+]
+_SYNTAX: list[Callable[[str], str]] = [
+    lambda text: text[:-1],
+    lambda text: f" {text} ",
+    lambda text: text.replace("(", "((", 1),
+    lambda text: text.replace("(", " (", 1),
+    lambda text: f"x = {text}",
+    lambda text: f"{text}; ls()",
+    lambda text: text.replace("='", "=b'", 1),
+    # Tools' names and spaces before brackets in string arguments.
+    lambda text: re.sub(r"'\)$", " ls (x)')", text),
+    lambda text: re.sub(r"'\)$", " (z)')", text),
+]
+
+
+def upstream(copy: UpstreamPackage, made: Sequence[tuple[Entry, Sequence[Turns]]]) -> list[Any]:
+    """Return upstream's verdicts on the cases of each entry."""
+    lines = [{"entry": {"id": e.id, **e.data}, "gold": e.gold, "cases": cases} for e, cases in made]
+    asked = "bfcl_child.py", [copy.root.parent, "conversations"], lines, sys.executable
+    return answers_of(*asked, "BFCL_PROJECT_ROOT")
+
+
+def verdict_of(entry: Entry, turns: Turns, sources: ToolSources, docs: Docs) -> Verdict:
+    answers = [[Answer(json.dumps(step)) for step in turn] for turn in turns]
+    return check_multi_turn(entry, answers, "", sources, docs, executable=_executable)["official"]
 
 
 def _executable(answer: Answer) -> list[str] | None:
@@ -111,49 +180,24 @@ def _executable(answer: Answer) -> list[str] | None:
     return step if step and step != [""] else None
 
 
-def compare(copy: UpstreamPackage, folder: Path, per_entry: int, seed: int = 0) -> Iterator[Counts]:
-    """Counts per category; ``folder`` is the package's, ``copy`` the same as data."""
-    docs, sources = function_docs(copy), tool_sources(copy)
+def compare(copy: UpstreamPackage, per_entry: int, seed: int = 0) -> Found:
+    docs, sources, found = function_docs(copy), tool_sources(copy), Found()
     for category in MULTI_TURN:
-        counts = Counts(category)
-        made = []
+        made: list[tuple[Entry, list[Turns]]] = []
         for entry in load(copy, [category]):
-            mine = [doc for name in entry.data["involved_classes"] for doc in docs[name]]
-            made.append((entry, Mutator(entry.gold, mine, f"{seed}:{entry.id}").cases(per_entry)))
-        for (entry, cases), answers in zip(made, upstream(folder, made), strict=True):
-            counts.of["entries"] += 1
-            for case, theirs in zip(cases, answers, strict=True):
-                _count(counts, entry, case, theirs, *ours(entry, case, sources, docs))
-        yield counts
-
-
-def _count(
-    counts: Counts, entry: Entry, case: Case, theirs: Any, found: Verdict, texts: list[list[str]]
-) -> None:
-    counts.of["cases"] += 1
-    counts.of["valid"] += theirs["valid"]
-    counts.kinds[case.kind.partition(" +")[0]] += 1
-    counts.errors[theirs["error_type"]] += 1
-    if [found.valid, found.error_type] == [theirs["valid"], theirs["error_type"]]:
-        counts.of["same"] += 1
-    else:
-        counts.verdicts.append(
-            f"{entry.id} [{case.kind}] upstream {theirs['valid']} {theirs['error_type']}, ours"
-            f" {found.valid} {found.error_type} ({found.error}): {str(case.turns)[:1500]}"
-        )
-    # Upstream stops at the first turn that fails.
-    for mine, other in zip(texts, theirs["texts"], strict=False):
-        for one, two in zip(mine, other, strict=True):
-            counts.of["texts"] += 1
-            if one == two:
-                counts.of["same texts"] += 1
-            elif _OWN_WORDS.match(one) and _OWN_WORDS.match(two):
-                counts.of["own words"] += 1
-                counts.texts.append(
-                    f"(error) {entry.id} [{case.kind}]\n  {one[:200]}\n  {two[:200]}"
-                )
-            else:
-                counts.texts.append(f"{entry.id} [{case.kind}]\n  {one[:300]}\n  {two[:300]}")
+            rng = Rng(f"{seed}:{entry.id}")
+            made.append((entry, [turns_of(entry, docs, rng) for _ in range(per_entry)]))
+        for (entry, cases), answers in zip(made, upstream(copy, made), strict=True):
+            found.count(category, entries=1)
+            for turns, theirs in zip(cases, answers, strict=True):
+                verdict = verdict_of(entry, turns, sources, docs)
+                ours = [verdict.valid, verdict.error_type]
+                found.count(category, cases=1, valid=theirs[0], equal=ours == theirs)
+                found.answers[theirs[1] or "valid"] += 1
+                if ours != theirs:
+                    text = f"{entry.id} ours {ours} upstream {theirs} {verdict.error}"
+                    found.differences.append(f"{text}\n  {str(turns)[:1500]}")
+    return found
 
 
 def main() -> int:
@@ -161,28 +205,13 @@ def main() -> int:
     parser.add_argument("--data", default="installed")
     parser.add_argument("--per-entry", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--show", type=int, default=40, help="differences to print")
     options = parser.parse_args()
     try:
         copy = UpstreamPackage.locate(options.data)
     except UserError as error:
         print(error, file=sys.stderr)
-        return 2
-    differ = 0
-    found = []
-    print(HEADER)
-    for counts in compare(copy, copy.root, options.per_entry, options.seed):
-        print(counts, flush=True)
-        found.append(counts)
-        differ += len(counts.verdicts)
-    print("\nkinds:", dict(sum((c.kinds for c in found), Counter())))
-    print("error types:", dict(sum((c.errors for c in found), Counter())))
-    for line in [line for c in found for line in c.verdicts][: options.show]:
-        print("VERDICT", line)
-    texts = [line for c in found for line in c.texts]
-    for line in sorted(texts, key=lambda line: line.startswith("(error)"))[: options.show]:
-        print("TEXT", line)
-    return 1 if differ else 0
+        return error.exit_code
+    return compare(copy, options.per_entry, options.seed).print(COLUMNS)
 
 
 if __name__ == "__main__":

@@ -11,38 +11,20 @@ from __future__ import annotations
 import io
 import json
 import sys
-import types
-import warnings
 from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-
-def _stub(name: str, **attributes: Any) -> None:
-    module = types.ModuleType(name)
-    vars(module).update(attributes)
-    sys.modules[name] = module
-
-
-class _Models(dict[str, Any]):
-    def __missing__(self, name: str) -> Any:
-        # Qwen's handler offers names with dots.
-        return types.SimpleNamespace(
-            underscore_to_dot=name.endswith("-FC") and not name.endswith("-Qwen-FC")
-        )
+from bfcl_child import prepare
+from official_child import stub
 
 
 def main(parent: str, results: str) -> None:
-    sys.path.append(parent)
-    sys.dont_write_bytecode = True
-    warnings.simplefilter("ignore")
-    _stub("dotenv", load_dotenv=lambda *a, **k: None)
-    _stub("tqdm", tqdm=lambda items, **k: items)
-    _stub("overrides", override=lambda method: method, final=lambda method: method)
-    _stub("openai", OpenAI=object, RateLimitError=Exception)
-    _stub("bfcl_eval.constants.model_config", MODEL_CONFIG_MAPPING=_Models())
-    _stub("bfcl_eval.model_handler.base_handler", BaseHandler=object)
-    _stub("bfcl_eval.model_handler.local_inference.base_oss_handler", OSSHandler=object)
+    prepare(parent)
+    stub("overrides", override=lambda method: method, final=lambda method: method)
+    stub("openai", OpenAI=object, RateLimitError=Exception)
+    stub("bfcl_eval.model_handler.local_inference.base_oss_handler", OSSHandler=object)
     found: dict[str, dict[str, str]] = {}
 
     def save(failed: Any, correct: int, rows: Any, _: Any, model: str, *a: Any, **k: Any) -> Any:
@@ -55,23 +37,16 @@ def main(parent: str, results: str) -> None:
         assert sum(not verdicts[row["id"]] for row in rows) == correct
         return correct / len(rows), len(rows)
 
-    def nothing(*_: Any) -> None:
-        return None
-
-    utils: Any = __import__("bfcl_eval.utils", fromlist=["x"])
-    helpers = {
-        "save_eval_results": save,
-        "record_cost_latency": nothing,
-        "record_result": nothing,
-        "update_leaderboard_table_with_local_score_file": nothing,
-        "generate_leaderboard_csv": nothing,
-    }
-    _stub("bfcl_eval.eval_checker.eval_runner_helper", __all__=list(helpers), **helpers)
-    runner: Any = __import__("bfcl_eval.eval_checker.eval_runner", fromlist=["x"])
-    openai: Any = __import__(
-        "bfcl_eval.model_handler.api_inference.openai_completion", fromlist=["x"]
+    utils: Any = import_module("bfcl_eval.utils")
+    unused = (
+        *("record_cost_latency", "record_result", "generate_leaderboard_csv"),
+        "update_leaderboard_table_with_local_score_file",
     )
-    qwen: Any = __import__("bfcl_eval.model_handler.local_inference.qwen_fc", fromlist=["x"])
+    helpers = {**dict.fromkeys(unused, lambda *_: None), "save_eval_results": save}
+    stub("bfcl_eval.eval_checker.eval_runner_helper", __all__=list(helpers), **helpers)
+    runner: Any = import_module("bfcl_eval.eval_checker.eval_runner")
+    openai: Any = import_module("bfcl_eval.model_handler.api_inference.openai_completion")
+    qwen: Any = import_module("bfcl_eval.model_handler.local_inference.qwen_fc")
 
     def handler(model: str) -> Any:
         kind = qwen.QwenFCHandler if model.endswith("-Qwen-FC") else openai.OpenAICompletionsHandler

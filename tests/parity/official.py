@@ -1,8 +1,6 @@
-"""The official evaluator of a clone of its repository, run beside ours in a process of its own.
+"""The official evaluator of a clone of ACEBench's repository, run in a process of its own.
 
-The environment variable ``ACEBENCH_OFFICIAL`` names the clone. Nothing of it is imported here. The
-child gets harmless outputs only (`variations`), and where one turns out to hold more than literals
-in an operation all the same, it refuses to evaluate that.
+The environment variable ``ACEBENCH_OFFICIAL`` names the clone. Nothing of it is imported here.
 """
 
 from __future__ import annotations
@@ -22,17 +20,13 @@ from ace_ray.errors import UserError
 from ace_ray.types import Entry
 
 VARIABLE = "ACEBENCH_OFFICIAL"
-MEMORY_BYTES = 2 << 30
-CPU_S = 900
-_HERE = Path(__file__).parent
-
 Answer = list[Any] | dict[str, str]
 """``[valid, error type]``, for agents with the process accuracy; ``{"crash": exception class}``;
 ``{"refused": what stands in the operation}``."""
 
 
 def clone() -> Path:
-    """The clone to compare with. Raises `UserError` when none is named or it is none."""
+    """Return the clone to compare with. Raises `UserError` when none is named."""
     named = os.environ.get(VARIABLE, "")
     folder = Path(named).resolve()
     if not named or not (folder / "eval_main.py").is_file():
@@ -44,53 +38,55 @@ def clone() -> Path:
 
 
 def asked(entry: Entry, outputs: Sequence[Any]) -> dict[str, Any]:
-    """One line for the child. Outputs are texts or None, of agents ``(state, process)``."""
+    """Return one line for the child. Outputs are texts or None, of agents ``(state, process)``."""
     agent = entry.category.startswith("agent_")
     gold = entry.gold if agent else {"ground_truth": entry.gold}
-    return {
-        "language": entry.language,
-        "category": entry.category,
-        "row": {"id": entry.id, **entry.data},
-        "gold": gold,
-        "outputs": [
-            {"result": output[0], "process": output[1]} if agent else {"result": output}
-            for output in outputs
-        ],
-    }
+    found = [{"result": o[0], "process": o[1]} if agent else {"result": o} for o in outputs]
+    row = {"id": entry.id, **entry.data}
+    return {"language": entry.language, "category": entry.category, "row": row, "gold": gold,
+            "outputs": found}  # fmt: skip
 
 
 def verdicts(lines: Iterable[dict[str, Any]]) -> list[list[Answer]]:
-    """The answers to lines of `asked`, in order, one item per output."""
-    return answers_of("official_child.py", lines)
+    """Return the answers to lines of `asked`, one item per output."""
+    return answers_of("official_child.py", [clone()], lines)
 
 
-def answers_of(script: str, lines: Iterable[dict[str, Any]]) -> list[Any]:
-    """What a script of this folder answers, one line a line, run on the clone within limits.
+def answers_of(
+    script: str,
+    arguments: Sequence[object],
+    lines: Iterable[Any],
+    python: str | Path = sys.executable,
+    variable: str = "PYTHONHASHSEED",
+) -> list[Any]:
+    """Run a script of this folder within limits, in an empty folder; one answer line a line.
 
-    Raises `RuntimeError` when it dies or leaves lines unanswered.
+    ``variable`` is an environment variable that names the empty folder. Raises `RuntimeError` when
+    the script fails or leaves lines unanswered.
     """
     sent = [json.dumps(line) for line in lines]
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder) / "work"  # upstream looks for modules in the folder above
         work.mkdir()
+        environment = {variable: str(work), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
         done = subprocess.run(
-            [sys.executable, str(_HERE / script), str(clone())],
-            input="\n".join(sent),
+            [str(python), "-B", str(Path(__file__).parent / script), *map(str, arguments)],
+            input="".join(f"{line}\n" for line in sent),
             capture_output=True,
             text=True,
             cwd=work,
-            env={"PATH": os.environ.get("PATH", ""), "PYTHONHASHSEED": "0", "PYTHONUTF8": "1"},
+            env={"PATH": os.environ.get("PATH", ""), **environment},
             preexec_fn=_limit,
             check=False,
         )
     if done.returncode != 0:
         raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr[-2000:]}")
     received = [json.loads(line) for line in done.stdout.splitlines()]
-    if len(received) != len(sent):
+    if sent and len(received) != len(sent):
         raise RuntimeError(f"{script} answered {len(received)} of {len(sent)} lines")
     return received
 
 
 def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    for what, most in ((resource.RLIMIT_AS, 4 << 30), (resource.RLIMIT_CPU, 1_800)):
+        resource.setrlimit(what, (most, most))

@@ -9,6 +9,7 @@ evaluator raises; ``{"refused": node}`` where it was about to evaluate more than
 from __future__ import annotations
 
 import ast
+import builtins
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ _GUARDED = (
     ast.Call, ast.Name, ast.Attribute, ast.Pow, ast.LShift, ast.NamedExpr, *_COMPREHENSIONS,
 )  # fmt: skip
 MAX_BITS = 100_000
-EVAL: Callable[..., Any] = vars(__import__("builtins"))["eval"]
+EVAL: Callable[..., Any] = vars(builtins)["eval"]
 
 
 class Refusal(BaseException):
@@ -49,11 +50,8 @@ class _Guards(ast.NodeTransformer):
         return node
 
     def _guard(self, node: ast.AST, values: list[Any], keywords: Any = ()) -> ast.Call:
-        called = ast.Call(
-            ast.Name("__guard__", ast.Load()),
-            [ast.Constant(type(node).__name__), *values],
-            list(keywords),
-        )
+        name = ast.Constant(type(node).__name__)
+        called = ast.Call(ast.Name("__guard__", ast.Load()), [name, *values], list(keywords))
         return ast.fix_missing_locations(ast.copy_location(called, node))
 
 
@@ -73,11 +71,8 @@ def guard(kind: str, *values: Any, **more: Any) -> Any:
 def bounded(kind: str, left: Any, right: Any) -> Any:
     """A power or a left shift; refuses an integer that is too long."""
     if isinstance(left, int) and isinstance(right, int):
-        bits = (
-            max(left.bit_length() - 1, 0) * max(right, 0)
-            if kind == "Pow"
-            else (left.bit_length() + right if left else 0)
-        )
+        power = max(left.bit_length() - 1, 0) * max(right, 0)
+        bits = power if kind == "Pow" else (left.bit_length() + right if left else 0)
         if bits > MAX_BITS:
             raise Refusal(kind)
     return left**right if kind == "Pow" else left << right
@@ -93,11 +88,16 @@ def guarded_in(known: dict[str, Any], local: dict[str, Any]) -> Callable[[str], 
         if not any(isinstance(node, _GUARDED) for node in ast.walk(tree)):
             return EVAL(text, {"__builtins__": {}})
         compile(text, "", "eval")  # raises for what has no meaning outside of a function
-        return EVAL(
-            compile(_Guards().visit(tree), "", "eval"), {**known, "__guard__": guard}, dict(local)
-        )
+        code = compile(_Guards().visit(tree), "", "eval")
+        return EVAL(code, {**known, "__guard__": guard}, dict(local))
 
     return run
+
+
+def stub(name: str, **attributes: Any) -> None:
+    """Put a module in place of one that upstream imports and does not need here."""
+    sys.modules[name] = module = types.ModuleType(name)
+    vars(module).update(attributes)
 
 
 def main(clone: str) -> None:
@@ -107,14 +107,12 @@ def main(clone: str) -> None:
     sys.dont_write_bytecode = True
     answer_file, sys.stdout = sys.stdout, sys.stderr
     warnings.simplefilter("ignore")
-    for name, attribute in (
-        ("pandas", ""),
-        ("openpyxl", "Workbook"),
-        ("openpyxl.styles", "Alignment"),
-    ):
-        sys.modules[name] = module = types.ModuleType(name)  # its reports, which are not written
-        setattr(module, attribute, None)
+    # For its reports, which are not written.
+    stub("pandas")
+    stub("openpyxl", Workbook=None)
+    stub("openpyxl.styles", Alignment=None)
     evaluator: Any = __import__("eval_main")
+    normal, turns = evaluator.normal_single_turn_eval, evaluator.normal_multi_turn_eval
     decoder: Any = sys.modules["model_inference.utils"]
     decoder.eval = guarded_in(dict(vars(decoder)), {"value": ast.parse("0")})
     saved: list[Any] = []
@@ -132,18 +130,12 @@ def main(clone: str) -> None:
             saved.clear()
             result = [{"id": asked["row"]["id"], **output}]
             try:
-                if "special" in category:
-                    found = evaluator.special_eval(result, prompts, golds, category, "m", {})
-                elif "agent" in category:
+                if "agent" in category:
                     found = evaluator.agent_eval(result, prompts, golds, category, "m")
-                elif "normal_multi_turn" in category:
-                    found = evaluator.normal_multi_turn_eval(
-                        result, prompts, golds, category, "m", {}
-                    )
                 else:
-                    found = evaluator.normal_single_turn_eval(
-                        result, prompts, golds, category, "m", {}
-                    )
+                    judge = turns if "normal_multi_turn" in category else normal
+                    judge = evaluator.special_eval if "special" in category else judge
+                    found = judge(result, prompts, golds, category, "m", {})
             except Refusal as refusal:
                 answers.append({"refused": str(refusal)})
             except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there

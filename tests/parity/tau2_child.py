@@ -1,6 +1,6 @@
 """Child process: upstream's tau2 over JSON lines from stdin, one answer line for each.
 
-``python tau2_parity_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
+``python tau2_child.py PACKAGE_PARENT``, started by `tau2_parity`, in an empty folder. In:
 ``{"do": what, ...}``, one of the methods of `Upstream`. Out: ``{"answer": value}`` or ``{"failed":
 traceback}``. It imports upstream's code, and nothing of ace_ray.
 
@@ -13,22 +13,22 @@ class that a task's initial state changes for all later environments of the proc
 from __future__ import annotations
 
 import gc
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
 import tomllib
 import traceback
-import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+
+from bfcl_child import Anything
+from official_child import stub
 
 SOLO = "telecom_solo"
 TASKS = ("airline", "retail", "telecom", "mock")
@@ -37,24 +37,11 @@ DATABASES = (
     ("retail", "RetailDB", "RETAIL_DB_PATH"),
 )
 """The large ones."""
-PACKAGES = (
-    *("addict", "deepdiff", "docstring_parser", "dotenv", "fastapi", "litellm", "loguru"),
-    *("pandas", "redis", "rich", "tabulate", "toml", "uvicorn", "yaml"),
+STAND_INS = (
+    *("deepdiff", "dotenv", "fastapi", "loguru", "pandas", "redis", "tabulate", "uvicorn"),
+    *("litellm", "litellm.main", "litellm.caching", "litellm.caching.caching"),
 )
-"""What upstream imports; what is not installed has a stand-in."""
-
-
-class Anything:
-    """Stands for whatever is asked of a package that is not there."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
-
-    def __call__(self, *_: Any, **__: Any) -> Anything:
-        return self
-
-    def __getattr__(self, name: str) -> Anything:
-        return Anything()
+"""Modules that upstream imports and does not need here."""
 
 
 class AddictDict(dict[str, Any]):
@@ -73,34 +60,6 @@ class AddictDict(dict[str, Any]):
 
     def to_dict(self) -> dict[str, Any]:
         return {k: v.to_dict() if isinstance(v, AddictDict) else v for k, v in self.items()}
-
-
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes modules for the packages that are missing."""
-
-    def __init__(self, missing: tuple[str, ...]) -> None:
-        self.missing = missing
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] not in self.missing:
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: Any) -> types.ModuleType:
-        module = types.ModuleType(spec.name)
-        known: dict[str, dict[str, Any]] = {
-            "addict": {"Dict": AddictDict},
-            "toml": {"load": lambda file: tomllib.loads(file.read())},
-        }
-        vars(module).update(known.get(spec.name, {}))
-        if spec.name not in known:
-            vars(module)["__getattr__"] = lambda name: Anything
-        if spec.name == "loguru":
-            vars(module)["logger"] = Anything()
-        return module
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        pass
 
 
 class Loaded:
@@ -187,43 +146,23 @@ class Upstream:
         constructor = self.registry.get_env_constructor(_domain(category))
         return constructor(solo_mode=True) if category == SOLO else constructor()
 
-    def schemas(self) -> dict[str, Any]:
-        """The tools of each domain and side, and of a solo agent."""
-        found: dict[str, Any] = {}
-        for domain in TASKS:
-            environment = self._environment(domain)
-            found[domain] = {"assistant": _schemas(environment.get_tools())}
-            if environment.user_tools is not None:
-                found[domain]["user"] = _schemas(environment.get_user_tools())
-        environment = self._environment(SOLO)
-        task = next(iter(self._tasks_of(SOLO)))
-        found[SOLO] = {"assistant": _schemas(self._agent(SOLO, environment, task).tools)}
-        return found
-
-    def _tasks_of(self, category: str) -> Iterator[Any]:
+    def prompts(self, category: str) -> dict[str, Any]:
+        """Policy, greeting, tools, and both sides' system messages of all tasks of base."""
+        environment = self._environment(category)
         splits = self.registry.get_task_splits_loader(_domain(category))
         known = self.tasks[_domain(category)]
+        messages = {}
         for task_id in known if splits is None else splits()["base"]:
-            yield self._task(category, task_id)
-
-    def prompts(self, category: str, workflow: bool) -> dict[str, Any]:
-        """Policy, greeting, and both sides' system messages of all tasks of base."""
-        name = f"{_domain(category)}-workflow" if workflow else _domain(category)
-        constructor = self.registry.get_env_constructor(name)
-        environment = constructor(solo_mode=True) if category == SOLO else constructor()
-        found: dict[str, Any] = {
-            "policy": environment.get_policy(),
-            "greeting": self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content,
-            "tasks": {},
-        }
-        for task in self._tasks_of(category):
+            task = self._task(category, task_id)
             agent = self._agent(category, environment, task)
-            user = self._user(category, environment, task)
-            found["tasks"][task.id] = {
-                "agent": agent.system_prompt,
-                "user": "" if category == SOLO else user.system_prompt,
-            }
-        return found
+            user = "" if category == SOLO else self._user(category, environment, task).system_prompt
+            messages[task_id] = [agent.system_prompt, user]
+        tools = {"assistant": [tool.openai_schema for tool in agent.tools]}
+        if category != SOLO and environment.user_tools is not None:
+            tools["user"] = [tool.openai_schema for tool in environment.get_user_tools()]
+        greeting = self.orchestrator.DEFAULT_FIRST_AGENT_MESSAGE.content
+        shown = [environment.get_policy(), greeting]
+        return {"shown": shown, "tools": tools, "messages": sorted(messages.items())}
 
     def _agent(self, category: str, environment: Any, task: Any) -> Any:
         policy = environment.get_policy()
@@ -245,24 +184,16 @@ class Upstream:
             messages = [self._message(message) for message in trajectory]
             return self._reward(category, self._task(category, task), messages, ended)
         except Exception as error:  # noqa: BLE001  whatever it is, upstream's run ends there
-            return {"crash": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
+            return {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
 
     def _reward(self, category: str, task: Any, messages: list[Any], ended: str) -> dict[str, Any]:
         run = self.simulation.SimulationRun(
-            id="x",
-            task_id=task.id,
-            start_time="",
-            end_time="",
-            duration=0.0,
-            termination_reason=ended,
-            messages=messages,
-        )
+            id="x", task_id=task.id, start_time="", end_time="", duration=0.0,
+            termination_reason=ended, messages=messages,
+        )  # fmt: skip
+        kind = self.evaluator.EvaluationType.ALL
         info = self.evaluator.evaluate_simulation(
-            simulation=run,
-            task=task,
-            evaluation_type=self.evaluator.EvaluationType.ALL,
-            solo_mode=category == SOLO,
-            domain=_domain(category),
+            run, task, kind, solo_mode=category == SOLO, domain=_domain(category)
         )
         return {
             "reward": info.reward,
@@ -274,45 +205,16 @@ class Upstream:
         }
 
     def _message(self, message: Mapping[str, Any]) -> Any:
-        if message["role"] == "tool":
-            return self.messages.ToolMessage(**message)
-        if message["role"] == "system":
-            return self.messages.SystemMessage(**message)
+        kind = getattr(self.messages, f"{message['role'].title()}Message")
+        if message["role"] in ("tool", "system"):
+            return kind(**message)
         calls = [
             self.messages.ToolCall(
-                id=call["id"],
-                name=call["name"],
-                arguments=json.loads(call["arguments"]),
-                requestor=call.get("requestor", message["role"]),
+                **{"requestor": message["role"], **call, "arguments": json.loads(call["arguments"])}
             )
             for call in message.get("tool_calls") or ()
         ]
-        sides = {"user": self.messages.UserMessage, "assistant": self.messages.AssistantMessage}
-        return sides[message["role"]](
-            role=message["role"], content=message["content"], tool_calls=calls or None
-        )
-
-    def sequence(self, category: str, task: str, calls: list[list[Any]]) -> dict[str, Any]:
-        """What calls [requestor, name, arguments, whether a message ends with it] answer, from a
-        task's initial state on, and the hashes of the databases then."""
-        environment, state = self._environment(category), self._task(category, task).initial_state
-        environment.set_state(
-            initialization_data=state and state.initialization_data,
-            initialization_actions=state and state.initialization_actions,
-            message_history=(state and state.message_history) or [],
-        )
-        environment.sync_tools()
-        answers = []
-        for requestor, name, arguments, last in calls:
-            made = self.messages.ToolCall(name=name, arguments=arguments, requestor=requestor)
-            answer = environment.get_response(made)
-            answers.append([answer.content, answer.error])
-            if last:
-                environment.sync_tools()
-        hashes = {"assistant": environment.get_db_hash()}
-        if environment.user_tools is not None:
-            hashes["user"] = environment.get_user_db_hash()
-        return {"answers": answers, "hashes": hashes}
+        return kind(role=message["role"], content=message["content"], tool_calls=calls or None)
 
     def episode(
         self, category: str, task: str, turns: dict[str, Any], limits: list[int]
@@ -322,78 +224,33 @@ class Upstream:
         self.turns = {role: deque(said) for role, said in turns.items()}
         self.last = {role: said[-1] for role, said in turns.items()}
         self.asked = {"agent": [], "user": []}
+        agent = self._agent(category, environment, asked_task)
+        user = self._user(category, environment, asked_task)
         loop = self.orchestrator.Orchestrator(
-            domain=_domain(category),
-            agent=self._agent(category, environment, asked_task),
-            user=self._user(category, environment, asked_task),
-            environment=environment,
-            task=asked_task,
-            max_steps=limits[0],
-            max_errors=limits[1],
-            solo_mode=category == SOLO,
-        )
+            _domain(category), agent, user, environment, asked_task,
+            max_steps=limits[0], max_errors=limits[1], solo_mode=category == SOLO,
+        )  # fmt: skip
         found: dict[str, Any] = {"asked": self.asked}
         try:
             run = loop.run()
         except Exception as error:  # noqa: BLE001  the run of the task fails
-            messages = loop.trajectory
-            found["crash"] = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            found["trajectory"] = [_plain(message) for message in loop.trajectory]
+            found["crash"] = f"{type(error).__name__}: {str(error)[:200]}"
         else:
-            messages = run.messages
-            found["ended"] = run.termination_reason.value
-        found |= {
-            "trajectory": [_plain(message) for message in messages],
-            "steps": loop.step_count,
-            "errors": loop.num_errors,
-        }
-        if "ended" in found:
-            try:
-                found["reward"] = self._reward(
-                    category, self._task(category, task), messages, found["ended"]
-                )
-            except Exception as error:  # noqa: BLE001  as `evaluate`
-                found["reward"] = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
-        return found
+            found["trajectory"] = [_plain(message) for message in run.messages]
+            ended = found["ended"] = run.termination_reason.value
+            found["reward"] = self.evaluate(category, task, found["trajectory"], ended)
+        return {**found, "steps": loop.step_count, "errors": loop.num_errors}
 
     def _completion(self, model: str, messages: list[Any], tools: Any, **_: Any) -> Any:
         """In place of ``litellm.completion``: the next turn of a script, its last one for ever."""
         self.asked[model].append(messages)
         turns = self.turns[model]
         turn = turns.popleft() if turns else self.last[model]
-        calls = [
-            SimpleNamespace(
-                id=call["id"],
-                function=SimpleNamespace(name=call["name"], arguments=call["arguments"]),
-            )
-            for call in turn["calls"]
-        ]
+        calls = [SimpleNamespace(id=c["id"], function=SimpleNamespace(**c)) for c in turn["calls"]]
         said = SimpleNamespace(role="assistant", content=turn["text"], tool_calls=calls)
         choice = SimpleNamespace(finish_reason="stop", message=said, to_dict=dict)
         return SimpleNamespace(model=model, choices=[choice], get=lambda _: None)
-
-    def results(self, category: str, path: str) -> dict[str, Any]:
-        """What upstream reads in a results file: rewards as stored, and as it evaluates the stored
-        messages; its metrics where pandas is installed."""
-        with open(path, encoding="utf-8") as file:
-            results = self.simulation.Results.model_validate_json(file.read())
-        tasks = {task.id: task for task in results.tasks}
-        found: dict[str, Any] = {"simulations": [], "metrics": None}
-        for run in results.simulations:
-            task = tasks[run.task_id].model_copy(deep=True)
-            try:
-                again = self._reward(category, task, run.messages, run.termination_reason.value)
-            except Exception as error:  # noqa: BLE001  as `evaluate`
-                again = {"crash": f"{type(error).__name__}: {str(error)[:200]}"}
-            found["simulations"].append(
-                [run.task_id, run.trial, run.reward_info.reward, again, len(run.messages)]
-            )
-        if not isinstance(sys.modules["pandas"].__spec__.loader, StandIns):  # type: ignore[union-attr]
-            metrics = import_module("tau2.metrics.agent_metrics").compute_metrics(results)
-            found["metrics"] = {
-                "avg_reward": float(metrics.avg_reward),
-                "pass_hat_k": {str(k): float(v) for k, v in metrics.pass_hat_ks.items()},
-            }
-        return found
 
 
 def _raw_tasks(domain: str) -> dict[str, Any]:
@@ -404,10 +261,6 @@ def _raw_tasks(domain: str) -> dict[str, Any]:
 
 def _domain(category: str) -> str:
     return "telecom" if category == SOLO else category
-
-
-def _schemas(tools: Any) -> list[Any]:
-    return [tool.openai_schema for tool in tools]
 
 
 def _plain(message: Any) -> dict[str, Any]:
@@ -428,13 +281,17 @@ def main(parent: str) -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # upstream prints
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
-    sys.meta_path.insert(0, StandIns(tuple(missing)))
-    logger = import_module("loguru").logger
-    logger.remove()
+    known: dict[str, Any] = {
+        "addict": {"Dict": AddictDict},
+        "toml": {"load": lambda file: tomllib.loads(file.read())},
+        "loguru": {"logger": Anything()},
+    }
+    wanted = (*STAND_INS, "addict", "toml")
+    for name in [n for n in wanted if importlib.util.find_spec(n.partition(".")[0]) is None]:
+        stub(name, **{"__getattr__": lambda name: Anything, **known.get(name, {})})
+    import_module("loguru").logger.remove()
     upstream = Upstream()
     gc.freeze()
-    print(json.dumps({"answer": {"missing": missing}}), file=answers, flush=True)
     for line in sys.stdin:
         child = os.fork()
         if child:

@@ -1,0 +1,210 @@
+"""Write the golden files of this folder: answers near the gold ones, and upstream's verdicts.
+
+    ACEBENCH_OFFICIAL=CLONE PYTHONPATH=tests/parity python tests/golden/write.py \
+        --bfcl-python VENV/bin/python --stabletoolbench CLONE
+
+docs/parity.md says where the copies of upstream and VENV come from; BFCL and tau2 are the installed
+packages. Only ids, the answers that this script makes, and verdicts are written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import bfcl_checks
+import bfcl_multi_turn
+import compare
+import tau2_parity
+from bfcl_child import sha
+from bfcl_variations import changed_text
+from official import answers_of, asked, verdicts
+from tau2_cases import conversation, recorded
+from variations import variations
+
+from ace_ray.benchmarks.acebench.data.loader import MINI, load
+from ace_ray.benchmarks.bfcl.categories import CATEGORIES as BFCL_CATEGORIES
+from ace_ray.benchmarks.bfcl.categories import DEFAULT, MULTI_TURN
+from ace_ray.benchmarks.bfcl.data.loader import function_docs
+from ace_ray.benchmarks.bfcl.data.loader import load as load_bfcl
+from ace_ray.benchmarks.bfcl.data.upstream_package import UpstreamPackage
+from ace_ray.benchmarks.bfcl.decode.calls import Answer
+from ace_ray.benchmarks.tau2.options import CATEGORIES
+from ace_ray.benchmarks.tau2.upstream_package import UpstreamPackage as Tau2Package
+from ace_ray.types import Entry, Episode
+
+FOLDER = Path(__file__).parent
+PER_CATEGORY = 30
+SEED = 44
+Row = dict[str, Any]
+
+
+def write(name: str, made: Iterable[tuple[str, Row]], most: int = PER_CATEGORY) -> None:
+    """Keep ``most`` rows of each category, as many of each verdict as there are."""
+    kept: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for category, row in made:
+        text, verdict = json.dumps(row), row["verdict"]
+        kind = verdict[1] if isinstance(verdict, list) and len(verdict) > 1 else verdict
+        if len(text) < 3_000:
+            kept[category][json.dumps(kind)].append(text)
+    lines = []
+    for kinds in kept.values():
+        ranked = sorted((n, kind) for kind, rows in kinds.items() for n in range(len(rows)))
+        chosen: dict[str, int] = defaultdict(int)
+        for _, kind in ranked[:most]:
+            chosen[kind] += 1
+        lines += [text for kind, rows in kinds.items() for text in rows[: chosen[kind]]]
+    (FOLDER / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    print(f"{name}: {len(lines)} rows of {len(kept)} categories")
+
+
+def acebench() -> Iterable[tuple[str, Row]]:
+    """Variations of the mini set's gold answers."""
+    made = [(entry, [*variations(entry, 120, SEED)]) for entry in load(MINI)]
+    answers = verdicts(asked(entry, [output for _, output in several]) for entry, several in made)
+    for (entry, several), found in zip(made, answers, strict=True):
+        for (_, output), verdict in zip(several, found, strict=True):
+            assert compare.same(verdict, compare.ours(entry, output)), (entry, output, verdict)
+            row = {"entry": entry.key, "output": output, "verdict": verdict}
+            yield f"{entry.language} {entry.category}", row
+
+
+def bfcl(package: Path, python: Path) -> Iterable[tuple[str, Row]]:
+    """Mutated single-turn answers, and last messages of agentic conversations."""
+    made = [*bfcl_checks.cases(package, 16_000, SEED), *bfcl_checks.noise(package, 4_000, SEED)]
+    random.Random(SEED).shuffle(made)
+    made += _spoken(package)
+    for case, verdict in zip(made, bfcl_checks.upstream(package, python, made), strict=True):
+        assert bfcl_checks.same(case, verdict, bfcl_checks.ours(case)), (case, verdict)
+        group = case.kind.removesuffix(", noise")
+        row = {"category": case.entry.category, "id": case.entry.id, "answer": case.sent}
+        if case.form is not DEFAULT:
+            row["form"] = str(case.form)
+        yield group, {**row, **({"native": True} if case.native else {}), "verdict": verdict}
+
+
+def _spoken(package: Path) -> Iterable[bfcl_checks.Case]:
+    rng = random.Random(SEED)
+    golds = [package / f"data/possible_answer/BFCL_v4_{n}.json" for n in ("memory", "web_search")]
+    for row in [row for path in golds for row in bfcl_checks.rows_of(path)]:
+        entry = Entry("bfcl", "agentic", "en", row["id"], {"function": []}, row["ground_truth"])
+        right = str(rng.choice(entry.gold))
+        wrong = rng.choice(["", " ", "I do not know", changed_text(right, rng)])
+        text = rng.choice(["{}", "It is {}.", "{{'answer': '{}'}}", "x{}", "({})"]).format(
+            rng.choice([right, wrong])
+        )
+        answers = [Answer("[f(a=1)]"), Answer(text)]
+        sent = [[answer.text for answer in answers]]
+        yield bfcl_checks.Case("agentic", entry, DEFAULT, False, sent, answers)
+
+
+def bfcl_turns(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
+    """Conversations near the multi-turn keys."""
+    docs = function_docs(copy)
+    for category in MULTI_TURN:
+        rng = random.Random(f"{SEED} {category}")
+        entries = rng.sample(load_bfcl(copy, [category]), 40)
+        made = [(e, [bfcl_multi_turn.turns_of(e, docs, rng) for _ in range(3)]) for e in entries]
+        answers = bfcl_multi_turn.upstream(copy, made)
+        for (entry, cases), found in zip(made, answers, strict=True):
+            for turns, theirs in zip(cases, found, strict=True):
+                yield category, {**_of(entry), "turns": turns, "verdict": theirs}
+
+
+def bfcl_prompts(copy: UpstreamPackage) -> Iterable[tuple[str, Row]]:
+    """A hash of all prompts and tools of each category."""
+    lines: list[Any] = [[category, "(nothing)"] for category in BFCL_CATEGORIES]
+    asked = "bfcl_child.py", [copy.root.parent, "prompts"], lines, sys.executable
+    for (category, _), items in zip(lines, answers_of(*asked, "BFCL_PROJECT_ROOT"), strict=True):
+        yield category, {"category": category, "verdict": [len(items), sha(sorted(items))]}
+
+
+def tau2_prompts(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
+    """Hashes of policy and greeting, tools, and all system messages of each category."""
+    with tau2_parity.upstream(copy) as ask:
+        for name in CATEGORIES:
+            found = ask("prompts", category=name)
+            hashes = [sha(found[what]) for what in ("shown", "tools", "messages")]
+            yield name, {"category": name, "verdict": [len(found["messages"]), *hashes]}
+
+
+def tau2(copy: Tau2Package) -> Iterable[tuple[str, Row]]:
+    """Conversations near the gold paths, without the answers of their calls."""
+    with tau2_parity.upstream(copy) as ask:
+        one = tau2_parity.Comparison(ask, copy)
+        for name in CATEGORIES:
+            rng = random.Random(f"{SEED} {name}")
+            for _ in range(24):
+                made = conversation(one.pools[name], rng)
+                state = tau2_parity.state_of(recorded(one.benchmark, made), made.ended)
+                found = tau2_parity.evaluated(ask, made.entry, state)
+                ours = one.benchmark.verdicts(made.entry, Episode(state=state))["official"]
+                assert not one.verdict_problems(made.entry, state, ours, found), made
+                verdict: Any = [found.get("reward"), found.get("breakdown")]
+                if "crash" in found:
+                    verdict = {"crash": found["crash"].partition(":")[0]}
+                row = {**_of(made.entry), "turns": made.turns, "ended": made.ended}
+                yield name, {**row, "fault": made.fault, "verdict": verdict}
+
+
+def _of(entry: Entry) -> Row:
+    return {"category": entry.category, "id": entry.id}
+
+
+STATUSES = ("Solved", "Unsure", "Unsolved")
+VOTES = (
+    '{{"answer_status": "{}"}}', '{{"answer_status": "{}", "reason": "It answers \\"all\\"."}}',
+    '{{"reason": "é {{}} Solved?", "answer_status": "{}"}}', ' {{\n"answer_status":\t"{}"}}\n',
+    '{{"answer_status": "{}"', 'Sure: {{"answer_status": "{}"}}', '{{"answer_status": "{} "}}',
+    '{{"status": "{}"}}', "Answer Status: {}", '["{}"]', '{{"answer_status": ["{}"]}}', "{}",
+)  # fmt: skip
+FACS = (
+    "Answer Status\n{}\nReason\nall parts", "{}", "The query is {}.", "I cannot tell", "", "un{}",
+    "solved, not {}", "**{}**", "resolved", "UNSOLVED or {}?",
+)  # fmt: skip
+INDEXES = (
+    '{"index": 0}', '{"index": 1}', '{"index": "1"}', '{"index": 0, "reason": "shorter"}',
+    '{"index": 2}', '{"index": null}', '{"choice": 1}', '{"index": "one"}', "1", "index: 1", "{}",
+)  # fmt: skip
+
+
+def stabletoolbench(clone: Path) -> Iterable[tuple[str, Row]]:
+    """Replies of a judge: votes on an answer, completeness, the better one of two answers."""
+    votes = [form.format(status) for form in VOTES for status in (*STATUSES, "solved")]
+    made: list[list[Any]] = [["vote", [vote, '{"answer_status": "Unsolved"}']] for vote in votes]
+    made += [["vote", ['{"answer_status": "Unsure"}', vote]] for vote in votes[:12]]
+    made += [["fac", [form.format(s)]] for form in FACS for s in ("Solved", "Unsolved", "unsolved")]
+    made += [["index", [reply]] for reply in INDEXES]
+    child = str(FOLDER / "stabletoolbench_child.py")
+    for (reader, replies), verdict in zip(made, answers_of(child, [clone], made), strict=True):
+        yield reader, {"reader": reader, "replies": replies, "verdict": verdict}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bfcl-python", type=Path, required=True)
+    parser.add_argument("--stabletoolbench", type=Path, required=True)
+    parser.add_argument("--only", default="", help="one of the files")
+    options = parser.parse_args()
+    copy, tau2_copy = UpstreamPackage.locate("installed"), Tau2Package.locate("installed")
+    for name, made in {
+        "acebench": lambda: acebench(),
+        "bfcl": lambda: bfcl(copy.root, options.bfcl_python),
+        "bfcl_multi_turn": lambda: bfcl_turns(copy),
+        "bfcl_prompts": lambda: bfcl_prompts(copy),
+        "tau2": lambda: tau2(tau2_copy),
+        "tau2_prompts": lambda: tau2_prompts(tau2_copy),
+        "stabletoolbench": lambda: stabletoolbench(options.stabletoolbench),
+    }.items():
+        if options.only in ("", name):
+            write(name, made(), 60 if name == "stabletoolbench" else PER_CATEGORY)
+
+
+if __name__ == "__main__":
+    main()
