@@ -168,7 +168,7 @@ class EndpointFacts:
     waited_s: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Return `Episode.endpoint` of this one call."""
+        """Return the facts of this one answer. `Episode.endpoint` is the sum of such values."""
         return {
             "models": {self.model: 1} if self.model else {},
             "fingerprints": {self.fingerprint: 1} if self.fingerprint else {},

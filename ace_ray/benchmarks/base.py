@@ -91,8 +91,8 @@ class Benchmark(ABC):
         arguments. The output may be hostile. An exception leaves the row without a verdict."""
 
     def unread(self, entry: Entry, episode: Episode) -> Answers:
-        """Return the answers without a call for `check`, which are searched for calls in other
-        formats (docs/results.md). As stateless as `check`."""
+        """Return the answers in which `check` finds no call. They are searched for calls in other
+        formats (docs/results.md). Stateless, like `check`."""
         return ()
 
     # How an entry is put to the model.
@@ -274,7 +274,8 @@ class Benchmark(ABC):
 
     @classmethod
     def sandbox_states(cls, state: Any) -> tuple[Any, Any] | None:
-        """Return the sandbox before and after a stored episode, or None; do not trust ``state``."""
+        """Return the state of the sandbox before and after a stored episode, or None. ``state`` is
+        `Episode.state`, and is not trusted: runs may come from elsewhere."""
         return None
 
     @classmethod

@@ -81,7 +81,9 @@ def _check_names(entry: Entry, where: str) -> None:
         text = getattr(entry, key)
         if not isinstance(text, str) or well_formed(text) != text or (key == "id" and not text):
             raise UserError(
-                f"its {key} is {text!a:.80}, not a text", where=where, fix="give it a text"
+                f"its {key} is {text!a:.80}, not a valid string",
+                where=where,
+                fix=f"set {key} to a string of valid Unicode; an id must not be empty",
             )
 
 

@@ -32,9 +32,12 @@ class Gold:
 
 
 def check_gold(benchmark: Any, say: Callable[[str], object]) -> bool:
-    """Judge the gold answers of all entries of a `Benchmark`, and return whether none surprises.
+    """Judge the gold and the mangled answers of all entries of a `Benchmark`.
 
-    Say a line for each category and for the first surprises. Raises what `Benchmark.dataset` does.
+    A surprise is a gold answer that fails or a mangled one that passes, unless its `Gold` allows
+    it. ``say`` receives a line for each category, lines for the first surprises, and the totals.
+
+    Return whether there is no surprise. Raises what `Benchmark.dataset` raises.
     """
     counts: dict[str, Counter[str]] = {}
     surprises: list[str] = []

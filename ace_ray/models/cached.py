@@ -86,9 +86,10 @@ def scratch_of(folder: Path) -> Iterator[Path]:
 
 
 def make_room(folder: Path, size: int) -> None:
-    """Remove other fetched folders that are not in use until ``size`` bytes fit beside ``folder``.
+    """Make ``size`` bytes of space for ``folder`` on its disk.
 
-    Raises `NoRoom`: the disk is too small even then.
+    Removes as many other fetched folders as needed, least recently used first, but none that is in
+    use. Raises `NoRoom`: even then the bytes do not fit.
     """
     for other in _by_age(folder.parent):
         disk = shutil.disk_usage(folder.parent)

@@ -25,10 +25,10 @@ def all_cores() -> dict[str, str]:
 def short_spins() -> dict[str, str]:
     """Let waiting threads of an engine release their cores sooner.
 
-    By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier. Other processes need
-    these cores. With a tenth of the spins or less, a pipeline was about 6 % faster on 2 cores, and
-    bare vLLM 9 %, since its frontend is another process. With 1,000 spins both were slower
-    (perf/rounds.csv).
+    By default a thread of OpenMP (libgomp) spins 300,000 times at a barrier, and occupies a core
+    that other processes need. With 10,000 or 30,000 spins a pipeline was about 6 % faster on 2
+    cores than by default. Bare vLLM, whose frontend is another process, was 9 % faster. With 1,000
+    spins both were slower than by default (perf/rounds.csv).
     """
     # The policy of the user overrides the count.
     return {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": str(SPINS)}

@@ -80,7 +80,7 @@ def check_json_depth(text: str, at: int = 0) -> None:
 def _check_bounds(text: str) -> None:
     """Raise `NotCalls` for nesting, digits or length beyond the bounds, outside of string literals.
 
-    The inside of f-strings counts as outside, several times.
+    Characters inside f-strings count towards the length, each `_FSTRING_WEIGHT` times.
     """
     depth = position = quoted = 0
     while match := _SPECIAL.search(text, position):

@@ -43,9 +43,12 @@ def rescore(
 ) -> tuple[int, dict[str, Any]]:
     """Judge the stored episodes of a run again, with this version's checkers, in place.
 
-    The run names the benchmarks' data, unless ``data`` is given for the benchmark in ``named``, or
-    for the run's only one. Code in data that only the run names is run if its hash is known; code
-    in a local file only if ``named`` has it.
+    The entries come from the data that the run's config names. ``data`` replaces it for one
+    benchmark: the one in ``named``, or the run's only one. ``named`` has the benchmarks that the
+    user named in the command.
+
+    Code from a stored run is not trusted. Code in data that only the run's config names is executed
+    only if its hash is known; a benchmark in a local file, only if ``named`` contains that file.
 
     Row ids stay. Rows whose checker failed are judged again; other failed and quarantined rows
     stay. New parts are stored before old ones are deleted, so that a crash loses nothing.

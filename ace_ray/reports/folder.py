@@ -26,8 +26,8 @@ def claim(uri: str, opens: Callable[[str], Store] = open_store) -> Store:
 
 
 def claim_within(store: Store) -> Store:
-    """Open ``report/`` in the run or sweep in ``store`` for a report. Writes nothing. Raises
-    `UserError` as `claim` does."""
+    """Open the subfolder ``report/`` of a run or sweep for a report. ``store`` is the folder of the
+    run or sweep. Writes nothing. Raises `UserError` as `claim` does."""
     return _claimed(store.child(REPORTS), "choose another folder with --output")
 
 

@@ -29,10 +29,11 @@ Count = Annotated[int, Field(ge=0)]
 
 @dataclass
 class CostRecord:
-    """One run's line.
+    """The line of one run in ``ledger.json``.
 
-    States: ``refused``, its checkpoint was not whole; ``failed``, it cannot be evaluated;
-    ``incomplete``, the same command goes on with it; ``decided``, its comparison was decided."""
+    States: ``refused``, its checkpoint cannot be evaluated, for example because it is incomplete;
+    ``failed``, its evaluation failed; ``incomplete``, the same command continues the evaluation;
+    ``decided``, the evaluation stopped early, when its comparison was decided."""
 
     label: str
     step: int | None

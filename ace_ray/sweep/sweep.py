@@ -476,7 +476,8 @@ class Sweep:
                 self._settle(run, done.get(run.run_id, {}), alone=len(runs) == 1)
 
     def _settle(self, run: SweepRun, event: dict[str, Any], *, alone: bool) -> None:
-        """Decide whether a run that its lane has ended with has failed or runs again."""
+        """Decide whether a run has failed or runs again, after the end of the lane that it was
+        in."""
         if self._stop or event.get("code") == COMPLETE:
             return
         if not self._patiently(lambda: self._is_pending(run)):

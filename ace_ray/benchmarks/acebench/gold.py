@@ -153,10 +153,10 @@ def gold_state(entry: Entry) -> State:
 
 
 def mangled_state(entry: Entry) -> State:
-    """Return the gold state with one attribute altered, the same for the same entry.
+    """Return the gold state with one attribute altered. The entry's key decides which one.
 
-    A class that the gold state misspells is taken only if no other has attributes: the official
-    rules never compare such a class.
+    An attribute of a class whose name the gold state misspells is altered only if no other class
+    has attributes: the official rules never compare such a class.
     """
     state = gold_state(entry)
     places = [

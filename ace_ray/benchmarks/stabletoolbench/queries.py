@@ -143,7 +143,9 @@ def _load_group(
         query = shaped(Query, row, where)
         if not query.api_list:
             raise UserError(
-                "the query has no APIs, so it cannot be evaluated", where=where, fix="take it out"
+                "the query has no APIs, so it cannot be evaluated",
+                where=where,
+                fix="remove the query and its id from the data",
             )
         entries.append(_entry(where, group, row_id, query, tools, warnings))
     return entries

@@ -61,9 +61,11 @@ class Settings:
 
 @dataclass
 class Rollout:
-    """One episode. ``trajectory`` has the messages of both sides and the results of calls:
-    ``role``, ``content``; with calls ``tool_calls`` ({"id", "name", "arguments": JSON text}); for
-    results ``id``, ``requestor`` and ``error``."""
+    """One episode.
+
+    ``trajectory`` lists the messages of both sides and the results of calls. Each has ``role`` and
+    ``content``. A message with calls also has ``tool_calls``, a list of {"id", "name", "arguments":
+    JSON text}. A result also has ``id``, ``requestor`` and ``error``."""
 
     context: EpisodeContext
     session: Session

@@ -200,7 +200,8 @@ def official_parts(criteria: Mapping[str, Any], judged: Judged, replay: Replayed
 def strict_parts(
     criteria: Mapping[str, Any], judged: Judged, replay: Replayed, *, solo: bool
 ) -> Parts:
-    """Return the parts without upstream's accidents."""
+    """Return the parts by the strict rules, which differ where upstream accepts or refuses by
+    accident (docs/tau2.md)."""
     calls = list(_answered_calls(judged.trajectory))
     heard = [
         str(message.get("content") or "")
@@ -242,7 +243,7 @@ def _parts(
 
 
 def _verdict(parts: Parts) -> Verdict:
-    """Return the verdict of parts; its metrics are the parts of the task's reward."""
+    """Return the verdict on ``parts``; its metrics are the values in the reward's ``basis``."""
     metrics = {METRICS[name]: parts.values[name] for name in parts.basis if name in parts.values}
     if parts.problem:
         return Verdict(False, "replay_failed", parts.problem[:300], {})

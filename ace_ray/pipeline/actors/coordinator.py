@@ -100,7 +100,8 @@ class Coordinator:
     def shared(self) -> list[Any]:
         """Return ObjectRefs of the entry table (`pipeline.entries`) and of the benchmarks.
 
-        Not arguments of the actors' constructors: an actor's restart would depend on the refs.
+        They are not passed to the actors' constructors, since an actor's restart would then depend
+        on the refs.
         """
         return self._shared
 
@@ -183,7 +184,8 @@ class Coordinator:
         """Register a process that starts, in place of the same actor's last one.
 
         Args:
-            first: run whose weights an engine loads if no engine has or loads any.
+            first: run whose weights an engine loads if no engine has loaded the weights of a run or
+                is loading them.
             gone: why a predecessor that did not report its end is gone, and whether the cause is
                 outside.
 

@@ -92,8 +92,8 @@ def report(job: Job, what: str, error: Exception, *, store: bool = False) -> Non
 def start(coordinator: Any, process: ProcessInfo, first: int = 0) -> Start:
     """Register this process with the coordinator, and report how its predecessor ended.
 
-    ``first``: run whose weights an engine loads if no engine has or loads any. Raises
-    `RuntimeError` after too many starts."""
+    ``first``: run whose weights an engine loads if no engine has loaded the weights of a run or is
+    loading them. Raises `RuntimeError` after too many starts."""
     before: ProcessInfo | None = ray.get(coordinator.predecessor.remote(process))
     gone = why_gone_there(before, process.node) if before is not None else ("", False)
     begun: Start | None = ray.get(coordinator.starting.remote(process, first, gone))

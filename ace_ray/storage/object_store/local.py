@@ -143,7 +143,7 @@ class LocalStore:
         return place
 
     def _made(self, path: str) -> Path:
-        """Return the place of ``path`` (`_unlinked`), and create its folder."""
+        """Return the local path of ``path`` as `_unlinked` does, and create its parent folder."""
         place = self._unlinked(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         return place

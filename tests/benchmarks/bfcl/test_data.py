@@ -109,7 +109,7 @@ def test_answers_of_other_questions_are_refused(made_up: Path, category: str) ->
         ("web_search_base", "involved_classes", "x", "involved_classes: input should be a valid"),
         ("multiple", "ground_truth", [{"f": {}, "g": {}}], "ground_truth"),
         ("multi_turn_base", "ground_truth", [["f()"], "g()"], "ground_truth"),
-        ("multi_turn_base", "ground_truth", [["f()"]], "and calls for 1"),
+        ("multi_turn_base", "ground_truth", [["f()"]], "but its gold calls cover 1"),
         ("memory_kv", "ground_truth", [], "ground_truth"),
     ],
 )

@@ -113,7 +113,8 @@ def _process(milestones: list[Any], process: Any) -> float:
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Count the milestones found one after the other. An absent one uses up the whole process."""
+    """Count the milestones found in ``process`` in order. After an absent one no other is found:
+    each search begins where the one before it ended."""
     count = position = 0
     for step in path:
         while position < len(process):

@@ -109,8 +109,13 @@ def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> 
 
 
 def object_differs(value: Any, gold: Any, prints: bool) -> bool:
-    """Compare objects: the same keys, inner objects likewise. Any other gold value, printed, is
-    part of the printed value (strings loosely, the strings true and false as booleans)."""
+    """Return whether two objects differ.
+
+    They must have the same keys; inner objects are compared in the same way. Any other gold value,
+    converted to a string, must be part of the model's value, converted likewise.
+
+    Strings are compared as `contains` does. The model's strings ``true`` and ``false`` count as
+    booleans."""
     differs = not isinstance(value, dict) or len(value) != len(gold.keys())
     if not differs:
         for key, item in value.items():

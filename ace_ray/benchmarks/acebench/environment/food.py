@@ -1,8 +1,11 @@
 """FoodPlatform: merchants with menus, and users who order from a balance.
 
-With upstream's faults. A Chinese order that takes the whole balance is refused. The Chinese search
-raises once an order's merchant does not match. An order may be empty. ``True`` counts as one piece.
-The balance of an unknown user is 0.0.
+Upstream's faults are reproduced:
+
+- in Chinese, an order that costs exactly the balance is refused;
+- in Chinese, a search raises an error if an order's merchant does not match;
+- an order may be empty, and ``True`` is accepted as the quantity 1;
+- the balance of an unknown user is 0.0.
 """
 
 from __future__ import annotations

@@ -38,8 +38,9 @@ _WITH_ITEMS = {
 class Rules:
     """The rules for the calls of one entry.
 
-    ``category`` decides by what its name contains; ``native``: functions are named with underscores
-    in place of dots, as they were offered.
+    The name of ``category`` selects upstream's rules: for parallel calls if it contains "parallel",
+    else for several offered functions if it contains "multiple", else for a single call.
+    ``native``: functions are called by the names that were offered, with underscores for dots.
     """
 
     def __init__(

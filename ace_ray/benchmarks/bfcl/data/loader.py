@@ -135,7 +135,8 @@ class _Reader:
             gold = _gold(MultiTurnGold, answer)
             if len(gold) != len(row["question"]):
                 raise UserError(
-                    f"{row_id!r} has {len(row['question'])} turns, and calls for {len(gold)}",
+                    f"{row_id!r} has {len(row['question'])} turns, "
+                    f"but its gold calls cover {len(gold)}",
                     where=where,
                 )
             kept = ("question", "initial_config", "involved_classes", "missed_function")

@@ -70,9 +70,9 @@ def executable(answer: Answer) -> list[str] | None:
 
 
 def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | None:
-    """Read an answer in either mode, as `read`.
+    """Read the calls of an answer: native tool calls, or a text, which `read` reads.
 
-    A native answer without calls is an empty list, or raises `NotCalls` if it has a text."""
+    A native answer without calls gives an empty list, or raises `NotCalls` if it has a text."""
     if answer.unreadable:
         raise NotCalls("a stored answer of another shape")
     if answer.calls:

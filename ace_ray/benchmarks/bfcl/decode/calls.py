@@ -131,7 +131,7 @@ _LITERALS = ("array", "tuple", "object", "dict")
 
 
 def read_xml(text: str, *, verbose: bool) -> list[Read]:
-    """Read the calls of the first ``<functions>`` element, with anything before and behind.
+    """Read the calls of the first ``<functions>`` element; the text before and after it is ignored.
 
     Raises `NotCalls` where upstream's decoder raises, and beyond `MAX_CODE` and `MAX_DEPTH`."""
     begin = text.find(_BEGIN)

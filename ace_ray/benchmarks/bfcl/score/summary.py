@@ -188,7 +188,8 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects endings, gold probabilities and rows by form of prompt while rows pass by."""
+    """Collects endings, gold probabilities and tallies by form of prompt from the rows that are
+    iterated with `through`."""
 
     def __init__(self) -> None:
         self._endings: dict[str, Counter[str]] = {}

@@ -236,6 +236,6 @@ def names_key(category: str, tool: str, api: str) -> str:
 
 
 def other_key(key: str) -> str:
-    """Return our key for a key of upstream's that is not a literal dict (NaN, a list). No JSON text
-    begins like it."""
+    """Return our key for a key of upstream's that is not a literal dict (NaN, a list). It begins
+    with ``key``, as no JSON text does, so it differs from every key that is JSON."""
     return f"key {json.dumps(key)}"

@@ -117,12 +117,13 @@ MAX_CHARS = 1_000
 
 
 def value_of(text: Any) -> Any:
-    """Compute the arithmetic that a model writes as Python would, without ``eval``.
+    """Evaluate a model's arithmetic expression with the same result as Python, without ``eval``.
 
     Upstream passes the text to ``eval`` if it holds only digits, ``+-*/().`` and spaces. The result
     of such a text is a number, an empty tuple, or an error.
 
-    Raises Python's own errors, and `ValueError` for work without bounds.
+    Raises the errors that Python raises, and `ValueError` for an expression that is too long, too
+    deeply nested or too costly.
     """
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string, bytes or code object")
