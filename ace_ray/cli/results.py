@@ -259,7 +259,7 @@ def reread(run: str, opens: Any, **options: Any) -> None:
     are checked again; episodes that would have gone another way have no verdict.
     """
     from ace_ray.pipeline.reread import reread as read_again
-    from ace_ray.reports.rereading import print_reread
+    from ace_ray.reports.explain import print_reread
 
     print_reread(read_again(run, opens=opens, say=log.say_on(), **options), opens, Console())
 
