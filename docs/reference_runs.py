@@ -39,8 +39,8 @@ KEPT = ("versions", "identity")
 SWEEP_CONFIG = "sweep.yaml"
 SWEEP = "sweep/sweep.json"
 FIGURE = "sweep/figure7.svg"
-# Groups of the page's table of differences. The others are too small to show a difference.
-SHOWN = ("Normal", "All")
+# Group of the page's table of differences.
+SHOWN = "All"
 CATEGORIES = FOLDER / "categories.csv"
 
 
@@ -199,18 +199,18 @@ def costs() -> str:
 
 
 def differences() -> str:
-    """Differences of the groups in `SHOWN` against the smallest model, with entries that turned."""
-    head = ["rules", "model", "group", "n", "difference [95 %]", "gained", "lost", "Holm p"]
-    lines = [row(head), row(["---", "---", "---", *["--:"] * (len(head) - 3)])]
+    """Differences of the group `SHOWN` against the smallest model, with entries that turned."""
+    head = ["rules", "model", "difference [95 %]", "gained", "lost", "Holm p"]
+    lines = [row(head), row(["---", "---", *["--:"] * (len(head) - 2)])]
     for one in json.loads((FOLDER / SWEEP).read_text("utf-8"))["differences"]:
-        if one["group"] not in SHOWN:
+        if one["group"] != SHOWN:
             continue
         low, high, value = (100 * float(one[key]) for key in ("low", "high", "difference"))
         holm_p = float(one["holm_p"])
         p = "< 0.0001" if holm_p < 0.0001 else f"{holm_p:.2g}"
-        numbers = [str(one["n"]), f"{value:+.1f} [{low:.1f}, {high:.1f}]"]
+        difference = f"{value:+.1f} [{low:.1f}, {high:.1f}]"
         turned = [str(one["gained"]), str(one["lost"])]
-        lines.append(row([one["rules"], one["other"], one["group"], *numbers, *turned, p]))
+        lines.append(row([one["rules"], one["other"], difference, *turned, p]))
     return "\n".join(lines) + "\n"
 
 
