@@ -196,7 +196,7 @@ def picky(condition: str) -> dict[str, str]:
             {"benchmarks": [OFFICIAL]},
             ("benchmarks.acebench.user", "system, user, system, user", "not here"),
         ),
-        ({"context": 16}, {"engine": {"max_model_len": 8}}, ("no prompt fits", "context holds 8")),
+        ({"context": 16}, {"engine": {"max_model_len": 8}}, ("no prompt fits", "context is 8")),
     ],
 )
 def test_a_chat_template_or_context_that_does_not_fit_is_named(

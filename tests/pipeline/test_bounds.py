@@ -98,7 +98,7 @@ def test_rows_that_a_run_does_not_declare_are_refused(tmp_path: Path, command: s
         [sys.executable, "-c", COMMAND, command, *runs], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert f"declares 8 rows in run.json and holds {count + 8}" in done.stderr
+    assert f"declares 8 rows in run.json but contains {count + 8}" in done.stderr
     assert "Traceback" not in done.stderr
     assert int(done.stdout.splitlines()[-1]) < 400
     assert sorted(path.name for path in (folder / "rows").iterdir()) == before

@@ -89,7 +89,7 @@ def test_config_travels_as_text_with_options_and_local_files(config: Path, tmp_p
     plugin.write_text("x = 2")
     assert submission(str(config)).digest != first
     plugin.write_text("KEY = 'AKIAIOSFODNN7EXAMPLE'")
-    with pytest.raises(UserError, match=r"p.py: line 1 holds what looks like a secret"):
+    with pytest.raises(UserError, match=r"p.py: line 1 looks like a secret"):
         submission(str(config))
 
 

@@ -261,7 +261,7 @@ def test_a_large_row_is_shown_in_part(name: str, tmp_path: Path, here: Any) -> N
     lines = here("show", folder, row_id, "--json").stdout
     for text in (page, printed, lines):
         assert len(text) < 6 * SHOWN_CHARS
-        assert re.search("more values|more characters|in part|left out", text)
+        assert re.search("more values|more characters|are shortened", text)
     assert "\u200b" not in printed
     exported = here("export", folder, "--to", "inspect", "--output", tmp_path / "export")
     assert exported.code == 0

@@ -54,7 +54,7 @@ def test_official_data_and_prompts_compare(shared_data: Path) -> None:
         benchmark = ACEBench.from_options({"data": str(shared_data), "languages": languages})
         said = benchmark.summarize([], 0.0)["comparable"]
         assert said.startswith(
-            "official data, prompts and protocol: the official rule set compares"
+            "official data, prompts and protocol: the official rule set is comparable"
         )
         assert benchmark.resolved()["prompts"] == "official"
         assert ACEBench.from_options(benchmark.resolved()).identity() == benchmark.identity()
