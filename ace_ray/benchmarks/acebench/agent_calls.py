@@ -6,9 +6,8 @@ calls that the prompt asks for, anywhere in the message.
 ``official`` reimplements ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
 ``multi_step/execution_role_step.py`` at upstream commit 56dd66c. Upstream evaluates binary
 operations when it decodes. It then writes each call as source text and evaluates that text. Here
-`ace_ray.parsing.fold` computes operations, and no text is evaluated. A call has an
-`AgentCall.problem` if upstream could not write it as text, or if the text would run more than its
-tool.
+`ace_ray.parsing.fold` computes operations, and no text is evaluated. `AgentCall.problem` is set if
+upstream could not write the call as text, or if the text would run more than its tool.
 """
 
 from __future__ import annotations
@@ -89,8 +88,7 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
 
 def plain_json(value: Any) -> Any:
-    """Convert ``value`` to JSON; tuples become lists. Raises `NotCalls` if JSON has no such
-    value."""
+    """Convert ``value`` to JSON, tuples to lists. Raises `NotCalls` if JSON lacks such values."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -217,8 +215,7 @@ def _first_list(text: str) -> list[AgentCall] | None:
 
 
 def _lists(text: str) -> Iterator[str]:
-    """Yield each part of ``text`` from an opening to its closing bracket, which is not in a
-    string."""
+    """Yield each part of ``text`` from an opening to its closing bracket, ignoring strings."""
     for tried, opening in enumerate(_OPENING.finditer(text)):
         if tried == _MAX_LISTS:
             return

@@ -36,11 +36,11 @@ def prompts() -> Prompts:
 def answer_text(
     content: str, calls: Sequence[ToolCall], functions: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return the model's answer as text. Never raises.
+    """Return the model's answer as text, with the published function names. Never raises.
 
-    Calls are written in the official syntax, ``[F(a='x'), G(b=1)]``, with the published function
-    names, and ``content`` is dropped. Without calls the answer is ``content``. If a call cannot be
-    written (its arguments are not a JSON object, a name is not an identifier), it is `UNREADABLE`.
+    Calls are written in the official syntax, ``[F(a='x'), G(b=1)]``, and ``content`` is dropped.
+    Without calls the answer is ``content``. If a call cannot be written (its arguments are not a
+    JSON object, a name is not an identifier), the answer is `UNREADABLE`.
     """
     names = tool_names(functions)
     if not calls:
