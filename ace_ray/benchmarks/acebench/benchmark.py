@@ -66,7 +66,7 @@ OFFICIAL_DATA_SHA256 = {
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
 
 
-# Greedy sampling, which upstream's temperature of 0.001 comes close to.
+# Greedy. Upstream's temperature of 0.001 is almost the same.
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
 
 
@@ -89,7 +89,7 @@ class ACEBench(Benchmark):
         self._folder = locate(options.data)
         self._wording = "own" if self._native else wording(options, self._folder)
         self._options = options.model_copy(update={"prompts": self._wording})
-        # Upstream's loops are for upstream's data. The mini set is ace_ray's own.
+        # Upstream's data runs with upstream's loops. The mini set is ace_ray's own.
         self._protocol: Protocol = "fixed" if self._native or options.data == "mini" else "official"
         self._categories = chosen(options.categories)
         if self._native:
@@ -349,8 +349,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
     answer row. Each row of a multi-turn dialogue is judged separately. None stands for a missing
-    answer. Raises `ValueError` for an agent category.
-    """
+    answer. Raises `ValueError` for an agent category."""
     if entry.category in SPECIAL:
         return {
             "official": official_special(entry, output),
@@ -366,8 +365,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 
 def holds_calls(entry: Entry, output: str) -> bool:
-    """Return whether a rule set reads a call in ``output``, or upstream would run code to decode
-    it."""
+    """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
     decoded = decode(output, whole=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

@@ -31,8 +31,7 @@ def gold_of(entry: Entry) -> Gold:
 
     Only the strict rules must judge both correctly: the official rules reject some gold answers and
     accept many mangled ones. An agent row's answer is an episode with the gold or mangled state and
-    the calls of the first path.
-    """
+    the calls of the first path."""
     if entry.category not in AGENT:
         right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
         return Gold(right, mangled, required=("strict",))
@@ -57,8 +56,7 @@ def render_mangled(entry: Entry) -> str:
 
     In a normal entry this is an argument, or a function's name if no altered argument is wrong. In
     an incomplete or error_param entry it is a parameter's name. An irrelevant entry gets a call
-    before the sentence.
-    """
+    before the sentence."""
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
     if entry.category.startswith("special_"):
@@ -159,8 +157,7 @@ def mangled_state(entry: Entry) -> State:
     """Return the gold state with one attribute altered. The entry's key decides which one.
 
     The official rules never compare a class whose name the gold state misspells. An attribute of
-    such a class is altered only if no other class has attributes.
-    """
+    such a class is altered only if no other class has attributes."""
     state = gold_state(entry)
     places = [
         (number, name, attribute)

@@ -281,8 +281,7 @@ def load_json(text: str) -> Any:
 def arguments_of(value: Any) -> dict[str, Any]:
     """Return the keyword arguments of a call, given as a dict or as JSON text.
 
-    Raises `NotJson` if they are not an object, or if a name is not a valid keyword argument.
-    """
+    Raises `NotJson` if they are not an object, or if a name is not a valid keyword argument."""
     if isinstance(value, str):
         value = load_json(value)
     if not isinstance(value, dict):

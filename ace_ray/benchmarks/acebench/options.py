@@ -46,7 +46,7 @@ _AGENT_TASKS = {
 
 
 def agent_task(category: str, entry_id: str) -> str:
-    """Return the task of an agent entry, a key for all entries and languages with its question."""
+    """Return a key that agent entries of the same question share, in both languages."""
     number = entry_id.rsplit("_", 1)[-1]
     if number.isascii() and number.isdigit():
         for numbers in _AGENT_TASKS[category]:

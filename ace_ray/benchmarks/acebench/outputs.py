@@ -44,10 +44,9 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     """Yield the outputs at ``path``, a JSON-lines file or one model's official result folder.
 
     In an agent category, a line has ``result`` (the final state) and ``process`` (the calls) in
-    place of ``output``. Lines of official files always have ``result`` in place of ``output``.
-    Files are read in the order of the categories. Raises `UserError` with file and line (see
-    `outputs.read_json_lines`).
-    """
+    place of ``output``. In official files, every line has ``result`` in place of ``output``.
+    Categories are read in a fixed order. Raises `UserError` with file and line (see
+    `read_json_lines`)."""
     if path.is_file():
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():

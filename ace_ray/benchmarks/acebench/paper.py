@@ -42,8 +42,8 @@ from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
 from ace_ray.types import RULE_SETS
 
-# Categories of Table 5. The paper does not name them, but only with these does it agree with
-# Table 3: Watt-Tool-8B's 188 + 4 errors are the 93 errors in Incomplete plus the 99 in Error.
+# Categories of Table 5. The paper does not name them. Only these make Tables 3 and 5 agree:
+# Watt-Tool-8B's 188 + 4 errors are the 93 errors in Incomplete plus the 99 in Error.
 _DETECTED_IN = ("special_incomplete", "special_error_param")
 _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
@@ -89,10 +89,9 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
-    """Return Figure 7 and notes on the models' sizes. The figure has accuracy over size, with a
-    curve per model family; it is None with fewer than two known sizes.
+    """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
-    A run's accuracy covers the languages that the run has.
+    The figure is None with fewer than two known sizes. A run's accuracy covers its languages.
     """
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
@@ -124,8 +123,8 @@ _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the workbook's aggregates, the paper's overall number, which has other weights, and
-    the unweighted share of valid entries. All cover the run's languages."""
+    """Return the scores of a run over its languages: the workbook's aggregates, the paper's overall
+    number (with other weights), and the share of valid entries (without weights)."""
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
@@ -145,8 +144,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return accuracies by language and category, and process accuracies of dialogues and
-    agents."""
+    """Return each language's accuracies, and process accuracies of dialogues and agents."""
     return [
         CategoryResult(
             language,
@@ -171,8 +169,7 @@ PAPER_GROUPS = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task of a row. Agent entries with the same question share a task in all
-    languages."""
+    """Return the task of a row. Agent entries share few tasks, some of them across languages."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
 

@@ -1,5 +1,4 @@
-"""Build the prompts of the 15 generation categories (a system and a user message), and the messages
-of agent episodes.
+"""Build the messages of generation prompts and of agent episodes.
 
 Messages are built as in the official inference code. The texts come from the user's copy of the
 official texts, or are ace_ray's own (`texts`, `agent_texts`). Texts that upstream lacks (Finance,
@@ -31,9 +30,7 @@ class Prompts:
     """One set of prompt texts.
 
     ``source`` is "official" or "own", ``variant`` one of `VARIANTS`. ``templates`` has the texts by
-    upstream's names. Only results with "official" and "standard" are comparable with the published
-    leaderboard.
-    """
+    upstream's names. Only "official" with "standard" compares with the published leaderboard."""
 
     source: str
     variant: str
@@ -154,8 +151,7 @@ _AGENT_FIELDS = {
 class AgentTexts:
     """Prompt texts of the agent categories by language and name (the names of `agent_texts.OWN`).
 
-    ``source`` is "official" or "own". The Finance texts, which upstream lacks, are always ace_ray's
-    own.
+    ``source`` is "official" or "own". Upstream has no Finance texts; they are always ace_ray's own.
     """
 
     source: str

@@ -57,8 +57,7 @@ class Rollout:
         """Return the candidate's message, and its calls or None.
 
         ``history`` is the transcript as text for the prompt. With native tool calling the candidate
-        sees the stored messages instead. Raises `Truncated`.
-        """
+        sees the stored messages instead. Raises `Truncated`."""
         if self.tools is None:
             sent = self._prompt(history)
             self._open(sent[0])

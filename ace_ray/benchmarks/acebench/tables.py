@@ -66,8 +66,7 @@ STANDARD = "standard"
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return the column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
 
-    The overall number is None for a run without a headline, which has too many unscored rows.
-    """
+    The overall number is None for a run without a headline, which has too many unscored rows."""
     if block is None or (name == "overall" and not run.headline):
         return None
     cell = block["rules"][rules]["paper"].get(name)  # no cell before the first row
@@ -139,7 +138,7 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, means of English and Chinese, for runs with both languages."""
+    """Build Table 2: all groups, mean of both languages. A run with one language has no values."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 
@@ -221,8 +220,7 @@ _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 6: English accuracy on normal categories, for runs that differ only in
-    variant."""
+    """Build Table 6: English normal accuracy by variant, of runs that differ only in variant."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}

@@ -47,8 +47,7 @@ def type_outcome(
 
     ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None. A
     value of the schema's type is UNCHECKED if ``gold`` has another type, unless ``gold`` is "". A
-    value of another type is UNCHECKED if it has the type of ``gold`` or equals it, else WRONG.
-    """
+    value of another type is UNCHECKED if it has the type of ``gold`` or equals it, else WRONG."""
     gold_type = None if gold == "" else type(gold)
     as_schema = Outcome.COMPARE if gold_type in (None, expected) else Outcome.UNCHECKED
     if value == "true":
@@ -177,8 +176,7 @@ def _normal_fault(
     """Return the first fault of ``calls`` against one gold alternative, or None if it accepts them.
 
     A gold call accepts any call of its name that fits, even if another gold call has accepted it.
-    If no call fits, the fault of the last call is returned.
-    """
+    If no call fits, the fault of the last call is returned."""
     if len(calls) != len(gold):
         return Fault("wrong functions number", f"{len(calls)} calls instead of {len(gold)}")
     names = [_unnumbered(key) for key in gold]

@@ -51,8 +51,7 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
     """Return a column for each row of the square matrix ``costs``, at the least total cost.
 
     Hungarian method with potentials, O(n^3). Rows are added one by one. Each new row takes the
-    cheapest chain of reassignments that frees a column for it. Ties go to the leftmost column.
-    """
+    cheapest chain of reassignments that frees a column for it. Ties go to the leftmost column."""
     size = len(costs)
     entry = size  # an extra column, owned by the row that is being added
     row_price, column_price = [0] * size, [0] * (size + 1)
@@ -95,8 +94,7 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """Return the verdict on a row of a normal category.
 
     ``calls`` are the strictly decoded calls, or a string that says why there are none. They may
-    match any gold alternative. If they match none, the first alternative names the error.
-    """
+    match any gold alternative. If they match none, the first alternative names the error."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
     functions = entry.data.get("function")

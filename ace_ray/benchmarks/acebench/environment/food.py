@@ -114,7 +114,7 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
         if keyword.lower() in order["merchant_name"].lower():
             return True
         if app.language == "zh":
-            return any(keyword.lower() in item.lower() for item in order["items"])  # raises
+            return any(keyword.lower() in item.lower() for item in order["items"])  # raises: a dict
         return any(keyword.lower() in item["product"].lower() for item in order["items"])
 
     orders = [order for order in app.orders if fits(order)]
