@@ -62,11 +62,11 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
     one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
     Positional arguments are dropped, names become strings, and every sign negates. A nested call
     without keyword arguments becomes a string with its source text. A dict as an argument raises
-    `NotCalls` unless its first value is a dict, which upstream would run as a call.
+    `NotCalls`, unless its first value is a dict: upstream would run such an argument as a call.
 
     ``need_brackets`` (multi_turn): a line of ``text`` must contain a ``[`` and after it a ``]``.
 
-    Unlike upstream, nothing is evaluated. Tuples become lists. A call gets a ``problem`` if it has
+    Nothing is evaluated here. Tuples become lists. A call gets a ``problem`` if it has
     bytes, complex numbers, sets, or dicts with a key that is not a string.
     """
     bracketed = any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
@@ -88,7 +88,7 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
 
 def plain_json(value: Any) -> Any:
-    """Convert ``value`` to JSON, tuples to lists. Raises `NotCalls` if JSON lacks such values."""
+    """Convert ``value`` to a JSON value, tuples to lists. Raises `NotCalls` for other values."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -215,7 +215,7 @@ def _first_list(text: str) -> list[AgentCall] | None:
 
 
 def _lists(text: str) -> Iterator[str]:
-    """Yield each part of ``text`` from an opening to its closing bracket, ignoring strings."""
+    """Yield parts of ``text``: an opening bracket to its closing bracket, not counting strings."""
     for tried, opening in enumerate(_OPENING.finditer(text)):
         if tried == _MAX_LISTS:
             return

@@ -217,7 +217,7 @@ class ACEBench(Benchmark):
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return [[text] for text in texts_without_calls(steps)]
-        unreadable = episode.output == native.UNREADABLE  # calls that cannot be written
+        unreadable = episode.output == native.UNREADABLE  # calls that could not be written
         if episode.state == NO_OUTPUT or unreadable or holds_calls(entry, episode.output):
             return ()
         return [answer_texts(episode, episode.output)]

@@ -52,7 +52,7 @@ _SPECIAL = {
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 5: invalid rows of incomplete and error_param by type, languages pooled."""
+    """Build Table 5: invalid rows of incomplete and error_param by error type, languages pooled."""
     shown = standard(runs)
     labels, legend = marked(shown)
     lines: list[list[Value]] = []
@@ -91,7 +91,7 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
     """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
-    The figure is None with fewer than two known sizes. A run's accuracy covers its languages.
+    The figure is None with fewer than two known sizes. A run's accuracy covers all its languages.
     """
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
@@ -169,7 +169,7 @@ PAPER_GROUPS = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task of a row. Agent entries share few tasks, some of them across languages."""
+    """Return the key of a row's task. Agent entries with the same question share a key."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
 

@@ -223,7 +223,7 @@ class Rollout:
         return isinstance(message, str) and FINISH in message
 
     def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
-        """Return the episode's state to store, which is enough to score it without an engine.
+        """Return the state to store, which is enough to score the episode without an engine.
 
         ``before`` and ``end`` are states of the sandbox. ``after`` is the state that upstream
         judges: under ``official`` it is empty if no batch of calls was completed.
@@ -387,7 +387,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
         step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
         step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
         seconds = step.facts.get("seconds", 0)
-        # A stored row may hold NaN or 10**400.
+        # A stored row may contain NaN or 10**400.
         if not isinstance(seconds, int | float) or not 0 <= seconds <= _MOST_SECONDS:
             del step.facts["seconds"]
         steps.append(step)

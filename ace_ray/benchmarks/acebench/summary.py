@@ -70,7 +70,7 @@ PAPER_COLUMNS = {
     "agent": "Agent",
     "overall": "Overall",
 }
-# In the order in which the official evaluator adds the terms.
+# The groups are in the order in which the official evaluator adds them.
 WORKBOOK_WEIGHTS = {"special": 0.2676, "normal": 0.578, "agent": 0.1545}
 
 
@@ -99,7 +99,7 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Return the columns of the paper's Table 2, unrounded. Appendix E weights the overall number.
+    """Return the columns of the paper's Table 2, unrounded. The weights are those of Appendix E.
 
     ``counts`` has the sample sizes for the weights: judged entries, or dialogues in multi-turn
     categories. The official sizes, 700, 150 and 50, give `WORKBOOK_WEIGHTS`.

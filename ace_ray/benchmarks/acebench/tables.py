@@ -1,6 +1,6 @@
 """Build the printed table of a summary, and Tables 2 to 4 and 6 to 8 of the paper.
 
-A cell of a paper's table is None if the run lacks it, or if too many of its rows are unscored.
+A cell of a paper's table is None if the run has no value, or if too many rows are unscored.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ included. The recorded state is compared with the gold state, class by class:
 
 - attributes that are missing, and extra keys inside an attribute, are not noticed;
 - ``1``, ``1.0`` and ``True`` are equal;
-- a gold class that the state lacks gets the verdict of the gold class before it, at first "valid".
+- a missing gold class gets the verdict of the gold class before it, or is valid if it is the first.
 
 The process is compared with the milestones as strings.
 
@@ -34,7 +34,7 @@ def check_agent(
 
     Args:
         result: the final state as upstream records it, ``[{class: attributes}, ...]``.
-        process: the texts sent to execution. The official rules use only these two arguments.
+        process: the texts sent to execution. The official rules use only it and ``result``.
         end: the true end state for the strict rules; None if it is ``result``.
         steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
 
@@ -53,8 +53,8 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
     """Return the verdict on a final state and the texts that were sent to execution. Never raises.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
-    list of such lists). ``result`` should have the shape of ``ground_truth``, ``process`` that of a
-    list of steps; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1) and
+    list of such lists). ``result`` should have the shape of ``ground_truth``, and ``process``
+    should be a list of strings; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1) and
     ``process_accuracy`` (always 1 if the row is valid)."""
     kind, error = _end_to_end(gold["ground_truth"], result)
     valid = not kind
@@ -106,7 +106,7 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 
 
 def _process(milestones: list[Any], process: Any) -> float:
-    """Return the share of milestones found in order: of several paths the best, to 3 digits."""
+    """Return the share of milestones found in order (of several paths: the best, to 3 digits)."""
     if isinstance(milestones[0], list):
         return max(round(_matched(path, process) / len(path), 3) for path in milestones)
     return _matched(milestones, process) / len(milestones)

@@ -12,8 +12,7 @@ milestone found can prove a cause. The first call that proves a cause decides:
 
 - ``function_call_error``: the call names an unknown tool, has an argument that the tool does not
   take, or lacks a required argument; or the message has no call. The recorded error decides
-  (``unknown_tool``, ``bad_arguments``, ``not_a_call``), or the row's functions if nothing was
-  recorded.
+  (see `CALL_ERRORS`). If nothing was recorded, the row's functions decide.
 - ``rule_violation``: a required step was skipped. The call equals a milestone after the next one.
   Or it calls the tool of such a milestone and was refused: ``status`` is false or "error". A
   refusal in plain words does not count.
@@ -97,11 +96,11 @@ def escaped(text: str) -> str:
 
 
 def made(process: Any, steps: Any) -> list[Made]:
-    """Return the calls of an episode in order, from ``steps`` if it is a list or from ``process``.
+    """Return the calls of an episode in order, from ``steps`` if it is a list, else ``process``.
 
     ``steps`` is the transcript in an episode's state. Its execution steps have ``calls``,
-    ``observations`` and ``errors``. ``process`` has the texts sent to execution. Each is read as
-    upstream reads it. If upstream finds no call, the list that the prompt asks for is searched.
+    ``observations`` and ``errors``. ``process`` has the texts sent to execution. Each text is read
+    as upstream reads it. If upstream finds no call, the list that the prompt asks for is searched.
     """
     if isinstance(steps, list):
         return [call for step in steps if isinstance(step, dict) for call in _of_step(step)]
@@ -150,7 +149,7 @@ _NUMBERS = (int, float)
 def same_value(value: Any, gold: Any) -> bool:
     """Return whether ``value`` equals ``gold`` as JSON: ``1`` equals ``1.0``, but not ``true``.
 
-    Lists must have the same order and objects the same keys. The recursion is as deep as ``gold``.
+    Lists must have the same order and objects the same keys. The recursion is never deeper than ``gold``.
     """
     if isinstance(gold, dict):
         if not isinstance(value, dict) or value.keys() != gold.keys():
@@ -234,7 +233,7 @@ def _call_error(one: Made, offered: dict[str, Any]) -> str:
     return ""
 
 
-# Misspelt classes in the published gold states.
+# Misspelt class names in the published gold states, with the real names.
 REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": "ReminderApi"}
 
 

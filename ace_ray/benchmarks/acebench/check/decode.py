@@ -19,7 +19,7 @@ from ace_ray.parsing.literals import Call, LenientReader, literal_calls
 from ace_ray.parsing.syntax import NotCalls, expression
 
 _BRACKETS = re.compile(r"[\[\]]")
-# Names that are defined where upstream calls `eval`: builtins, and names of module and function.
+# Names defined where upstream calls `eval`: builtins, and names in its module and function.
 _KNOWN = frozenset([
     *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
     "json", "resolve_ast_by_type", "resolve_ast_call", "value",
@@ -80,7 +80,7 @@ class Decoded(NamedTuple):
     """Length of the text that the official reading parses."""
 
 
-# The check and then the search for unread calls decode the same output.
+# Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
 def decode(output: str | None, *, whole: bool) -> Decoded:
     """Decode an output by both rule sets. ``whole``: see `fragment`."""
