@@ -118,13 +118,13 @@ def problem_of(text: object, expected: set[str]) -> str:
     if text is None:
         return "is missing"
     if not isinstance(text, str):
-        return "is not a text"
+        return "is not a string"
     tokens = list(_TOKEN.finditer(text))
     if any(token[0] in ("{", "}") for token in tokens):
         return "has a brace that is neither doubled nor part of a known placeholder"
     if expected != {token[1] for token in tokens if token[1]}:
         names = ", ".join(f"{{{name}}}" for name in sorted(expected))
-        return f"must hold the placeholders {names} and no other"
+        return f"must have the placeholders {names} and no other"
     return ""
 
 

@@ -248,8 +248,8 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         notes=[
             *notes,
             *(
-                f"missing: runs of the variants {variants} that differ in nothing else, model and "
-                f"engine arguments included, from {', '.join(labels)}"
+                f"missing: runs of the variants {variants} with the same model, engine arguments "
+                f"and other conditions as {', '.join(labels)}"
                 for variants, labels in missing.items()
             ),
         ],

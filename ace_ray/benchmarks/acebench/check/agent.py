@@ -54,8 +54,8 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
     list of such lists). ``result`` should have the shape of ``ground_truth``, and ``process``
-    should be a list of strings; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1) and
-    ``process_accuracy`` (always 1 if the row is valid)."""
+    should be a list of strings; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1)
+    and ``process_accuracy`` (always 1 if the row is valid)."""
     kind, error = _end_to_end(gold["ground_truth"], result)
     valid = not kind
     accuracy = 1.0

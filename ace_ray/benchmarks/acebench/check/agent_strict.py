@@ -149,7 +149,7 @@ _NUMBERS = (int, float)
 def same_value(value: Any, gold: Any) -> bool:
     """Return whether ``value`` equals ``gold`` as JSON: ``1`` equals ``1.0``, but not ``true``.
 
-    Lists must have the same order and objects the same keys. The recursion is never deeper than ``gold``.
+    Lists must have the same order and objects the same keys. The recursion is as deep as ``gold``.
     """
     if isinstance(gold, dict):
         if not isinstance(value, dict) or value.keys() != gold.keys():

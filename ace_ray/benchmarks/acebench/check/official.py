@@ -90,7 +90,7 @@ def contains(value: str, gold: str) -> bool:
 
 
 def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Return an error type unless the lists, with normalized top-level strings, are equal."""
+    """Return an error type unless the lists, with top-level strings normalized, are equal."""
     differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
     if differs and prints:
         repr(value)
@@ -335,7 +335,7 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     if kind == "error_detection":
         return Verdict(False, kind, "the official sentence is not in the output")
     if kind:
-        return Verdict(False, kind, "not everything that is wrong is in the output")
+        return Verdict(False, kind, "the output does not name all wrong parts")
     return Verdict(True)
 
 

@@ -1,12 +1,12 @@
 """Return the strict verdicts on normal and special rows.
 
-**Normal rows**: exact calls. By the paper's section on evaluation by syntax tree, the function name
-and the number, types and values of the parameters must agree with the gold answer. The output must
-be the list of calls and nothing else. The first rule that fails names the error:
+**Normal rows**: exact calls. After the paper's section on evaluation by syntax tree, function name
+and number, types and values of the parameters must agree with the gold answer. The output must be
+only the list of calls. The first rule that fails names the error:
 
 - ``output_format``: the stripped output is exactly one ``[F(k=v), ...]``. Calls have keyword
   arguments and literal Python values (``true`` and ``null`` are not literals).
-- ``function_name``: the called names equal the gold answer's, as a multiset.
+- ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: the parameter names are the same.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
   ``1``. Integers and floats are one type, as in JSON Schema. Where the schema says ``integer`` and
@@ -32,7 +32,7 @@ think tags is not part of the message.
 Errors:
 
 - ``detection_failed``: the sentence is missing, or a function is called.
-- ``correction_failed``: the sentence names other things, or another sentence is in the message.
+- ``correction_failed``: the sentence has other names or values, or another sentence is there.
 - ``false_positive``: any of these failures on an irrelevant row.
 """
 
@@ -146,7 +146,7 @@ def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _F
 def _group_faults(
     name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
 ) -> dict[int, _Fault]:
-    """Return the faults of one function's gold calls by position, after `assign` paired them."""
+    """Return the faults of one function's gold calls by position, each call paired by `assign`."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
     faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
@@ -243,13 +243,13 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     uncorrected = "false_positive" if irrelevant else "correction_failed"
     sentence = _SENTENCES[entry.category]
     if not sentence.search(text):
-        return Verdict(False, undetected, "the sentence that the prompt asks for is not there")
+        return Verdict(False, undetected, "the sentence that the prompt asks for is missing")
     if _calls(entry, sentence.sub(" ", text)):
         return Verdict(False, undetected, "a function is called")
     if any(other.search(text) for other in _SENTENCES.values() if other is not sentence):
-        return Verdict(False, uncorrected, "the sentence of another case is there too")
+        return Verdict(False, uncorrected, "the message also has the sentence of another category")
     if not irrelevant and not _names(entry, sentence.findall(text)):
-        return Verdict(False, uncorrected, "not exactly what is wrong is named")
+        return Verdict(False, uncorrected, "the sentence does not name exactly the wrong parts")
     return Verdict(True)
 
 

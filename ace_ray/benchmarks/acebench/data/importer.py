@@ -1,8 +1,8 @@
 """Import the official repository into the cache, from a checkout or from a downloaded archive.
 
-An import is written to a temporary folder and then renamed, so that the cache never has a part of
-it. The archive's commit and the hash of its contents are pinned. The hash of the archive file is
-not, because the host may compress the same contents differently.
+An import is written to a temporary folder and then renamed, so that no import is incomplete. The
+archive's commit and the hash of its contents are pinned. The hash of the archive file is not,
+because the host may compress the same contents differently.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _rows_folder(path: Path) -> Path:
 def _reread(path: Path, name: str) -> bytes:
     value = json_value(read_inside(path, name), path / name)
     if not isinstance(value, dict) or not value:
-        raise UserError("is not an object with texts in it", where=str(path / name))
+        raise UserError("is not a JSON object, or is empty", where=str(path / name))
     return _json_bytes(value, path / name)
 
 
@@ -234,7 +234,7 @@ def _download(url: str) -> bytes:
             where=url,
             fix="this is not ACEBench, check the address",
         )
-    if len(body) < expected:  # read1 does not raise
+    if len(body) < expected:  # read1 does not raise if bytes are missing
         what = f"the download broke off after {len(body):,} of {expected:,} bytes"
         raise UserError(what, where=url, fix="try again")
     return bytes(body)

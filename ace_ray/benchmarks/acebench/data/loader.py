@@ -121,7 +121,7 @@ def _milestones(value: Any) -> bool:
 
 
 def _state(value: Any) -> bool:
-    """Return whether ``value`` has the shape ``[{class: {attribute: value}}, ...]``."""
+    """Return whether ``value`` is ``[{class: {attribute: value}}, ...]`` and not empty."""
     return (
         bool(value)
         and _objects(value)
@@ -165,7 +165,7 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
         _need(where, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         raise UserError(
-            f"id {row_id!r} does not say which dialogue the row is a turn of",
+            f"id {row_id!r} does not contain the numbers of dialogue and turn",
             where=where,
             fix="end the id in _<dialogue>_<turn>",
         )

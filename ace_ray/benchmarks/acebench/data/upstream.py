@@ -89,7 +89,7 @@ def templates(function: Function) -> list[str]:
 
 
 def _bare(function: Function) -> set[int]:
-    """Return the ids of string statements and other expression statements, such as docstrings."""
+    """Return the ids of the values of expression statements, such as docstrings."""
     return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
 
 
@@ -170,7 +170,8 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the app specifications of a checkout. Raises `UserError` if a value is not literal."""
+    """Return the app specifications of a checkout. Raises `UserError` if values are not
+    literals."""
     return {
         loop: {
             language: {

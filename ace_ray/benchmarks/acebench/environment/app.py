@@ -97,7 +97,7 @@ class App:
 def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
     """Return tools for ``functions`` by name. The first parameter of a function is the state.
 
-    As in the official classes, values of any type are accepted, and an exception is the answer.
+    As in the official classes, arguments of any type are accepted, and errors become answers.
     """
     return {
         function.__name__: Tool(

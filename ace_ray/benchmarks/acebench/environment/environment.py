@@ -81,8 +81,8 @@ MAX_SHOWN = 100
 class Environment:
     """The sandbox of one entry, a `Scenario`.
 
-    ``apps`` has the involved classes in order, each with its state. ``tools`` has a state and a
-    tool for each tool name.
+    ``apps`` has the involved classes in order, each with its state. ``tools`` maps a tool's name
+    to the state that it works on and the tool.
     """
 
     def __init__(

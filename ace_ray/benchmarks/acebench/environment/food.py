@@ -1,4 +1,4 @@
-"""FoodPlatform: merchants with menus, and users who order from a balance.
+"""FoodPlatform: merchants with menus, and users who pay from a balance.
 
 Upstream's faults are reproduced:
 

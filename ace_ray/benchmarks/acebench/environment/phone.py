@@ -8,8 +8,8 @@ tools. If several messages have the latest date, the first of them counts as the
 
 ReminderApi is a list of reminders of limited size. Reminders are deleted and marked by their key in
 the list (1, 2, ...), which the listing does not show. Listing, marking and searching need no login.
-A search that finds a reminder raises, because it uses the time, a string, as a date. Marking and
-searching exist only in Chinese.
+A search that finds a reminder raises, because it treats the stored time, a string, as a date.
+Marking and searching exist only in Chinese.
 """
 
 from __future__ import annotations

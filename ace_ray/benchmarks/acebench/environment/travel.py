@@ -55,7 +55,7 @@ class Travel:
         return None
 
     def price(self, flight: Record, cabin: Any) -> Any:
-        """Return the price in yuan. As upstream does, price any cabin but economy as business."""
+        """Return the price in yuan. Upstream prices every cabin except economy as business."""
         return flight["economy_price" if cabin == self.economy else "business_price"]
 
 
