@@ -34,7 +34,7 @@ def check_agent(
 
     Args:
         result: the final state as upstream records it, ``[{class: attributes}, ...]``.
-        process: the texts sent to execution. The official rules use only it and ``result``.
+        process: the texts sent to execution. The official rules use only this and ``result``.
         end: the true end state for the strict rules; None if it is ``result``.
         steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
 
@@ -113,8 +113,8 @@ def _process(milestones: list[Any], process: Any) -> float:
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Count the milestones found in ``process`` in order. After an absent milestone no other is
-    found: each search begins where the previous one ended."""
+    """Count the milestones found in ``process`` in order. After an absent milestone the later ones
+    are not found either: each search begins where the previous one ended."""
     count = position = 0
     for step in path:
         while position < len(process):

@@ -84,8 +84,8 @@ def _loose_if_text(value: Any) -> Any:
 
 
 def contains(value: str, gold: str) -> bool:
-    """Return whether ``value`` contains ``gold``. Case, quote style, blanks and the characters
-    ,./-_*^ are ignored."""
+    """Return whether ``value`` contains ``gold``. Case, quote style, blanks and ,./-_*^ are
+    ignored."""
     return _loose(gold) in _loose(value)
 
 

@@ -1,6 +1,6 @@
 """Import the official repository into the cache, from a checkout or from a downloaded archive.
 
-An import is written to a temporary folder and then renamed, so that no import is incomplete. The
+An import is written to a temporary folder and then renamed, so that it is never incomplete. The
 archive's commit and the hash of its contents are pinned. The hash of the archive file is not,
 because the host may compress the same contents differently.
 """

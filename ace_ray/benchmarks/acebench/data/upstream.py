@@ -170,8 +170,7 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the app specifications of a checkout. Raises `UserError` if values are not
-    literals."""
+    """Return the app specifications of a checkout. Raises `UserError` if they are not literals."""
     return {
         loop: {
             language: {
