@@ -115,7 +115,7 @@ class ACEBench(Benchmark):
         return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Both are read on the driver, because workers have no copy of the data folder.
+        # Both are read on the driver, because workers lack the data folder.
         return super().__getstate__() | {"_agents": self._agents, "_app_specs": self._app_specs}
 
     def entries(self) -> Sequence[Entry]:

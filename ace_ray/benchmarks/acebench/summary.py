@@ -99,7 +99,7 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Return the columns of the paper's Table 2, unrounded. The weights are those of Appendix E.
+    """Return the columns of the paper's Table 2, unrounded, with the weights of Appendix E.
 
     ``counts`` has the sample sizes for the weights: judged entries, or dialogues in multi-turn
     categories. The official sizes, 700, 150 and 50, give `WORKBOOK_WEIGHTS`.
@@ -183,7 +183,7 @@ def _overall(
 
 
 def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
-    """Return ``weight`` and the cell's value and interval, or those of its partial mean."""
+    """Return ``weight`` with the value and interval of a cell, or of its partial mean."""
     there = cell if cell["value"] is not None else cell.get("partial") or {}
     return weight, there.get("value"), there.get("interval")
 

@@ -11,7 +11,7 @@ skipped. The first milestone that is not found is the next milestone. Only calls
 milestone found can prove a cause. The first call that proves a cause decides:
 
 - ``function_call_error``: the call names an unknown tool, has an argument that the tool does not
-  take, or lacks a required argument; or the message has no call. The recorded error decides
+  take, or lacks a required argument; or the message lacks a call. The recorded error decides
   (see `CALL_ERRORS`). If nothing was recorded, the row's functions decide.
 - ``rule_violation``: a required step was skipped. The call equals a milestone after the next one.
   Or it calls the tool of such a milestone and was refused: ``status`` is false or "error". A

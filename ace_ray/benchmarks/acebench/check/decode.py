@@ -27,7 +27,7 @@ _KNOWN = frozenset([
 
 
 def fragment(output: str, *, whole: bool) -> str | None:
-    """Return the part of an output that the official reading parses, or None if there is none.
+    """Return the part of an output that the official reading parses, or None.
 
     With ``whole`` (multi-turn categories) it is the complete output without whitespace, even in
     strings. Otherwise it is the first outermost balanced ``[...]``. All brackets from the start of

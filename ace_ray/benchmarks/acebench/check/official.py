@@ -6,9 +6,9 @@ Two error types are ours, for outputs without a verdict upstream:
 - ``official_crash``: upstream raises an exception while it judges, which ends its complete run. An
   output that breaks only a later report (control characters in the Excel export, lone surrogates in
   the error list) keeps its verdict.
-- ``official_unsafe``: upstream would evaluate model text that is not literal arithmetic, or that
-  has no bound on its cost. Such text is never evaluated here. The output is invalid even if
-  upstream accepts it.
+- ``official_unsafe``: upstream would evaluate model text that is not literal arithmetic, or has an
+  unbounded cost. Such text is never evaluated here. The output is invalid even if upstream accepts
+  it.
 
 The comparison of calls reimplements ``model_eval/checker.py`` and ``model_eval/utils.py``. The
 functions raise where upstream raises. ``prints`` is true if an integer in the output may be too

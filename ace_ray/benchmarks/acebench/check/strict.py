@@ -9,7 +9,7 @@ only the list of calls. The first rule that fails names the error:
 - ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: the parameter names are the same.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
-  ``1``. Integers and floats are one type, as in JSON Schema. Where the schema says ``integer`` and
+  ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
 - ``param_value``: the values are equal.
 
@@ -93,7 +93,7 @@ _Fault = tuple[str, str]
 def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
     """Return the verdict on a row of a normal category.
 
-    ``calls`` are the strictly decoded calls, or a string that says why there are none. They may
+    ``calls`` are the strictly decoded calls, or a string that says why they are missing. They may
     match any gold alternative. If they match none, the first alternative names the error."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
