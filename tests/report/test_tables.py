@@ -126,8 +126,8 @@ def test_table_6_composes_variants_that_differ_in_nothing_else(tmp_path: Path) -
     notes = "\n".join(found.notes)
     assert "condensed from Toy-7B-Instruct (condensed) (own prompts)" in notes
     assert (
-        "missing: runs of the variants standard, minimal that differ in nothing else, model and "
-        "engine arguments included, from Toy-7B-Instruct (other)" in notes
+        "missing: runs of the variants standard, minimal with the same model, engine arguments "
+        "and other conditions as Toy-7B-Instruct (other)" in notes
     )
     assert shares(table(6, folders[0], folders[2]).lines[0]) == [100.0, None, 92.5]
     assert table(6, folders[0]).lines == []

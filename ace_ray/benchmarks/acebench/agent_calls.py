@@ -1,13 +1,13 @@
 """Read the calls in an agent's message. No part of a message is executed.
 
-``official`` reads what the decoders of upstream's loops read. ``fixed`` finds the list of calls
-that the prompt asks for, anywhere in the message.
+The protocol ``official`` reads the calls that upstream's decoders read. ``fixed`` finds the list of
+calls that the prompt asks for, anywhere in the message.
 
-The official reading restates ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
+``official`` reimplements ``multi_turn/common_agent.py``, ``multi_turn/execution_role.py`` and
 ``multi_step/execution_role_step.py`` at upstream commit 56dd66c. Upstream evaluates binary
-operations when it decodes. It writes each call back as source text and evaluates that text. Here
-operations are folded (`ace_ray.parsing.fold`). A call has an `AgentCall.problem` if it could not be
-written back, or if it would run more than its tool.
+operations when it decodes. It then writes each call as source text and evaluates that text. Here
+`ace_ray.parsing.fold` computes operations, and no text is evaluated. `AgentCall.problem` is set if
+upstream could not write the call as text, or if the text would run more than its tool.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ace_ray.parsing.literals import LenientReader, dotted_name, literal
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, NotCalls, expression
 
 _UNPRINTABLE = 10**MAX_DIGITS
-# Names that are defined where upstream evaluates. Any other name raises NameError there.
+# Names that are defined where upstream calls `eval`. Any other name raises NameError there.
 _KNOWN = {
     *dir(builtins), "__builtins__", "__cached__", "__file__", "APIAgent_turn", "CommonAgent",
     "EXECUTION", "EXECUTION_STEP", "List", "OpenAI", "STATELESS_CLASSES", "ast", "copy",
@@ -52,7 +52,7 @@ class AgentCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
     tool: str = ""
-    """The tool that upstream looks up, "" for the name itself. In ``m.f()`` it is ``f``."""
+    """Name of the tool that upstream looks up; "" if it is ``name``. For ``m.f()`` it is ``f``."""
 
 
 def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
@@ -60,19 +60,19 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
     One leading blank is removed, then every ``[``, ``]`` and ``'`` at both ends. The rest must be
     one expression: a call, or a tuple or list of calls. Any other expression gives an empty list.
-    Positional arguments are dropped, names become texts, and every sign negates. A nested call
-    without keywords becomes its source text. A dict as an argument raises, unless its first value
-    is a dict (upstream would run it as a call).
+    Positional arguments are dropped, names become strings, and every sign negates. A nested call
+    without keyword arguments becomes a string with its source text. A dict as an argument raises
+    `NotCalls`, unless its first value is a dict: upstream would run such an argument as a call.
 
-    ``need_brackets``: whether one line must hold a ``[`` and after it a ``]`` (multi_turn).
+    ``need_brackets`` (multi_turn): a line of ``text`` must contain a ``[`` and after it a ``]``.
 
-    Nothing is evaluated here, which upstream does. Tuples become lists. Bytes, complex numbers,
-    sets and dicts with other keys than texts are problems.
+    Nothing is evaluated here. Tuples become lists. A call gets a ``problem`` if it has
+    bytes, complex numbers, sets, or dicts with a key that is not a string.
     """
     bracketed = any(-1 < line.find("[") < line.rfind("]") for line in text.split("\n"))
     if not text or (need_brackets and not bracketed):
         raise NotCalls("no brackets")
-    # Upstream adds missing outer brackets first, only to strip them with the others.
+    # Upstream also adds missing outer brackets first, but then strips them with the others.
     tree = expression(text.removeprefix(" ").strip("[]'"))
     reader = _Reader(_is_known, bare_as_source=True)
     if isinstance(tree, ast.Call):
@@ -88,7 +88,7 @@ def official_calls(text: str, *, need_brackets: bool) -> list[AgentCall]:
 
 
 def plain_json(value: Any) -> Any:
-    """Convert ``value`` to a JSON value, tuples to lists. Raises `NotCalls` if it has none."""
+    """Convert ``value`` to a JSON value, tuples to lists. Raises `NotCalls` for other values."""
     if value is None or isinstance(value, (str, bool)):
         return value
     if isinstance(value, int):
@@ -117,23 +117,22 @@ def _agent_call(name: str, given: dict[str | None, Any]) -> AgentCall:
             except NotCalls as error:
                 problems.append(f"{key}: {error}")
     if "." in name:
-        # The arguments are evaluated after the name.
+        # Upstream evaluates the name before the arguments, so this problem comes first.
         problems.insert(0, f"name {name.partition('.')[0]!r} is not defined")
     return AgentCall(name, arguments, problems[0] if problems else "", _tool(name))
 
 
 def _tool(name: str) -> str:
-    """Return the tool that upstream's expression finds in a call's text, "" for the name itself.
-
-    The end of the name must be ASCII."""
+    """Return the tool that upstream's regular expression finds in a dotted name. Return "" without
+    a dot, or if the last part does not begin with an ASCII letter or ``_``."""
     match = _TOOL.search(name) if "." in name else None
     return match.group() if match else ""
 
 
 def _problem(value: Any) -> str:
-    """Return why an argument cannot be written back as text and evaluated, "" when it can.
+    """Return the `AgentCall.problem` that an argument causes, or "" if it causes none.
 
-    Raises `NotCalls` where upstream raises when it writes the argument.
+    Raises `NotCalls` where upstream raises when it writes the argument as source text.
     """
     if value is _NOT_EVALUATED:
         return "an operation that is not evaluated"
@@ -172,13 +171,13 @@ def _is_known(name: str) -> bool:
     return name in _KNOWN or name.endswith(_KNOWN_ENDINGS)
 
 
-# The opening of a list of calls; the tokens that decide where the list ends.
+# The opening of a list of calls.
 _OPENING = re.compile(r"\[\s*+[^\W\d][\w.]*+\s*+\(")
-# A string token has its closing quote in a group, "" if it is not closed.
+# Tokens that decide where a list ends. A string has its closing quote in a group, "" if unclosed.
 _TOKEN = re.compile(
     r"""'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+('?)|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+("?)|[\[\]]"""
 )
-# Maximum openings tried in one message. All their lists together may have `MAX_CODE` characters.
+# Maximum openings tried in one message. Their lists may have `MAX_CODE` characters in total.
 _MAX_LISTS = 20
 
 
@@ -187,10 +186,10 @@ def agent_calls(
 ) -> list[AgentCall] | None:
     """Return the calls of a message in order, None for a message without calls. Never raises.
 
-    Without calls a multi_turn message goes to the user, and a multi_step message cannot be decoded.
-    The list is empty only under ``official`` (see `official_calls`). ``fixed`` takes the first list
-    of at least one call of a named function. A call whose arguments are not literal keyword
-    arguments has a ``problem``. Time and memory are bounded.
+    A multi_turn message without calls goes to the user; a multi_step message without calls is
+    refused. Only ``official`` can return an empty list (see `official_calls`). ``fixed`` returns
+    the first list that has only calls of named functions. If the arguments of such a call are not
+    literal keyword arguments, it has a ``problem``. Time and memory are bounded.
     """
     try:
         if protocol == "fixed":
@@ -216,13 +215,13 @@ def _first_list(text: str) -> list[AgentCall] | None:
 
 
 def _lists(text: str) -> Iterator[str]:
-    """Yield texts from an opening bracket to its closing one. Brackets in strings do not count."""
+    """Yield parts of ``text``: an opening bracket to its closing bracket, not counting strings."""
     for tried, opening in enumerate(_OPENING.finditer(text)):
         if tried == _MAX_LISTS:
             return
         depth = 0
         for token in _TOKEN.finditer(text, opening.start()):
-            if "" in token.groups():  # a string that does not end: not a list of calls
+            if "" in token.groups():  # an unclosed string: not a list of calls
                 break
             depth += {"[": 1, "]": -1}.get(token.group(), 0)
             if depth == 0:

@@ -1,8 +1,8 @@
 """Our own wording of the agent protocol, English and Chinese; the rules are the paper's.
 
 ``{functions}``, ``{history}``, ``{instruction}`` and ``{error}`` are placeholders. ``turn_failed``
-is the answer of a failed batch in agent_multi_turn, ``step_failed`` of a failed call in
-agent_multi_step, and ``unset`` the error of a call of an unknown tool.
+is execution's answer to a failed batch in agent_multi_turn, ``step_failed`` its answer to a failed
+call in agent_multi_step, and ``unset`` the error of a call to an unknown tool.
 """
 
 from __future__ import annotations

@@ -66,12 +66,13 @@ OFFICIAL_DATA_SHA256 = {
 OFFICIAL_PROMPTS_SHA256 = "cc08ad027bdf0c9cbe2b853f4573e20c986671b196b1ace69e7e8e81897b6228"
 
 
-# Greedy, like upstream's temperature of 0.001.
+# Greedy. Upstream's temperature of 0.001 is almost the same.
 USER_SAMPLING = Sampling(temperature=0.0, max_tokens=1000)
 
 
 class ACEBench(Benchmark):
-    """All 17 categories: one model call an entry, or an episode with tools and a simulated user."""
+    """The benchmark with all 17 categories. An agent entry is an episode with tools and, in
+    agent_multi_turn, a simulated user. Any other entry takes one model call."""
 
     name = "acebench"
     rule_sets = RULE_SETS
@@ -88,7 +89,7 @@ class ACEBench(Benchmark):
         self._folder = locate(options.data)
         self._wording = "own" if self._native else wording(options, self._folder)
         self._options = options.model_copy(update={"prompts": self._wording})
-        # Upstream's loops go with upstream's data. The mini set is ours.
+        # Upstream's data runs with upstream's loops. The mini set is ace_ray's own.
         self._protocol: Protocol = "fixed" if self._native or options.data == "mini" else "official"
         self._categories = chosen(options.categories)
         if self._native:
@@ -101,7 +102,7 @@ class ACEBench(Benchmark):
 
     @cached_property
     def _agents(self) -> prompts.AgentTexts | None:
-        """The texts of agent episodes, None without an agent category."""
+        """Prompt texts of agent episodes; None if no agent category was chosen."""
         if not set(self._categories) & set(groups.AGENT):
             return None
         if self._wording == "own":
@@ -114,7 +115,7 @@ class ACEBench(Benchmark):
         return load_app_specs(self._folder) if set(self._categories) & set(groups.AGENT) else {}
 
     def __getstate__(self) -> dict[str, Any]:
-        # Read on the driver: workers have no copy of the data folder.
+        # Both are read on the driver, because workers lack the data folder.
         return super().__getstate__() | {"_agents": self._agents, "_app_specs": self._app_specs}
 
     def entries(self) -> Sequence[Entry]:
@@ -216,7 +217,7 @@ class ACEBench(Benchmark):
         if entry.category in groups.AGENT:
             steps = (episode.state or {}).get("steps")
             return [[text] for text in texts_without_calls(steps)]
-        unreadable = episode.output == native.UNREADABLE  # calls, though none that can be written
+        unreadable = episode.output == native.UNREADABLE  # calls that could not be written
         if episode.state == NO_OUTPUT or unreadable or holds_calls(entry, episode.output):
             return ()
         return [answer_texts(episode, episode.output)]
@@ -325,7 +326,7 @@ class ACEBench(Benchmark):
         )
 
     def _differences(self) -> Iterator[str]:
-        """Yield the reasons why this run does not compare with the leaderboard."""
+        """Yield the reasons why this run is not comparable with the leaderboard."""
         languages = tuple(sorted(self._options.languages))
         if set(self._categories) != set(groups.CATEGORIES):
             yield "not all categories"
@@ -344,12 +345,11 @@ class ACEBench(Benchmark):
 
 
 def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
-    """Return the verdicts of both rule sets on ``output``, the whole answer of the model.
+    """Return the verdicts of both rule sets on ``output``, the model's complete answer or None.
 
     ``entry.data`` is the published question row and ``entry.gold`` the ``ground_truth`` of its
-    answer row. Each row of a multi-turn dialogue is judged alone. None is a missing answer. Raises
-    `ValueError` for a category that is not answered with one model call.
-    """
+    answer row. Each row of a multi-turn dialogue is judged separately. None stands for a missing
+    answer. Raises `ValueError` for an agent category."""
     if entry.category in SPECIAL:
         return {
             "official": official_special(entry, output),
@@ -365,7 +365,7 @@ def check(entry: Entry, output: str | None) -> dict[str, Verdict]:
 
 
 def holds_calls(entry: Entry, output: str) -> bool:
-    """Return whether a rule set reads a call in ``output``, or would have to run code to know."""
+    """Return whether a rule set reads a call in ``output``, or upstream would run code from it."""
     decoded = decode(output, whole=entry.category in MULTI_TURN)
     calls = [read for read in (decoded.official, decoded.strict) if isinstance(read, list)]
     return decoded.unsafe or any(calls)

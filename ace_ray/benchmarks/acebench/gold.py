@@ -1,7 +1,7 @@
-"""Gold answers and end states of a perfect model, and mangled copies that must not pass.
+"""Build gold answers and gold end states, and mangled copies that must not pass.
 
-The ideal paths of agent rows are replayed in the sandbox. Some published milestones miss the gold
-state: they delete another message, leave out a login, or cannot be read.
+`replays` runs the ideal paths of agent rows in the sandbox. Some published paths do not reach the
+gold state: they delete the wrong message, lack a login, or have an unreadable step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ace_ray.benchmarks.gold_check import Gold
 from ace_ray.benchmarks.outputs import single_answer
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 
-# One gold answer: arguments by function name; repeated functions are numbered ``name_1`` ...
+# One gold answer: arguments by function name. Repeated functions are numbered: ``name_1``, ...
 Calls = dict[str, dict[str, Any]]
 
 _NUMBER = re.compile(r"_\d+$")
@@ -27,11 +27,11 @@ LIMITS = "Due to the limitations of the function, I cannot solve this problem."
 
 
 def gold_of(entry: Entry) -> Gold:
-    """Return the gold answer of an entry, and a mangled one.
+    """Return the gold answer and the mangled answer of an entry.
 
-    The official rules reject some gold answers and accept many mangled ones, so only the strict
-    rules are required. An agent row's episode has the gold state and the calls of the first path.
-    """
+    Only the strict rules must judge both correctly: the official rules reject some gold answers and
+    accept many mangled ones. An agent row's answer is an episode with the gold or mangled state and
+    the calls of the first path."""
     if entry.category not in AGENT:
         right, mangled = single_answer(render_gold(entry)), single_answer(render_mangled(entry))
         return Gold(right, mangled, required=("strict",))
@@ -45,18 +45,18 @@ def gold_of(entry: Entry) -> Gold:
 
 
 def render_gold(entry: Entry) -> str:
-    """Return the output of a perfect model on a generation entry: the first alternative."""
+    """Return the output of a perfect model on a generation entry: the first gold alternative."""
     if not entry.category.startswith("special_"):
         return _calls_text(entry, alternatives(entry)[0])
     return _message(entry, entry.gold)
 
 
 def render_mangled(entry: Entry) -> str:
-    """Return the gold output with one value altered, or a name if there are no values.
+    """Return the gold output of a generation entry with one part altered, always the same part.
 
-    The result is the same for the same entry. In special entries a parameter's name is altered; a
-    refusal gets a call beside it.
-    """
+    In a normal entry this is an argument, or a function's name if no altered argument is wrong. In
+    an incomplete or error_param entry it is a parameter's name. An irrelevant entry gets a call
+    before the sentence."""
     if entry.category == "special_irrelevant":
         return f"[{entry.data['function'][0]['name']}()] {LIMITS}"
     if entry.category.startswith("special_"):
@@ -67,12 +67,13 @@ def render_mangled(entry: Entry) -> str:
 
 
 def alternatives(entry: Entry) -> list[Calls]:
-    """Return the answers that a normal entry accepts."""
+    """Return the gold alternatives of a normal entry. Each is a right answer."""
     return entry.gold if isinstance(entry.gold, list) else [entry.gold]
 
 
 def function_name(entry: Entry, key: str) -> str:
-    """Return the function of a gold key: the key if it is a function, else without its number."""
+    """Return the function that a gold key calls. A number at the end of the key is removed unless a
+    function has the key as its name."""
     names = {function["name"] for function in entry.data["function"]}
     return key if key in names else _NUMBER.sub("", key)
 
@@ -112,8 +113,8 @@ def _mangled_message(entry: Entry) -> Any:
 
 
 def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
-    """Yield copies with one argument altered, the first one picked by the entry; then renamed
-    calls."""
+    """Yield copies with one argument altered, then copies with one function renamed. The entry's
+    key decides which argument is first."""
     places = [(key, name) for key, arguments in calls.items() for name in arguments]
     start = int(digest(*entry.key)[:8], 16) % max(1, len(places))
     for key, name in places[start:] + places[:start]:
@@ -123,7 +124,7 @@ def _mangled_calls(entry: Entry, calls: Calls) -> Iterator[Calls]:
 
 
 def altered(value: Any) -> Any:
-    """Return another value: alter the first element of a container, add 1 to a number."""
+    """Return another value of the same type, or "altered" for None and empty containers."""
     match value:
         case bool():
             return not value
@@ -145,7 +146,7 @@ State = list[dict[str, dict[str, Any]]]
 
 
 def gold_state(entry: Entry) -> State:
-    """Return the gold end state under the classes' real names."""
+    """Return the gold end state, with misspelt class names corrected."""
     return [
         {REAL_NAMES.get(name, name): attributes for name, attributes in one.items()}
         for one in entry.gold["ground_truth"]
@@ -155,9 +156,8 @@ def gold_state(entry: Entry) -> State:
 def mangled_state(entry: Entry) -> State:
     """Return the gold state with one attribute altered. The entry's key decides which one.
 
-    An attribute of a class whose name the gold state misspells is altered only if no other class
-    has attributes: the official rules never compare such a class.
-    """
+    The official rules never compare a class whose name the gold state misspells. An attribute of
+    such a class is altered only if no other class has attributes."""
     state = gold_state(entry)
     places = [
         (number, name, attribute)
@@ -174,8 +174,8 @@ def mangled_state(entry: Entry) -> State:
 
 
 def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one line per language and category on the ideal paths, and one per path that misses the
-    gold state."""
+    """Replay the ideal paths. Yield a line with counts for each language and category, and a line
+    for each path that does not reach the gold state."""
     for (language, category), group in groupby(entries, lambda e: (e.language, e.category)):
         found = [(entry, *one) for entry in group for one in replay(entry, app_specs)]
         official, strict = (
@@ -194,9 +194,9 @@ def replays(entries: Sequence[Entry], app_specs: Mapping[str, Any]) -> Iterator[
 def replay(
     entry: Entry, app_specs: Mapping[str, Any]
 ) -> Iterator[tuple[int, Mapping[str, Verdict], Sequence[str]]]:
-    """Replay every path of an agent row in a fresh sandbox. Raises `UserError`.
+    """Replay every path of an agent row in a fresh sandbox.
 
-    Yield its number, the verdicts on its end state, and the refused steps."""
+    Yield the number of the path, the verdicts on its end state, and the refused steps."""
     for number, path in enumerate(paths(entry.gold["mile_stone"]), start=1):
         environment = open_environment(app_specs, entry)
         refused = list(_refused(environment, path))

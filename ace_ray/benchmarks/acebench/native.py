@@ -1,12 +1,12 @@
-"""Native tool calling: the tools that a chat template gets, and the calls of the model.
+"""Convert functions to tools for native tool calling, and the model's calls to text.
 
-The model sees the functions as tools of its own template and answers in its own syntax. The calls
-that a tool parser reads are written back in the official syntax, so that both rule sets judge them
-like a prompted answer. Results compare with native ones only.
+The model sees the functions as tools in its own chat template and calls them in its own syntax. A
+tool parser reads the calls. They are written in the official syntax, so that both rule sets judge
+them like a prompted answer. Results are comparable only with other native results.
 
-The published schemas are not JSON Schema. They use Python's type names and the evaluator's own
-(``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``; upstream
-``model_eval/checker.py``). Some functions have them under another key than ``parameters``.
+The published schemas are not JSON Schema. Their type names come from Python and from upstream's
+evaluator (``float``, ``dict``, ``list(string)``, ``objectArray``, ``enum``;
+``model_eval/checker.py``). Some functions have their schema under another key than ``parameters``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ace_ray.parsing.literals import render
 from ace_ray.parsing.syntax import MAX_CODE, MAX_DIGITS, check_json_depth
 from ace_ray.types import ToolCall
 
-# Text of calls that cannot be written in the official syntax; no checker finds a call in it.
+# Answer text if calls cannot be written in the official syntax. No checker finds a call in it.
 UNREADABLE = "a tool call that cannot be read"
 
 
 def prompts() -> Prompts:
-    """Return the texts of native mode, which are always ours."""
+    """Return the prompt texts of native mode, which are always ace_ray's own."""
     return Prompts("own", "native", NATIVE)
 
 
 def answer_text(
     content: str, calls: Sequence[ToolCall], functions: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Write an answer in the official syntax, ``[F(a='x'), G(b=1)]``, with the published names.
+    """Return the model's answer as text, with the published function names. Never raises.
 
-    Text beside calls is dropped; without calls the text is the answer. If one call cannot be
-    written (its arguments are not a JSON object, a name is not an identifier), the answer is
-    `UNREADABLE`. Never raises.
+    Calls are written in the official syntax, ``[F(a='x'), G(b=1)]``, and ``content`` is dropped.
+    Without calls the answer is ``content``. If a call cannot be written (its arguments are not a
+    JSON object, a name is not an identifier), the answer is `UNREADABLE`.
     """
     names = tool_names(functions)
     if not calls:
@@ -55,7 +55,7 @@ def answer_text(
 
 
 def _with_published_names(content: str, names: Mapping[str, str]) -> str:
-    # Sentences of the special categories are judged by the published names of functions.
+    # The rules for special categories look for the published function names in the sentences.
     changed = {tool: name for tool, name in names.items() if tool != name}
     if not changed:
         return content
@@ -65,10 +65,10 @@ def _with_published_names(content: str, names: Mapping[str, str]) -> str:
 
 _PARAMETERS = ("parameters", "arguments", "_arguments")
 MAX_NAME = 64
-# OpenAI's rule without the hyphen, which the parsers of Python-like calls would take for a minus.
+# OpenAI's rule without the hyphen, which parsers of Python-like calls would read as a minus.
 _PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _NO_LETTERS = re.compile(r"[^A-Za-z0-9_]+")
-# "any" is checked as a text; "number" covers whole numbers too.
+# The evaluator checks "any" as a string. "number" includes integers.
 _TYPES = {
     "string": "string",
     "str": "string",
@@ -91,7 +91,7 @@ _TYPES = {
 }
 _ITEMS = {"list(string)": {"type": "string"}, "objectArray": {"type": "object"}}
 _NUMBER = (int, float)
-# Keywords that are passed on if their value has this type. A model can use no others.
+# Schema keywords that are kept if their value has this type. Models do not use others.
 _KEPT: dict[str, type | tuple[type, ...]] = {
     "description": str,
     "enum": list,
@@ -113,10 +113,10 @@ _KEPT: dict[str, type | tuple[type, ...]] = {
 
 
 def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Convert published functions to tools for a chat template, in the same order.
+    """Convert published functions to tools in OpenAI's format, in the same order.
 
-    Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. The return values
-    (``results``, ``tags``) are left out: OpenAI's form has no field for them.
+    Each ``parameters`` is a JSON Schema (draft 2020-12) of an object. The descriptions of return
+    values (``results``, ``tags``) are dropped: OpenAI's format has no field for them.
     """
     tools = []
     for name, function in zip(tool_names(functions), functions, strict=True):
@@ -136,11 +136,12 @@ def openai_tools(functions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
 
 
 def tool_names(functions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the published name by tool name, in the order of ``functions``.
+    """Return the published name of each tool name, in the order of ``functions``.
 
-    A tool name is an ASCII identifier of at most 64 characters, unique in the list. Most published
-    names are valid. In other names dots and blanks become underscores. A name without ASCII letters
-    becomes ``api_<number>``, and its tool's description begins with the published name.
+    A tool name is an ASCII identifier of at most 64 characters, unique in the list. Published names
+    that are valid are kept. In other names, dots, blanks and other characters become underscores. A
+    name without ASCII letters and digits becomes ``api_<number>``; the description of its tool then
+    begins with the published name.
     """
     published = [str(function["name"]) for function in functions]
     taken = {name for name in published if _PLAIN_NAME.fullmatch(name)}
@@ -214,7 +215,7 @@ def _is_regex(pattern: str) -> bool:
 def _add_items(schema: dict[str, Any], published: Mapping[str, Any]) -> None:
     items = published.get("items", _ITEMS.get(str(published.get("type"))))
     schema["items"] = _schema(items) if isinstance(items, Mapping) else {}
-    # Choices that are not lists are choices of the elements.
+    # Enum values that are not lists are the allowed values of the elements.
     enum = schema.get("enum")
     if enum is not None and not any(isinstance(choice, list) for choice in enum):
         del schema["enum"]
@@ -250,7 +251,7 @@ def _add_properties(schema: dict[str, Any], published: Mapping[str, Any]) -> Non
 
 
 def _type_of(choices: Sequence[Any]) -> str:
-    """Return the common type of all choices, "" without one."""
+    """Return the JSON type of all ``choices``, or "" if they have several types."""
     kinds = {type(choice) for choice in choices}
     names = {str: "string", bool: "boolean", int: "integer", float: "number"}
     if kinds == {int, float}:
@@ -259,14 +260,14 @@ def _type_of(choices: Sequence[Any]) -> str:
 
 
 class NotJson(ValueError):
-    """The text is not JSON within the bounds, or the JSON is not a call."""
+    """Raised for text that is not JSON within the bounds, and for JSON that is not a call."""
 
 
 def load_json(text: str) -> Any:
-    """Return the value of a JSON text.
+    """Parse a JSON text.
 
-    Raises `NotJson` for other text, NaN, infinities and numbers that overflow, and beyond the
-    bounds of `ace_ray.parsing` on length (here with strings), depth and digits.
+    Raises `NotJson` for invalid JSON, NaN, infinities, numbers that overflow a float, and text
+    beyond the limits of `ace_ray.parsing` on length (here strings count too), depth and digits.
     """
     if len(text) > MAX_CODE:
         raise NotJson(f"longer than {MAX_CODE} characters")
@@ -278,10 +279,9 @@ def load_json(text: str) -> Any:
 
 
 def arguments_of(value: Any) -> dict[str, Any]:
-    """Return the keyword arguments of a call from an object, or from its JSON text.
+    """Return the keyword arguments of a call, given as a dict or as JSON text.
 
-    Raises `NotJson` for other values, and for a name that is not a valid keyword argument.
-    """
+    Raises `NotJson` if they are not an object, or if a name is not a valid keyword argument."""
     if isinstance(value, str):
         value = load_json(value)
     if not isinstance(value, dict):
@@ -292,7 +292,7 @@ def arguments_of(value: Any) -> dict[str, Any]:
 
 
 def callable_name(name: str) -> str:
-    """Return ``name`` if Python can call it; dots are allowed. Raises `NotJson` otherwise."""
+    """Return ``name`` if it is a valid Python name, dots allowed. Raises `NotJson` otherwise."""
     if not all(map(_is_name, name.split("."))):
         raise NotJson("a function name that cannot be called")
     return name

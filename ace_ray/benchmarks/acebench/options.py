@@ -1,4 +1,4 @@
-"""ACEBench's categories, how its tables group them (upstream ``category.py``), and the
+"""ACEBench's categories, their groups in its tables (upstream ``category.py``), and the
 ``acebench`` section of a run's config."""
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MULTI_TURN = ("normal_multi_turn_user_switch", "normal_multi_turn_user_adjust")
 NORMAL = (*ATOM, *SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference")
 SPECIAL = ("special_incomplete", "special_error_param", "special_irrelevant")
 AGENT = ("agent_multi_turn", "agent_multi_step")
-# Categories answered with one model call per row.
+# Categories that take one model call per row.
 GENERATION = (*NORMAL, *SPECIAL)
 CATEGORIES = (*GENERATION, *AGENT)
 
 
-# Numbers of agent entries with the same question and different functions. They are equal in
-# English and Chinese, which translate each other.
+# Numbers of agent entries that share a question and differ in their functions. English and Chinese
+# entries with the same number are translations of each other.
 _AGENT_TASKS = {
     "agent_multi_turn": (range(0, 4), range(5, 8), range(8, 12), range(12, 16), range(16, 20)),
     "agent_multi_step": (
@@ -85,7 +85,7 @@ UPSTREAM_MESSAGES = 40
 
 
 class Options(Section):
-    """Keys of the item ``{name: acebench, ...}`` of ``benchmarks``."""
+    """Keys of the item ``{name: acebench, ...}`` of ``benchmarks`` in a config."""
 
     data: str = Field(
         "mini",
@@ -128,7 +128,7 @@ class Options(Section):
 
 
 def wording(options: Options, folder: Path) -> Literal["official", "own"]:
-    """Return the source of the prompts. A shortened variant is partly ours in both cases."""
+    """Return the source of the prompts. Shortened variants are always partly ace_ray's own."""
     if options.prompts != "auto":
         return options.prompts
     return "official" if (folder / OFFICIAL_FILE).is_file() else "own"
@@ -148,7 +148,7 @@ def check_native(options: Options) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[str]:
-    """Return the categories of these names and groups, each once. Raises `UserError`."""
+    """Return the categories that these names and groups select, each once. Raises `UserError`."""
     categories: list[str] = []
     where = "benchmarks.acebench.categories"
     check_names(names, CHOICES["categories"], what="category or group", where=where)

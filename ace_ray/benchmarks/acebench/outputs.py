@@ -25,7 +25,7 @@ from ace_ray.benchmarks.outputs import (
 from ace_ray.errors import UserError
 from ace_ray.types import Entry, Episode
 
-# State of a single answer that is null.
+# Stored state of an episode whose single answer is null.
 NO_OUTPUT = {"output": None}
 _RESULT_FILE = re.compile(r"data_(.+)_result\.json")
 _LANGUAGE_FOLDER = re.compile(r"result_(\w+)")
@@ -43,10 +43,10 @@ def entries_of(data: Path) -> Entries:
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     """Yield the outputs at ``path``, a JSON-lines file or one model's official result folder.
 
-    A line of an agent category has ``result`` (the final state) and ``process`` (the calls) in
-    place of ``output``. An official line has ``result`` in any category. Files are read in the
-    order of the categories. Raises `UserError` with file and line (see `outputs.read_json_lines`).
-    """
+    In an agent category, a line has ``result`` (the final state) and ``process`` (the calls) in
+    place of ``output``. In official files, every line has ``result`` in place of ``output``.
+    Categories are read in a fixed order. Raises `UserError` with file and line (see
+    `read_json_lines`)."""
     if path.is_file():
         return each_once(read_json_lines(path, entries, _of_line), path)
     if not path.is_dir():
@@ -57,7 +57,7 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """Return the files of an official result folder by category, in the order of categories."""
+    """Return the files of an official result folder by category, in the order of `CATEGORIES`."""
     files = {m[1]: file for file in folder.iterdir() if (m := _RESULT_FILE.fullmatch(file.name))}
     if not files:
         raise UserError(
@@ -85,7 +85,7 @@ def _official(path: Path, language: str, category: str, entries: Entries) -> Ite
     for where, row in read_rows(path):
         entry_id = text_of(row, "id", where)
         entry = entries.find(entry_id, where, language=language, category=category)
-        # Official files hold one sample per id; a key "sample" in them has another meaning.
+        # Official files have one sample per id. A key "sample" in them has another meaning.
         yield where, Output(entry, 0, _episode(entry, row, "result", where))
 
 
@@ -100,5 +100,5 @@ def _episode(entry: Entry, row: Row, key: str, where: str) -> Episode:
     output = value_of(row, key, where)
     if output is not None and not isinstance(output, str):
         raise UserError(f"the output is {shown(output)}, not a text or null", where=where)
-    # The official checker crashes on null, and not on an empty text.
+    # The official checker raises an exception on null, but not on an empty string.
     return single_answer(output) if output is not None else Episode(state=NO_OUTPUT)

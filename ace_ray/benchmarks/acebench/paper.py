@@ -1,6 +1,6 @@
-"""Aggregates, groups, tables and figures of the paper, for reports.
+"""Build the paper's groups, scores, tables and figures for reports.
 
-The rule sets have their own error types; Table 5 sorts them into the paper's kinds.
+Each rule set has its own error types. Table 5 maps them to the paper's two types.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from ace_ray.benchmarks.sizes import curves_by_size, size_of
 from ace_ray.benchmarks.statistics import pooled
 from ace_ray.types import RULE_SETS
 
-# Categories of Table 5. The paper does not name them, but only so its rows agree with Table 3:
-# Watt-Tool-8B's 188 + 4 errors are the 93 + 99 of Incomplete and Error, without Irrelevant.
+# Categories of Table 5. The paper does not name them. Only these make Tables 3 and 5 agree:
+# Watt-Tool-8B's 188 + 4 errors are the 93 errors in Incomplete plus the 99 in Error.
 _DETECTED_IN = ("special_incomplete", "special_error_param")
 _SPECIAL = {
     "Error Detection": {"error_detection", "detection_failed"},
@@ -52,7 +52,7 @@ _SPECIAL = {
 
 
 def table5(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 5: invalid rows of incomplete and error_param by kind, languages pooled."""
+    """Build Table 5: invalid rows of incomplete and error_param by error type, languages pooled."""
     shown = standard(runs)
     labels, legend = marked(shown)
     lines: list[list[Value]] = []
@@ -89,9 +89,9 @@ _PANELS = {"normal": "Normal", **{k: PAPER_COLUMNS[k] for k in ("special", "agen
 
 
 def figure7(runs: Sequence[ReportedRun], rules: str) -> tuple[Curves | None, list[str]]:
-    """Build Figure 7, curves per family over the sizes, or None; and notes on the sizes.
+    """Return Figure 7, with a curve over model size for each model family, and notes on the sizes.
 
-    A run's value covers the languages that it has.
+    The figure is None with fewer than two known sizes. A run's accuracy covers all its languages.
     """
     shown = standard(runs)
     sizes = [size_of(run) for run in shown]
@@ -123,15 +123,15 @@ _TABLES = (table2, table3, table4, table5, table6, table7, table8)
 
 
 def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
-    """Return the workbook's aggregates over the run's languages, the paper's overall number (with
-    other weights), and the share of all entries (without weights)."""
+    """Return the scores of a run over its languages: the workbook's aggregates, the paper's overall
+    number (with other weights), and the share of valid entries (without weights)."""
     block = summary["combined"]
 
     def score(name: str, column: str, formula: str) -> Score:
         groups = _TOP if column == "overall" else (column,)
         members = [c for group in groups for c in GROUPS[group]]
         cell = block["rules"][rules][formula].get(column)
-        if cell is None:  # no row has come yet
+        if cell is None:  # before the first row
             return Score(name, formula, None, members)
         n = sum(block["categories"][c][rules]["n"] for c in members if c in block["categories"])
         return score_of(cell, name, formula, n, cell["missing"])
@@ -144,7 +144,7 @@ def scores(summary: Mapping[str, Any], rules: str) -> list[Score]:
 
 
 def categories(run: ReportedRun) -> Sequence[CategoryResult]:
-    """Return accuracies, and process accuracies of dialogues and agents, by language."""
+    """Return each language's accuracies, and process accuracies of dialogues and agents."""
     return [
         CategoryResult(
             language,
@@ -169,7 +169,7 @@ PAPER_GROUPS = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task of a row. Agent entries share few tasks, also across languages."""
+    """Return the key of a row's task. Agent entries with the same question share a key."""
     return agent_task(row.category, row.id) if row.category in AGENT else own_task(row)
 
 

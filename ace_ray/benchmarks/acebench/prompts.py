@@ -1,9 +1,8 @@
-"""Build the prompts: a system and a user message in the 15 generation categories, and the messages
-of agent episodes in the other two.
+"""Build the messages of generation prompts and of agent episodes.
 
-The protocol is the official inference code's. The texts are the user's copy of the official ones,
-or our own (`texts`, `agent_texts`). Texts that upstream lacks (Finance, native tool calling) are
-always ours.
+Messages are built as in the official inference code. The texts come from the user's copy of the
+official texts, or are ace_ray's own (`texts`, `agent_texts`). Texts that upstream lacks (Finance,
+native tool calling) are always ace_ray's own.
 """
 
 from __future__ import annotations
@@ -30,9 +29,8 @@ _TOKEN = re.compile(r"\{\{|\}\}|\{(time|profile|functions?|question|history|inst
 class Prompts:
     """One set of prompt texts.
 
-    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`. ``templates`` holds the texts
-    by upstream's names. Only (official, standard) compares with the published leaderboard.
-    """
+    ``source`` is "official" or "own", ``variant`` one of `VARIANTS`. ``templates`` has the texts by
+    upstream's names. Only "official" with "standard" compares with the published leaderboard."""
 
     source: str
     variant: str
@@ -40,7 +38,7 @@ class Prompts:
 
     @property
     def sha256(self) -> str:
-        """Hash of all texts; it changes whenever a prompt may change."""
+        """Hash of all texts, which changes if any text changes."""
         return digest(dict(self.templates))
 
     def messages(self, entry: Entry) -> list[dict[str, str]]:
@@ -49,7 +47,7 @@ class Prompts:
         special = (name for name in ("special", "preference") if name in entry.category)
         kind = next(special, "normal").upper()
         row = entry.data
-        # As upstream renders them: the function list is Python's str() of the JSON value.
+        # Values are rendered as upstream does it: the function list by Python's str().
         values = {
             "time": str(row.get("time", "")),
             "profile": str(row.get("profile", "")),
@@ -65,7 +63,7 @@ class Prompts:
 
 
 def own(variant: str = "standard") -> Prompts:
-    """Return our own wording. Other variants than "standard" shorten the prompt of the normal
+    """Return ace_ray's own prompts. Variants other than "standard" shorten the prompt of the normal
     categories (not of preference and special), after the paper's appendix D.4."""
     return Prompts("own", variant, {**OWN, **NORMAL_VARIANTS.get(variant, {})})
 
@@ -73,9 +71,9 @@ def own(variant: str = "standard") -> Prompts:
 def official(data_folder: Path, variant: str = "standard") -> Prompts:
     """Read the official texts from ``<data_folder>/upstream/prompts.json``.
 
-    The released code has only the standard prompt. With another ``variant`` the prompt of the
-    normal categories is our own, and ``source`` is "own". Raises `UserError` naming the file and
-    the text that is missing or malformed.
+    Upstream has only the standard variant. With another ``variant`` the prompt of the normal
+    categories is ace_ray's own, and ``source`` is "own". Raises `UserError` naming the file and the
+    text that is missing or malformed.
     """
     shorter = NORMAL_VARIANTS.get(variant, {})
     path = data_folder / OFFICIAL_FILE
@@ -91,7 +89,8 @@ def official(data_folder: Path, variant: str = "standard") -> Prompts:
 def fill(template: str, values: Mapping[str, str]) -> str:
     """Replace the known placeholders of ``template`` as `str.format` does, in one pass.
 
-    Values are not searched, and attributes and items cannot be accessed: a template is data.
+    Placeholders inside values are not replaced. A template is data, so it cannot access attributes
+    or items of values.
     """
 
     def substitute(match: re.Match[str]) -> str:
@@ -105,7 +104,7 @@ _FIX = "run `ace-ray data import acebench PATH` again, or choose our own prompts
 
 
 def read_texts(path: Path) -> dict[str, Any]:
-    """Read the texts of ``prompts.json`` by upstream's names. Raises `UserError`."""
+    """Return the texts in the file ``path`` by upstream's names. Raises `UserError`."""
     if not path.exists():
         raise UserError("no official prompts: no such file", where=str(path), fix=_FIX)
     texts = json_value(read_bounded(path), path, _FIX)
@@ -115,17 +114,17 @@ def read_texts(path: Path) -> dict[str, Any]:
 
 
 def problem_of(text: object, expected: set[str]) -> str:
-    """Return why ``text`` is not a template with exactly these placeholders; "" if it is one."""
+    """Return why ``text`` is not a template with exactly the placeholders ``expected``, or ""."""
     if text is None:
         return "is missing"
     if not isinstance(text, str):
-        return "is not a text"
+        return "is not a string"
     tokens = list(_TOKEN.finditer(text))
     if any(token[0] in ("{", "}") for token in tokens):
         return "has a brace that is neither doubled nor part of a known placeholder"
     if expected != {token[1] for token in tokens if token[1]}:
         names = ", ".join(f"{{{name}}}" for name in sorted(expected))
-        return f"must hold the placeholders {names} and no other"
+        return f"must have the placeholders {names} and no other"
     return ""
 
 
@@ -150,9 +149,9 @@ _AGENT_FIELDS = {
 
 @dataclass(frozen=True)
 class AgentTexts:
-    """Texts of the agent categories by language and name (names of `agent_texts.OWN`).
+    """Prompt texts of the agent categories by language and name (the names of `agent_texts.OWN`).
 
-    ``source`` is "official" or "own". Finance, which upstream lacks, is always in our own words.
+    ``source`` is "official" or "own". Upstream has no Finance texts; they are always ace_ray's own.
     """
 
     source: str
@@ -179,7 +178,7 @@ class AgentTexts:
         return _chat(texts["step_system"], fill(texts["step_user"], values))
 
     def native(self, language: str, category: str, classes: Sequence[str]) -> dict[str, str]:
-        """Return the agent's system message for native tool calling; a chat follows it."""
+        """Return the agent's system message for native tool calling."""
         texts = self.texts[language]
         if category == "agent_multi_step":
             return {"role": "system", "content": texts["native_step_system"]}
@@ -202,7 +201,8 @@ class AgentTexts:
 
 
 def official_agents(upstream: Mapping[str, Any], *, where: str) -> AgentTexts:
-    """Take upstream's texts out of ``prompts.json``. Raises `UserError` naming a missing text."""
+    """Select the agent texts from ``upstream``, the content of the file ``where``. Raises
+    `UserError` naming a text that is missing or malformed."""
     return AgentTexts(
         "official", {language: _of(upstream, language, where) for language in ("en", "zh")}
     )

@@ -1,4 +1,4 @@
-"""Agent episodes: upstream's loops over an open sandbox, their stored state and transcript."""
+"""Run agent episodes with upstream's loops over an open sandbox; read their stored transcripts."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ace_ray.types import Completion, Entry, Episode, ToolAnswer
 Protocol = Literal["official", "fixed"]
 Loop = Literal["multi_turn", "multi_step"]
 FINISH = "finish conversation"
-# Arguments that every tool rejects, so that none runs.
+# Arguments that every tool rejects, so that the tool does not run.
 _NEVER_TAKEN: dict[str, Any] = {"": None}
 
 
 @dataclass
 class Rollout:
-    """State of a loop. ``steps`` is the stored transcript, one mapping for each message."""
+    """State of one agent episode. ``steps`` is the stored transcript, one dict for each message."""
 
     entry: Entry
     context: EpisodeContext
@@ -34,10 +34,10 @@ class Rollout:
     max_messages: int
     session: Session
     tools: list[dict[str, Any]] | None = None
-    """The functions as tools of the candidate's own template; None in prompt mode."""
+    """The functions as tools for the candidate's chat template; None in prompt mode."""
     steps: list[dict[str, Any]] = field(default_factory=list)
     process: list[str] = field(default_factory=list)
-    """Texts that were sent to execution: upstream's milestones of the run."""
+    """Texts that were sent to execution. Upstream compares them with the gold milestones."""
     registered: bool = False
     """Whether upstream would have recorded a state."""
 
@@ -54,11 +54,10 @@ class Rollout:
         return list(self.entry.data["involved_classes"])
 
     async def ask_agent(self, history: str) -> tuple[str, list[AgentCall] | None]:
-        """Return the candidate's message and its calls, None without calls.
+        """Return the candidate's message, and its calls or None.
 
-        ``history`` is the transcript as a prompt shows it. With native tool calling the model sees
-        the stored messages instead.
-        """
+        ``history`` is the transcript as text for the prompt. With native tool calling the candidate
+        sees the stored messages instead. Raises `Truncated`."""
         if self.tools is None:
             sent = self._prompt(history)
             self._open(sent[0])
@@ -80,7 +79,7 @@ class Rollout:
         return text, calls
 
     def _native_calls(self, answer: ToolAnswer) -> tuple[str, list[AgentCall] | None]:
-        """Return the message in the official syntax and its calls, None without calls."""
+        """Return a native answer in the official syntax, and its calls or None."""
         text = answer_text(answer.content, answer.calls, self.entry.data["function"])
         if not answer.calls:
             return text, None
@@ -97,7 +96,7 @@ class Rollout:
         if not self._turns:
             question = str(self.entry.data["question"])
             self.context.say("user", question)
-        # The user's opening may be recorded already, so the system message goes before it.
+        # The user's first message may be stored already: insert the system message before it.
         self.episode.messages.insert(0, dict(system))
 
     def _prompt(self, history: str) -> list[dict[str, str]]:
@@ -107,7 +106,7 @@ class Rollout:
         return self.texts.step(language, functions, history)
 
     async def ask_user(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Ask the user simulator; its tokens do not count as the candidate's."""
+        """Return the user simulator's message. Its tokens do not count as the candidate's."""
         completion = await self.context.ask_role("user", messages)
         self.context.say("user", completion.text)
         self._note("user", completion, completion.text)
@@ -128,7 +127,7 @@ class Rollout:
         )
 
     async def execute(self, text: str, calls: Sequence[AgentCall]) -> Any:
-        """Run the calls of the message ``text`` in order, and return execution's answer."""
+        """Run the calls of the message ``text`` in order; return and store execution's answer."""
         start = time.perf_counter()
         observed = []
         for call in calls:
@@ -156,7 +155,7 @@ class Rollout:
         return answer
 
     async def _observed(self, call: AgentCall) -> tuple[str, Any]:
-        """Return the kind of error and the answer of one call."""
+        """Run one call. Return its kind of error ("" for none) and its answer."""
         if not call.problem:
             answer = await self.session.call(call.name, call.arguments)
             return answer.error, answer.value
@@ -167,7 +166,8 @@ class Rollout:
         return "bad_arguments", call.problem
 
     async def _show_again(self, observed: list[tuple[str, Any]]) -> None:
-        """Replace answers by their current content: upstream writes them at the end of a batch."""
+        """Replace answers by their current value, which later calls may have changed: upstream
+        writes the answers at the end of a batch."""
         answered = [place for place, (error, _) in enumerate(observed) if not error]
         if len(answered) < 2:
             return
@@ -176,8 +176,8 @@ class Rollout:
             observed[place] = ("", value)
 
     def refuse(self, text: str) -> str:
-        """Return execution's answer to a message of agent_multi_step without a call. Upstream
-        records the message as a milestone nevertheless."""
+        """Return execution's answer to a message of agent_multi_step without a call. As upstream
+        does, add the message to ``process`` nevertheless."""
         answer = self.texts.texts[self.entry.language]["no_questions"]
         self.process.append(text)
         self.steps.append({"speaker": "execution", "text": answer, "errors": ["not_a_call"]})
@@ -189,8 +189,8 @@ class Rollout:
         return self.entry.category == "agent_multi_turn"
 
     def _batch_ends(self, observed: Sequence[tuple[str, Any]]) -> bool:
-        """Return whether the batch ends here. Upstream's multi-turn execution stops at the first
-        error, but a later call of an unknown tool repeats the previous answer."""
+        """Return whether the batch ends after a failed call. Upstream's multi-turn execution stops
+        at errors, except at an unknown tool that is not the first call."""
         unknown_later = observed[-1][0] == "unknown_tool" and len(observed) > 1
         return self.official and self._turns and not unknown_later
 
@@ -199,7 +199,7 @@ class Rollout:
         if not self.official:
             return [{"error": value} if error else value for error, value in observed]
         if observed and self._turns and observed[-1][0] and self._batch_ends(observed):
-            return list(texts["turn_failed"])  # upstream iterates over the text
+            return list(texts["turn_failed"])  # upstream iterates over the characters
         self.registered = True
         answers: list[Any] = []
         previous: Any = None
@@ -216,17 +216,17 @@ class Rollout:
         return answers
 
     def finished(self, index: int, message: Any) -> bool:
-        """Return whether ``message`` ends the conversation. Upstream looks from the fourth message
-        on, and in a list of results for an equal element."""
+        """Return whether ``message`` ends the conversation. Upstream looks only from the fourth
+        message on; in a list of results it looks for an element that equals `FINISH`."""
         if self.official:
             return index > 1 and FINISH in message
         return isinstance(message, str) and FINISH in message
 
     def state(self, before: Any, end: Any, ended: str) -> dict[str, Any]:
-        """Return the stored state of the episode, which is enough to score it without an engine.
+        """Return the state to store, which is enough to score the episode without an engine.
 
-        ``after`` is the result that upstream judges. It is empty if no batch of calls ran to its
-        end.
+        ``before`` and ``end`` are states of the sandbox. ``after`` is the state that upstream
+        judges: under ``official`` it is empty if no batch of calls was completed.
         """
         user = self.context.roles["user"].identity if self._turns else {}
         return {
@@ -254,9 +254,9 @@ async def run_agent(
 ) -> Episode:
     """Run the episode of an agent entry.
 
-    ``tools`` are the functions for native tool calling, None in prompt mode. A truncated episode
-    (by its deadline, the context or the message limit) is scored as it stands. Raises `RowError` if
-    the simulator or the sandbox fails.
+    ``tools`` are the functions for native tool calling, None in prompt mode. An episode that ends
+    early (by its deadline, the context length or the message limit) is scored by its state then.
+    Raises `RowError` if the simulator or the sandbox fails.
     """
     async with context.sandbox() as session:
         before = await session.state()
@@ -274,7 +274,7 @@ async def run_agent(
 
 
 async def _multi_step(rollout: Rollout) -> str:
-    """Play agent_multi_step, and return how it ended: "finished" or "max_messages".
+    """Run an episode of agent_multi_step. Return its ending: "finished" or "max_messages".
 
     Every message of the agent goes to execution. Under ``official`` the agent never sees its own
     messages. Raises `Truncated`.
@@ -297,15 +297,15 @@ async def _multi_step(rollout: Rollout) -> str:
 
 
 def own_role(*, official: bool) -> str:
-    """Return the role of the simulator's own lines in its chat; upstream sends them as system."""
+    """Return the role of the user simulator's own messages in its chat; upstream uses system."""
     return "system" if official else "assistant"
 
 
 async def _multi_turn(rollout: Rollout) -> str:
-    """Play agent_multi_turn, and return how it ended: "finished" or "max_messages".
+    """Run an episode of agent_multi_turn. Return its ending: "finished" or "max_messages".
 
-    Agent, user simulator and execution speak in turns (upstream's Scene). A call of the agent goes
-    to execution, another message to the user. Raises `Truncated`.
+    The agent's messages with calls go to execution, its other messages to the user simulator
+    (upstream's ``Scene``). Raises `Truncated`.
     """
     user = _User(rollout)
     speaker, message = "user", await user.begin()
@@ -328,7 +328,7 @@ async def _multi_turn(rollout: Rollout) -> str:
 
 
 class _User:
-    """The user simulator, which sees the agent's texts, never calls or results."""
+    """The user simulator. It sees the agent's messages to it, but no calls and no results."""
 
     def __init__(self, rollout: Rollout) -> None:
         entry, texts = rollout.entry, rollout.texts
@@ -354,7 +354,7 @@ class _User:
 
 
 def texts_without_calls(steps: Any) -> list[str]:
-    """Return the agent's messages without calls in a stored transcript."""
+    """Return the texts of the agent's messages without calls, from a stored transcript."""
     if not isinstance(steps, list):
         return []
     mappings = [step for step in steps if isinstance(step, Mapping)]
@@ -371,12 +371,12 @@ _MOST_SECONDS = 1e9
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-    """Return the steps of an agent row; for another row its messages."""
+    """Return the stored steps of an agent row, or the messages of any other row as steps."""
     stored = state.get("steps") if isinstance(state, Mapping) else None
     spoken = [one for one in stored if isinstance(one, Mapping)] if isinstance(stored, list) else []
     if not spoken:
         return of_messages(messages)
-    # The opening: the system message, in agent_multi_step the task too.
+    # The opening is the system message, and in agent_multi_step also the task.
     opening = ("system",) if spoken[0].get("speaker") == "user" else ("system", "user")
     steps = of_messages(list(takewhile(lambda one: one.get("role") in opening, messages)))
     for one in spoken:
@@ -387,7 +387,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
         step = Step(role, text_of(one.get("text")), text_of(one.get("reasoning")))
         step.facts = {name: one[name] for name in _FACTS if one.get(name) not in (None, "")}
         seconds = step.facts.get("seconds", 0)
-        # A stored row may hold NaN or 10**400.
+        # A stored row may contain NaN or 10**400.
         if not isinstance(seconds, int | float) or not 0 <= seconds <= _MOST_SECONDS:
             del step.facts["seconds"]
         steps.append(step)
@@ -395,7 +395,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _calls(execution: Mapping[str, Any]) -> list[Call]:
-    """Return the calls of a step. Calls after the end of a batch have no observation or error."""
+    """Return the calls of an execution step. Calls that did not run have no result or error."""
     observations, errors = (
         value if isinstance(value := execution.get(name), list) else []
         for name in ("observations", "errors")

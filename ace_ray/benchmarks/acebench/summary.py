@@ -1,13 +1,13 @@
-"""The summary of a run: accuracies, aggregates, error types and totals, for both rule sets.
+"""Summarize a run: accuracies, aggregates, error types and totals, for both rule sets.
 
-docs/results.md explains the keys. There is a block for each language and a combined one, with
-counts, categories and aggregates of the rule sets. The combined block pools the rows of a category.
-Its aggregates are the mean of the languages' aggregates (as in the paper's Table 2), and
-``missing`` reads ``language/category``.
+docs/results.md explains the keys. The summary has a block for each language and a combined block,
+each with counts, categories, and aggregates for each rule set. The combined block pools the rows of
+each category. Its aggregates are means of the languages' aggregates (as in the paper's Table 2),
+and the items of ``missing`` read ``language/category``.
 
-The official workbook and the paper both average categories without weights; they differ in rounding
-and in the overall number. The value of a group is null if a category is missing: a mean that counts
-it as zero would look like a score.
+The official workbook and the paper average categories without weights. They differ in rounding and
+in the overall number. The value of a group is null if a category is missing: a mean that counts the
+category as zero would look like a real score.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ace_ray.benchmarks.tally import Tally, accuracies, counts, errors, lacks, t
 from ace_ray.types import RULE_SETS
 from ace_ray.util.stats import Interval, mean_of_present, weighted_interval
 
-# The order of the sums matters: the official evaluator adds floats before it rounds, in this order.
+# The order matters: the official evaluator adds floats in this order before it rounds the sum.
 _NORMAL = (*SINGLE_TURN, *MULTI_TURN, "normal_similar_api", "normal_preference", *ATOM)
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -70,13 +70,13 @@ PAPER_COLUMNS = {
     "agent": "Agent",
     "overall": "Overall",
 }
-# In the order in which the official evaluator adds the terms.
+# The groups are in the order in which the official evaluator adds them.
 WORKBOOK_WEIGHTS = {"special": 0.2676, "normal": 0.578, "agent": 0.1545}
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Accuracy, 95 % interval and judged units of a category that may enter an aggregate."""
+    """Accuracy of a category for the aggregates, with 95 % interval and number of judged units."""
 
     value: float
     interval: Interval
@@ -84,7 +84,7 @@ class Accuracy:
 
 
 def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Return the columns of the official result workbook, rounded to 3 digits where it rounds.
+    """Return the columns of the official result workbook, rounded to 3 digits as upstream does.
 
     Category accuracies are rounded before they are averaged, except in special categories.
     """
@@ -99,17 +99,17 @@ def workbook(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
-    """Return the columns of the paper's Table 2, unrounded; overall is weighted by Appendix E.
+    """Return the columns of the paper's Table 2, unrounded, with the weights of Appendix E.
 
-    ``counts`` holds the sample sizes for the weights: judged entries, and dialogues in the
-    multi-turn categories. The official numbers, 700, 150 and 50, give the official constants.
+    ``counts`` has the sample sizes for the weights: judged entries, or dialogues in multi-turn
+    categories. The official sizes, 700, 150 and 50, give `WORKBOOK_WEIGHTS`.
     """
     counts = {
         group: sum(categories[c].n for c in GROUPS[group] if c in categories)
         for group in ("normal", "special", "agent")
     }
     total = sum(map(sqrt, counts.values()))
-    # The printed denominator of the agent weight nests its roots, a misprint: weights sum to 1.
+    # The paper misprints the denominator of the agent weight (nested roots): weights sum to 1.
     weights = {group: sqrt(n) / total if total else 0.0 for group, n in counts.items()}
     cells = _groups(categories, PAPER_COLUMNS, lambda c: categories[c].value, lambda value: value)
     overall = _overall(cells, weights, PAPER_COLUMNS, lambda value: value)
@@ -118,7 +118,7 @@ def paper(categories: Mapping[str, Accuracy]) -> dict[str, Any]:
 
 
 def mean_over_languages(by_language: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the plain mean of each aggregate over languages, as in the paper's Table 2."""
+    """Return the unweighted mean over languages of each aggregate, as in the paper's Table 2."""
     blocks = list(by_language.values())
     combined: dict[str, Any] = {}
     for name, first in blocks[0].items() if blocks else ():
@@ -189,13 +189,13 @@ def _known(weight: float, cell: Mapping[str, Any]) -> tuple[float, Any, Any]:
 
 
 def _partial(parts: Iterable[tuple[float, Any, Any]]) -> dict[str, Any] | None:
-    """Return the mean of the categories that were run, for a cell that lacks others."""
+    """Return the mean of the ``parts`` that have a value, for a cell with missing categories."""
     found = mean_of_present(parts)
     return None if found is None else {"value": found[0], "interval": list(found[1])}
 
 
 def _add(values: Iterable[float]) -> float:
-    # Not sum(): it compensates rounding errors since Python 3.12, the official evaluator does not.
+    # Since Python 3.12, sum() compensates rounding errors, unlike the official evaluator.
     return reduce(add, values, 0.0)
 
 
@@ -210,7 +210,7 @@ def _cell(
 
 
 def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """Summarize ``rows``, each (id, sample) once, in one pass.
+    """Summarize ``rows`` in one pass. Each (id, sample) must occur only once.
 
     A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
     the scored rows, but is left out of aggregates.
@@ -292,7 +292,7 @@ def _combined_rules(blocks: Mapping[str, Any], every: Sequence[Tally]) -> dict[s
 
 
 class Endings:
-    """Count endings by category while rows pass by."""
+    """Count the endings of agent episodes by category, in the rows iterated with `through`."""
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
@@ -314,7 +314,7 @@ class Endings:
         }
 
     def table(self) -> dict[str, Any]:
-        """Return the result as a table."""
+        """Return the counts of `result` as a table."""
         return {
             "title": "how agent episodes ended",
             "header": ["category", *ENDINGS],

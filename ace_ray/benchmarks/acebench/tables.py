@@ -1,6 +1,6 @@
-"""The summary as tables: the printed one, and Tables 2 to 4 and 6 to 8 of the paper.
+"""Build the printed table of a summary, and Tables 2 to 4 and 6 to 8 of the paper.
 
-A cell is None if the run lacks it, or if it has more unscored rows than the run allows.
+A cell of a paper's table is None if the run has no value, or if too many rows are unscored.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from ace_ray.types import canonical_json
 
 HEADER = ("language", "group", "category", "n", "official", "strict")
 _TOP = ("normal", "special", "agent")
-# Aggregates with a line of their own; the other two are single categories.
+# Aggregates with a line in the printed table. The other two equal a single category.
 _NAMED = ("atom", "single_turn", "multi_turn", *_TOP, "overall")
 
 
 def table(summary: Mapping[str, Any]) -> list[list[str]]:
-    """Return lines of `HEADER` cells per language, and combined if there are several.
+    """Return the lines of the printed table, each with the cells of `HEADER`.
 
-    Accuracies read ``84.0 % [71.5, 91.7]``, missing ones ``N/A``. Agent categories have a line for
-    end-to-end and one for process accuracy. Aggregates show the workbook's value of each rule set,
-    end-to-end for agents.
+    There are lines for each language, and for all combined if there are several. Accuracies read
+    ``84.0 % [71.5, 91.7]``, missing ones ``N/A``. Agent categories have a line for end-to-end
+    accuracy and one for process accuracy. Aggregates are the workbook's, with end-to-end accuracy
+    for agents.
     """
     blocks = dict(summary["languages"])
     if len(blocks) > 1:
@@ -56,7 +57,7 @@ def _lines(language: str, block: Mapping[str, Any]) -> list[list[str]]:
     return lines
 
 
-# A BLOCK of the summary (`ace_ray.benchmarks.acebench.summary`).
+# The block of a language in the summary, or the combined block (`summary.summarize`).
 Block = Mapping[str, Any]
 
 STANDARD = "standard"
@@ -65,12 +66,11 @@ STANDARD = "standard"
 def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> Estimate | None:
     """Return the column ``name`` of Table 2, weighted as in the paper; ``n`` counts judged entries.
 
-    The overall number is None for a run without a headline: too many rows are unscored.
-    """
+    The overall number is None for a run without a headline, which has too many unscored rows."""
     if block is None or (name == "overall" and not run.headline):
         return None
-    cell = block["rules"][rules]["paper"].get(name)  # none at all where no row has come yet
-    if cell is None or cell["value"] is None:  # of a group that lacks a category
+    cell = block["rules"][rules]["paper"].get(name)  # no cell before the first row
+    if cell is None or cell["value"] is None:  # the group lacks a category
         return None
     groups = _TOP if name == "overall" else (name,)
     n = sum(block["categories"][c][rules]["n"] for group in groups for c in GROUPS[group])
@@ -80,7 +80,7 @@ def aggregate(run: ReportedRun, block: Block | None, name: str, rules: str) -> E
 def category(
     run: ReportedRun, block: Block, name: str, rules: str, *, process: bool = False
 ) -> Estimate | None:
-    """Return the accuracy of one category, or its process accuracy."""
+    """Return the accuracy of a category, or with ``process`` its process accuracy."""
     summary = judged(run, block, name)
     if summary is None:
         return None
@@ -92,7 +92,7 @@ def category(
 
 
 def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | None:
-    """Return the summary of a category, None unless enough of its rows have a verdict."""
+    """Return the summary of a category, or None if too many of its rows are unscored."""
     summary: Mapping[str, Any] | None = block["categories"].get(name)
     if summary is None or summary["unscored"] > run.summary["max_unscored"] * summary["declared"]:
         return None
@@ -100,23 +100,23 @@ def judged(run: ReportedRun, block: Block, name: str) -> Mapping[str, Any] | Non
 
 
 def both_languages(run: ReportedRun) -> Block | None:
-    """Return the combined block if it combines English and Chinese."""
+    """Return the combined block if it combines English and Chinese, else None."""
     whole = set(run.summary["languages"]) == set(LANGUAGES)
     return run.summary["combined"] if whole else None
 
 
 def named(run: ReportedRun, key: str) -> str:
-    """Return a value of the run's manifest, "unknown" if it is missing."""
+    """Return the value of ``key`` in the run's identity, "unknown" if it is missing."""
     return str(run.identity.get(key, "unknown"))
 
 
 def standard(runs: Sequence[ReportedRun]) -> list[ReportedRun]:
-    """Return the runs with standard prompts; all tables but Table 6 and the figures show them."""
+    """Return the runs with standard prompts, for Figure 7 and all tables except Table 6."""
     return [run for run in runs if named(run, "variant") == STANDARD]
 
 
 def notes_on_runs(shown: Sequence[ReportedRun], every: Sequence[ReportedRun]) -> list[str]:
-    """Say which runs a table leaves out, and which hold one language only."""
+    """Return notes that name the runs a table leaves out and the runs with only one language."""
     notes = []
     if hidden := [f"{run.label} ({named(run, 'variant')})" for run in every if run not in shown]:
         notes.append(f"not shown, the prompt variant is not standard: {', '.join(hidden)}")
@@ -138,7 +138,7 @@ _AGENT = {"Multi-Turn": "agent_multi_turn", "Multi-Step": "agent_multi_step"}
 
 
 def table2(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 2: all groups, mean of English and Chinese; None for a run with one of them."""
+    """Build Table 2: all groups, mean of both languages. Runs with one language lack values."""
     return _groups("table2", "English and Chinese combined", runs, rules, both_languages)
 
 
@@ -220,7 +220,7 @@ _OF_THE_VARIANT = ("variant", "prompts", "prompts_sha256")
 
 
 def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
-    """Build Table 6: English normal accuracy by prompt variant; runs are otherwise alike."""
+    """Build Table 6: English normal accuracy by variant, of runs that differ only in variant."""
     lines: list[list[Value]] = []
     notes: list[str] = []
     missing: dict[str, list[str]] = {}
@@ -248,8 +248,8 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
         notes=[
             *notes,
             *(
-                f"missing: runs of the variants {variants} that differ in nothing else, model and "
-                f"engine arguments included, from {', '.join(labels)}"
+                f"missing: runs of the variants {variants} with the same model, engine arguments "
+                f"and other conditions as {', '.join(labels)}"
                 for variants, labels in missing.items()
             ),
         ],
@@ -257,7 +257,7 @@ def table6(runs: Sequence[ReportedRun], rules: str) -> Table:
 
 
 def _series(runs: Sequence[ReportedRun]) -> list[dict[str, ReportedRun]]:
-    """Group runs that are otherwise alike by variant; a second run of a variant opens a series."""
+    """Group runs that differ only in their variant. A second run of a variant starts a group."""
     alike: dict[str, list[dict[str, ReportedRun]]] = {}
     for run in runs:
         series = alike.setdefault(_key(run), [])

@@ -1,11 +1,11 @@
 """Our own wording of ACEBench's inference protocol, English and Chinese.
 
-The rules are those of the official prompts (output format, optional parameters, the three messages
+The rules come from the official prompts (output format, optional parameters, the three messages
 of the special categories); the sentences are ours. ``{time}``, ``{profile}``, ``{function}`` and
 ``{question}`` are placeholders. Instructions come first, so that rows share a prompt prefix.
 
-The instructions of native tool calling: no list of functions and no call syntax, which are the
-chat template's. The rules are those of the prompt mode, the sentences ours (see `texts`).
+The instructions of native tool calling contain neither functions nor a call syntax, because the
+chat template adds both. They have the same rules as prompt mode; the sentences are ours.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ Due to the limitations of the function, I cannot solve this problem.
 
 {time}"""
 
-# Under upstream's names, as `texts.OWN`.
+# Texts of native mode, under the same upstream names as `OWN`.
 NATIVE = {
     "SYSTEM_PROMPT_FOR_NORMAL_DATA_EN": _NATIVE_NORMAL_EN,
     "SYSTEM_PROMPT_FOR_PREFERENCE_DATA_EN": _NATIVE_PREFERENCE_EN,

@@ -1,5 +1,5 @@
-"""ACEBench's checkers: `official` is what the benchmark's own evaluator says, quirks included;
-`strict` is the paper's definition. `agent` judges episodes.
+"""Check ACEBench answers by two rule sets. `official` gives the verdicts of the benchmark's own
+evaluator, quirks included; `strict` follows the paper. `agent` judges episodes.
 
-Neither executes anything of an output, and no output makes them raise, hang or grow.
+The checkers execute no model output. No output makes them raise, hang or use unbounded memory.
 """

@@ -1,16 +1,16 @@
-"""Verdicts on an agent row: `official` here, the strict one in `agent_strict`.
+"""Judge agent rows: by the official rules here, by the strict rules in `agent_strict`.
 
-The official rules restate upstream ``eval_main.py`` and ``checker.py`` (56dd66c), quirks included.
-The recorded state is compared with the gold state class by class, and loosely:
+The official rules reimplement upstream ``eval_main.py`` and ``checker.py`` (56dd66c), quirks
+included. The recorded state is compared with the gold state, class by class:
 
-- missing attributes, and keys that the gold state does not have, are not noticed;
+- attributes that are missing, and extra keys inside an attribute, are not noticed;
 - ``1``, ``1.0`` and ``True`` are equal;
-- a gold class that is not in the state gets the verdict of the class before it, at first "valid".
+- a missing gold class gets the verdict of the gold class before it, or is valid if it is the first.
 
-The process is compared as text.
+The process is compared with the milestones as strings.
 
-Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash`` where the
-official evaluator raises, which ends its whole run.
+Error types: ``wrong number of class``, ``class attributes wrong``, and ``official_crash``: the
+official evaluator raises an exception, which ends its complete run.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def check_agent(
 
     Args:
         result: the final state as upstream records it, ``[{class: attributes}, ...]``.
-        process: the texts that were sent to execution. The official rules use these two only.
-        end: the true end state, which the strict rules use; None for ``result``.
+        process: the texts sent to execution. The official rules use only this and ``result``.
+        end: the true end state for the strict rules; None if it is ``result``.
         steps: the transcript, from which the strict rules read the calls (see `agent_strict.made`).
 
-    ``valid`` is end-to-end; metrics are ``end_to_end`` and ``process_accuracy``. Raises
-    `ValueError` for another category.
+    ``valid`` is the end-to-end result. Metrics: ``end_to_end`` and ``process_accuracy``. Raises
+    `ValueError` if the entry is in no agent category.
     """
     if entry.category not in AGENT:
         raise ValueError(f"{entry.category} is not an agent category")
@@ -53,9 +53,9 @@ def official(gold: Mapping[str, Any], result: Any, process: Any) -> Verdict:
     """Return the verdict on a final state and the texts that were sent to execution. Never raises.
 
     ``gold`` has ``ground_truth`` ([{class: attributes}, ...]) and ``mile_stone`` ([step, ...] or a
-    list of such lists); ``result`` and ``process`` are JSON values, ideally like them. Metrics:
-    ``end_to_end`` (0 or 1) and ``process_accuracy``, as it enters the category's mean.
-    """
+    list of such lists). ``result`` should have the shape of ``ground_truth``, and ``process``
+    should be a list of strings; other JSON values are accepted. Metrics: ``end_to_end`` (0 or 1)
+    and ``process_accuracy`` (always 1 if the row is valid)."""
     kind, error = _end_to_end(gold["ground_truth"], result)
     valid = not kind
     accuracy = 1.0
@@ -77,7 +77,7 @@ def _end_to_end(gold: list[dict[str, Any]], result: Any) -> tuple[str, str]:
             return kind, f"{len(result)} classes instead of {len(gold)}"
         kind = "class attributes wrong"
         faults: list[str] = []
-        verdict: list[str] = []  # faults of the class compared last
+        verdict: list[str] = []  # faults of the last class that was compared
         for target in gold:
             same_name = next((state for state in result if state.keys() == target.keys()), None)
             if same_name:
@@ -106,15 +106,15 @@ def _class_faults(state: dict[str, Any], target: dict[str, Any]) -> list[str]:
 
 
 def _process(milestones: list[Any], process: Any) -> float:
-    """Return the share of milestones found in order; the best of alternatives, to 3 digits."""
+    """Return the share of milestones found in order (of several paths: the best, to 3 digits)."""
     if isinstance(milestones[0], list):
         return max(round(_matched(path, process) / len(path), 3) for path in milestones)
     return _matched(milestones, process) / len(milestones)
 
 
 def _matched(path: list[str], process: Any) -> int:
-    """Count the milestones found in ``process`` in order. After an absent one no other is found:
-    each search begins where the one before it ended."""
+    """Count the milestones found in ``process`` in order. After an absent milestone the later ones
+    are not found either: each search begins where the previous one ended."""
     count = position = 0
     for step in path:
         while position < len(process):
@@ -134,7 +134,7 @@ ENDINGS = ("finished", "max_messages", "context", "deadline")
 
 
 def with_ending(verdicts: Mapping[str, Verdict], ended: object) -> dict[str, Verdict]:
-    """Add the metric ``ended_<how>`` to ``verdicts`` if the episode says how it ended."""
+    """Add the metric ``ended_<ended>`` to each verdict if ``ended`` is one of `ENDINGS`."""
     if ended not in ENDINGS:
         return dict(verdicts)
     return {

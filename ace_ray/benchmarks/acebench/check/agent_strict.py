@@ -1,29 +1,27 @@
-"""The strict verdict on an agent row, by the definition of the paper and of the task author.
+"""Return the strict verdict on an agent row, after the paper's definition.
 
 A row is valid if all recorded attributes of all involved classes equal the gold state. The process
-accuracy is n / m: n calls agree with the ideal path one by one until the first that does not, and
-the path has m calls. The best of alternative paths counts.
+accuracy is n / m: the ideal path has m calls, and the episode begins with the first n of them. If
+there are several ideal paths, the best value counts.
 
-The error type is the cause of a failure: one of three in the paper's section 4.2, where the calls
-prove it. Calls are compared with the ideal path that they follow furthest. Its milestones are
-searched one after the other; calls in between are skipped. The next milestone is the first that is
-not found. Only calls after the last one found are looked at. The first of them that proves a cause
-decides:
+The error type is the cause of a failure: one of the three in the paper's section 4.2, or
+``undetermined`` if the calls prove none. The calls are compared with the ideal path that they
+follow furthest. Its calls are the milestones. They are searched for in order; other calls are
+skipped. The first milestone that is not found is the next milestone. Only calls after the last
+milestone found can prove a cause. The first call that proves a cause decides:
 
 - ``function_call_error``: the call names an unknown tool, has an argument that the tool does not
-  take, or lacks a required one; or the message has no call. The recorded error says so
-  (``unknown_tool``, ``bad_arguments``, ``not_a_call``). Without a record the row's functions do.
-- ``rule_violation``: the call equals a later milestone; or it calls the tool of a later milestone
-  and was refused (``status`` false or "error"; a refusal in plain words proves nothing). A required
-  step was skipped.
+  take, or lacks a required argument; or the message lacks a call. The recorded error decides
+  (see `CALL_ERRORS`). If nothing was recorded, the row's functions decide.
+- ``rule_violation``: a required step was skipped. The call equals a milestone after the next one.
+  Or it calls the tool of such a milestone and was refused: ``status`` is false or "error". A
+  refusal in plain words does not count.
 - ``information_mismanagement``: the call is to the tool of the next milestone, with other values.
-- ``undetermined``: anything else. The agent stopped, made all milestones and more, or made calls
-  that prove no cause.
+- ``undetermined``: anything else. The agent stopped, made more calls after all milestones, or made
+  only calls that prove no cause.
 
-Calls that never ran, because their batch ended before them, are not evidence.
-
-Milestones are published as source text, some with unescaped apostrophes
-(``merchant_name='Domino's'``), which are read too.
+Calls that did not run (`NOT_RUN`) are ignored. Milestones are published as source text. Text with
+unescaped apostrophes (``merchant_name='Domino's'``) is read too.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ _CLOSES = re.compile(r"\s*(?:[)\]}:]|,\s*(?:['\"\[{(]|[\w.-]+\s*[=(,\])}]|$)|$)"
 CALL_ERRORS = ("unknown_tool", "bad_arguments", "not_a_call")
 NOT_RUN = "not_run"
 _MAX_CHARS = 1 << 17
-# Maximum texts read of a process. An episode has some dozens of messages.
+# Maximum number of texts read from a process. An episode has some dozens of messages.
 _MAX_TEXTS = 2000
 
 Path = list[Call]
@@ -54,9 +52,9 @@ Path = list[Call]
 class Made:
     """A call that an agent made.
 
-    ``error`` is the observed error, "" for an answer; ``not_a_call`` for a message without a call;
-    `NOT_RUN` when the batch ended before the call; None where nothing was recorded, as in result
-    files made elsewhere. One of `CALL_ERRORS` means that no tool was reached.
+    ``error`` is "" if the tool answered, else the kind of error. It is ``not_a_call`` for a message
+    without a call, and `NOT_RUN` if the batch ended before the call. It is None if nothing was
+    recorded, as in result files made elsewhere. With one of `CALL_ERRORS` no tool ran.
     """
 
     call: Call
@@ -65,9 +63,9 @@ class Made:
 
 
 def paths(milestones: list[Any]) -> list[Path]:
-    """Return the alternative paths, each as a flat list of calls; a step may hold several.
+    """Return the ideal paths, each as a flat list of calls. A step may contain several calls.
 
-    A step that cannot be read becomes one call with the name "", which no call equals.
+    A step that cannot be read becomes one call with the name "", which does not equal any call.
     """
     alternatives = milestones if isinstance(milestones[0], list) else [milestones]
     return [[call for step in steps for call in _step(step)] for steps in alternatives]
@@ -83,7 +81,7 @@ def _step(text: str) -> list[Call]:
 
 
 def escaped(text: str) -> str:
-    """Put a backslash before the apostrophes of ``text`` that neither open nor close a value."""
+    """Put a backslash before apostrophes in ``text`` that do not open or close a quoted value."""
     parts, position, inside = [], 0, False
     for quote in _APOSTROPHE.finditer(text):
         place = quote.start()
@@ -98,12 +96,11 @@ def escaped(text: str) -> str:
 
 
 def made(process: Any, steps: Any) -> list[Made]:
-    """Return the calls of an episode in order, from its ``steps``, else from its ``process``.
+    """Return the calls of an episode in order, from ``steps`` if it is a list, else ``process``.
 
-    ``steps`` is the transcript in an episode's state. A step of execution has ``calls``,
-    ``observations`` and ``errors``. ``process`` holds the texts sent to execution. They are read as
-    upstream reads them and, if that finds no call, as the prompt asks. Values of another shape are
-    skipped.
+    ``steps`` is the transcript in an episode's state. Its execution steps have ``calls``,
+    ``observations`` and ``errors``. ``process`` has the texts sent to execution. Each text is read
+    as upstream reads it. If upstream finds no call, the list that the prompt asks for is searched.
     """
     if isinstance(steps, list):
         return [call for step in steps if isinstance(step, dict) for call in _of_step(step)]
@@ -127,7 +124,7 @@ def _of_texts(texts: list[Any]) -> Iterator[Made]:
 def _of_step(step: Mapping[str, Any]) -> Iterator[Made]:
     calls, observations, errors = (_list(step.get(k)) for k in ("calls", "observations", "errors"))
     if step.get("speaker") == "execution" and not calls and not errors:
-        yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch of no calls
+        yield Made(Call("", {}), "not_a_call")  # upstream executes "[hello]": a batch without calls
     for place in range(max(len(calls), len(errors))):
         call = calls[place] if place < len(calls) else None
         error = errors[place] if place < len(errors) else NOT_RUN
@@ -150,9 +147,9 @@ _NUMBERS = (int, float)
 
 
 def same_value(value: Any, gold: Any) -> bool:
-    """Return whether ``value`` equals ``gold`` as JSON: numbers by value, ``true`` is not ``1``.
+    """Return whether ``value`` equals ``gold`` as JSON: ``1`` equals ``1.0``, but not ``true``.
 
-    Lists are ordered, objects have the same keys. The recursion is as deep as ``gold``.
+    Lists must have the same order and objects the same keys. The recursion is as deep as ``gold``.
     """
     if isinstance(gold, dict):
         if not isinstance(value, dict) or value.keys() != gold.keys():
@@ -170,12 +167,12 @@ def same_value(value: Any, gold: Any) -> bool:
 def same_call(call: Call, gold: Call) -> bool:
     """Return whether two calls have the same name, argument names and values.
 
-    A call without a name equals no other."""
+    A call without a name does not equal any call."""
     return bool(gold.name) and call.name == gold.name and same_value(call.args, gold.args)
 
 
 def cause(entry: Entry, calls: Sequence[Made], ideal: Sequence[Path]) -> tuple[str, str]:
-    """Return (cause, evidence in a sentence) for an episode whose end state is wrong."""
+    """Return the cause of a wrong end state (see the module) and a sentence with the evidence."""
     calls = [one for one in calls if one.error != NOT_RUN]
     path = max(ideal, key=lambda steps: _followed(calls, steps)[0])
     count, position = _followed(calls, path)
@@ -205,7 +202,7 @@ def _refused(one: Made) -> bool:
 
 
 def _followed(calls: Sequence[Made], path: Path) -> tuple[int, int]:
-    """Count the milestones that were made in order, and the calls up to the last of them."""
+    """Return two numbers: milestones made in order, and calls up to the last such milestone."""
     count = position = 0
     for number, one in enumerate(calls, start=1):
         if count == len(path):
@@ -236,17 +233,17 @@ def _call_error(one: Made, offered: dict[str, Any]) -> str:
     return ""
 
 
-# Misspelt classes in the published gold states.
+# Misspelt class names in the published gold states, with the real names.
 REAL_NAMES = {"BaseAPI": "BaseApi", "ReminderAPI": "ReminderApi", "Reminderpi": "ReminderApi"}
 
 
 def judge(entry: Entry, result: Any, process: Any, *, end: Any, steps: Any) -> Verdict:
-    """Return the verdict on the state ``end`` (None: ``result``) and on the calls made.
+    """Return the verdict on the end state and the calls of an episode. Never raises.
 
-    Classes are matched by name, in any order, each once. Values are compared by `same_value`. The
-    gold states have every recorded attribute of every involved class. Metrics: ``end_to_end`` (0 or
-    1) and ``process_accuracy`` of the calls that `made` finds. The error type is the `cause`. Never
-    raises.
+    The end state is ``end``, or ``result`` if ``end`` is None. It must have the classes of the gold
+    state, each once and in any order, with equal attributes (`same_value`). `made` reads the calls
+    from ``steps`` or ``process``. Metrics: ``end_to_end`` (0 or 1) and ``process_accuracy``. The
+    error type is the `cause`.
     """
     ideal = paths(entry.gold["mile_stone"])
     calls = made(process, steps)
@@ -269,7 +266,7 @@ def _matched(calls: list[Made], path: Path) -> int:
 
 
 def _difference(gold: list[dict[str, Any]], state: Any) -> str:
-    """Return the first difference between the state and the gold state, "" without one."""
+    """Return the first difference between the state and the gold state, "" if they are equal."""
     if not isinstance(state, list) or not all(isinstance(item, dict) for item in state):
         return "the state is not a list of classes"
     classes = [(name, attributes) for item in state for name, attributes in item.items()]

@@ -1,9 +1,9 @@
-"""Decode one output for both rule sets; the shared work is done once.
+"""Decode an output into calls for both rule sets, without doing the shared work twice.
 
-The official reading restates ``eval_main.py`` and ``model_inference/utils.py`` at upstream commit
-56dd66c. It is lenient: names become strings, positional arguments are dropped, every sign negates.
-It runs binary operations through ``eval``. Here they are folded (`ace_ray.parsing.fold`) or
-refused. Most unquoted values (``2025-Q2``) hold an undefined name, which only raises.
+The official reading reimplements ``eval_main.py`` and ``model_inference/utils.py`` at upstream
+commit 56dd66c. It is lenient: names become strings, positional arguments are dropped, and every
+sign negates. Upstream runs binary operations with ``eval``. Here `ace_ray.parsing.fold` computes or
+refuses them. Most unquoted values (``2025-Q2``) contain an undefined name, which is an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ace_ray.parsing.literals import Call, LenientReader, literal_calls
 from ace_ray.parsing.syntax import NotCalls, expression
 
 _BRACKETS = re.compile(r"[\[\]]")
-# The names that are defined where upstream evaluates: builtins, names of its module and function.
+# Names defined where upstream calls `eval`: builtins, and names in its module and function.
 _KNOWN = frozenset([
     *dir(builtins), "__builtins__", "__cached__", "__file__", "ast", "ast_parse", "decode_ast",
     "json", "resolve_ast_by_type", "resolve_ast_call", "value",
@@ -27,11 +27,11 @@ _KNOWN = frozenset([
 
 
 def fragment(output: str, *, whole: bool) -> str | None:
-    """Return the part of an output that is parsed, None without one.
+    """Return the part of an output that the official reading parses, or None.
 
-    ``whole`` (multi-turn categories): the whole output without whitespace, even in strings.
-    Otherwise the first outermost balanced ``[...]``. Brackets count from the start of the output
-    and in strings too, so that a stray ``]`` shifts the count.
+    With ``whole`` (multi-turn categories) it is the complete output without whitespace, even in
+    strings. Otherwise it is the first outermost balanced ``[...]``. All brackets from the start of
+    the output count, even in strings, so that a stray ``]`` shifts the count.
     """
     if whole:
         return "".join(output.split())
@@ -49,10 +49,10 @@ def fragment(output: str, *, whole: bool) -> str | None:
 
 
 def calls_of(tree: ast.expr) -> list[Call]:
-    """Return the calls in a list, tuple or set of calls, in order.
+    """Return the calls in the syntax tree of a list, tuple or set of calls, in order.
 
-    Raises, in upstream's order of evaluation, `NotCalls` where the upstream decoder raises and
-    `Refused` for an operation that is not folded.
+    Raises `NotCalls` where upstream's decoder raises and `Refused` for an operation that `fold`
+    refuses, whichever comes first in upstream's order of evaluation.
     """
     if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
         raise NotCalls(f"{type(tree).__name__} in place of a list")
@@ -65,25 +65,25 @@ def calls_of(tree: ast.expr) -> list[Call]:
     return calls
 
 
-# The tree of a text, or why there is none.
+# The syntax tree of a text, or the reason why the text has none.
 _Parsed = ast.expr | NotCalls
 
 
 class Decoded(NamedTuple):
-    """Calls by rule set, or a sentence that says why an output has none."""
+    """Calls that each rule set reads in an output, or a sentence that says why it reads none."""
 
     official: list[Call] | str
     strict: list[Call] | str
     unsafe: bool = False
-    """Whether the official decoder would run code, or do unbounded work."""
+    """Whether upstream's decoder would run code of the model, or do unbounded work."""
     chars: int = 0
-    """Length of the text that the official decoder parses."""
+    """Length of the text that the official reading parses."""
 
 
-# A check and the search for unread calls decode the same output, one after the other.
+# Cached: the check, and then the search for unread calls, decode the same output.
 @lru_cache(maxsize=1)
 def decode(output: str | None, *, whole: bool) -> Decoded:
-    """Read an output by both rule sets; ``whole`` as in `fragment`."""
+    """Decode an output by both rule sets. ``whole``: see `fragment`."""
     if output is None:
         return Decoded("there is no output", "there is no output")
     official_text, strict_text = fragment(output, whole=whole), output.strip()

@@ -1,17 +1,18 @@
-"""The verdicts of the official evaluator (upstream ``eval_main.py`` at commit 56dd66c).
+"""Compute the verdicts of the official evaluator (upstream ``eval_main.py`` at commit 56dd66c).
 
 ``valid`` and ``error_type`` equal upstream's for any output, quirks included (docs/acebench.md).
 Two error types are ours, for outputs without a verdict upstream:
 
-- ``official_crash``: upstream raises while it judges, which ends its whole run. Outputs that break
-  only its later reports (control characters in the Excel export, lone surrogates in the error list)
-  keep their verdict.
-- ``official_unsafe``: upstream would evaluate text of the model beyond literal arithmetic, or
-  without bounds. It is never evaluated here, so the output is invalid even if upstream accepts it.
+- ``official_crash``: upstream raises an exception while it judges, which ends its complete run. An
+  output that breaks only a later report (control characters in the Excel export, lone surrogates in
+  the error list) keeps its verdict.
+- ``official_unsafe``: upstream would evaluate model text that is not literal arithmetic, or has an
+  unbounded cost. Such text is never evaluated here. The output is invalid even if upstream accepts
+  it.
 
-The comparison of calls restates ``model_eval/checker.py`` and ``model_eval/utils.py`` at that
-commit. The functions raise where upstream raises. ``prints`` says whether an integer may be too
-long to print; printing it raises where upstream prints.
+The comparison of calls reimplements ``model_eval/checker.py`` and ``model_eval/utils.py``. The
+functions raise where upstream raises. ``prints`` is true if an integer in the output may be too
+long for Python to print. Then values are printed wherever upstream prints them, which may raise.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _DROPPED = str.maketrans("", "", " ,./-_*^")
 
 
 class Outcome(enum.Enum):
-    """Result of the type check; UNCHECKED accepts without looking at the value."""
+    """Result of the type check. UNCHECKED accepts the value without comparing it."""
 
     WRONG = enum.auto()
     COMPARE = enum.auto()
@@ -42,12 +43,11 @@ class Outcome(enum.Enum):
 def type_outcome(
     value: Any, gold: Any, expected: type, inner: type | None, prints: bool
 ) -> Outcome:
-    """Check the type of ``value``.
+    """Check the type of the argument ``value``. "true" and "false" count as booleans here.
 
-    ``expected`` is the schema's type, ``inner`` the type of a container's elements. The type of a
-    gold value "" is not compared. If the gold value has another type than the schema says, the
-    value is unchecked. The strings true and false count as booleans in this function only.
-    """
+    ``expected`` is the schema's type, ``inner`` the type of a container's elements, or None. A
+    value of the schema's type is UNCHECKED if ``gold`` has another type, unless ``gold`` is "". A
+    value of another type is UNCHECKED if it has the type of ``gold`` or equals it, else WRONG."""
     gold_type = None if gold == "" else type(gold)
     as_schema = Outcome.COMPARE if gold_type in (None, expected) else Outcome.UNCHECKED
     if value == "true":
@@ -58,8 +58,8 @@ def type_outcome(
     if type(value) is expected:
         if inner is None:
             return as_schema
-        # The first element of the gold container decides, unless it is a list; with no element
-        # the type is wrong, whatever the value.
+        # Upstream accepts the value at the first gold element that is not a list, or against which
+        # all its elements pass this check. An empty gold container accepts no value.
         for item in gold:
             if type(item) is not list or all(
                 type_outcome(element, item, inner, None, prints) is not Outcome.WRONG
@@ -75,7 +75,7 @@ def type_outcome(
 
 
 def _loose(text: str) -> str:
-    # In this order: how a Greek sigma is lowered depends on what stands around it.
+    # Drop characters first: the lower case of a Greek sigma depends on its neighbours.
     return text.translate(_DROPPED).lower().replace("'", '"')
 
 
@@ -84,12 +84,13 @@ def _loose_if_text(value: Any) -> Any:
 
 
 def contains(value: str, gold: str) -> bool:
-    """Compare strings without space , . / - _ * ^ and case: gold is part of the model's text."""
+    """Return whether ``value`` contains ``gold``. Case, quote style, blanks and ,./-_*^ are
+    ignored."""
     return _loose(gold) in _loose(value)
 
 
 def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Compare lists without objects: equal, in order; strings at the top level loosely."""
+    """Return an error type unless the lists, with top-level strings normalized, are equal."""
     differs = [_loose_if_text(item) for item in value] != [_loose_if_text(item) for item in gold]
     if differs and prints:
         repr(value)
@@ -97,7 +98,7 @@ def compare_list(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str
 
 
 def compare_objects(value: Sequence[Any], gold: Sequence[Any], prints: bool) -> str | None:
-    """Compare lists of objects: equal length, each like its gold object, in order."""
+    """Return an error type unless the lists have equal lengths and equal objects, in order."""
     if len(value) != len(gold):
         if prints:
             str(value)
@@ -139,7 +140,7 @@ def object_differs(value: Any, gold: Any, prints: bool) -> bool:
 
 
 _SUFFIX = re.compile(r"_\d+$")
-# `number` means int: floats pass by the gold value's own type instead, or by equality.
+# `number` means int. A float is accepted only if gold has its type or equals it.
 _TYPES: dict[str, type] = {
     "string": str,
     "any": str,
@@ -172,11 +173,10 @@ class Fault(NamedTuple):
 def _normal_fault(
     functions: Any, calls: list[Call], gold: dict[str, Any], prints: bool
 ) -> Fault | None:
-    """Return the first fault of ``calls`` against one gold alternative, None if accepted.
+    """Return the first fault of ``calls`` against one gold alternative, or None if it accepts them.
 
-    Each gold call accepts any model call of its name that fits; calls may be used twice. If no call
-    fits, the fault of the last call looked at is returned.
-    """
+    A gold call accepts any call of its name that fits, even if another gold call has accepted it.
+    If no call fits, the fault of the last call is returned."""
     if len(calls) != len(gold):
         return Fault("wrong functions number", f"{len(calls)} calls instead of {len(gold)}")
     names = [_unnumbered(key) for key in gold]
@@ -209,7 +209,7 @@ def _unnumbered(key: str) -> str:
 
 
 def _described(functions: Any, key: str) -> Any:
-    # Upstream tests for a substring of the gold key with its suffix: `get` describes `get_all_2`.
+    # Upstream looks for a name that is a substring of the gold key: `get` describes `get_all_2`.
     if not isinstance(functions, list):
         return functions
     for function in functions:
@@ -263,7 +263,7 @@ def _param_fault(schema: Any, value: Any, gold: Any, prints: bool) -> str | None
     if expected is dict:
         return "value_error" if object_differs(value, gold, prints) else None
     if expected is not list:
-        return None  # numbers and booleans have no value check
+        return None  # upstream does not compare numbers and booleans
     if inner is not dict:
         return compare_list(value, gold, prints)
     if name == "objectArray":
@@ -288,7 +288,7 @@ _BITS_PER_DIGIT = 3.3219
 
 
 def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
-    """Return the verdict on a row of the 12 normal categories: valid if any alternative fits."""
+    """Return the verdict on a normal row. It is valid if it matches any gold alternative."""
     calls = decoded.official
     if isinstance(calls, str):
         kind = "official_unsafe" if decoded.unsafe else "wrong_output_format"
@@ -312,12 +312,14 @@ def judge_normal(entry: Entry, decoded: Decoded) -> Verdict:
 
 
 def judge_special(entry: Entry, output: str | None) -> Verdict:
-    """Return the verdict on a row of the three special categories: substrings of the raw output.
+    """Return the verdict on a special row: the raw output must contain certain substrings.
 
-    - incomplete: the phrase (else ``error_detection``), the API's name and all its missing
-      parameters (else ``error_correction``). With several APIs the last failure names the error.
-    - error_param: the phrase and all wrong values; the parameter's name is not compared.
-    - irrelevant: the phrase.
+    Without the category's official phrase the error is ``error_detection``. If anything else is
+    missing it is ``error_correction``:
+
+    - incomplete: the API's name and all its missing parameters, for each API.
+    - error_param: all wrong values. The parameter's name is not compared.
+    - irrelevant: nothing else.
     """
     if output is None:
         return Verdict(False, "official_crash", "there is no output")
@@ -333,7 +335,7 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     if kind == "error_detection":
         return Verdict(False, kind, "the official sentence is not in the output")
     if kind:
-        return Verdict(False, kind, "not everything that is wrong is in the output")
+        return Verdict(False, kind, "the output does not name all wrong parts")
     return Verdict(True)
 
 

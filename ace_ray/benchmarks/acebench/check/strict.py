@@ -1,39 +1,39 @@
 """Return the strict verdicts on normal and special rows.
 
-**Normal rows**: exact calls. By the paper's section on evaluation by syntax tree, the function name
-and the number, types and values of the parameters must agree with the gold answer. The output must
-be the list of calls and nothing else. The first rule that fails names the error:
+**Normal rows**: exact calls. After the paper's section on evaluation by syntax tree, function name
+and number, types and values of the parameters must agree with the gold answer. The output must be
+only the list of calls. The first rule that fails names the error:
 
 - ``output_format``: the stripped output is exactly one ``[F(k=v), ...]``. Calls have keyword
   arguments and literal Python values (``true`` and ``null`` are not literals).
-- ``function_name``: the called names equal the gold answer's, as a multiset.
+- ``function_name``: the called names are the gold answer's, in any order and equally often.
 - ``param_num``: the parameter names are the same.
 - ``param_type``: the JSON type equals the gold value's, within containers too: ``True`` is not
-  ``1``. Integers and floats are one type, as in JSON Schema. Where the schema says ``integer`` and
+  ``1``. Integers and floats are one type, as in JSON Schema. If the schema says ``integer`` and
   gold is an integer, a number with a fraction has another type: ``75.0`` is 75, ``75.5`` is wrong.
 - ``param_value``: the values are equal.
 
-Parallel calls may come in any order; each gold call needs a call of its own. If no assignment fits,
-the closest assignment is taken, and its first unmatched gold call names the error.
+Parallel calls may be in any order, and each gold call must match a different call. If no assignment
+matches all gold calls, the first unmatched gold call of the closest assignment names the error.
 
-**Special rows**: the prompt's sentence, exactly. The prompts ask for one sentence each (upstream
+**Special rows**: the message must contain the sentence that the prompt asks for, letter by letter,
+in English and in Chinese rows. Only the full stop may be missing. The sentences (upstream
 ``prompt_en.py`` and ``prompt_zh.py``):
 
 - incomplete: ``Missing necessary parameters (a, b) for the api (Name)``;
 - error_param: ``There is incorrect value (v) for the parameters (k) in the conversation history.``;
 - irrelevant: ``Due to the limitations of the function, I cannot solve this problem.``
 
-The message must contain that sentence letter by letter (the full stop may be missing), in English
-and in Chinese rows. Text around the sentence does not count. Several sentences are taken together.
-They must name the missing parameters of each function, or the (parameter, value) pairs, as a set.
-The message must contain neither another of the three sentences nor a call. A thought between think
-tags is not part of the message.
+Text around the sentence is ignored. A message may have several sentences of this form. Together
+they must name all missing parameters of each function, or all wrong (parameter, value) pairs, and
+no others. The message must not contain a sentence of another category or a call. A thought between
+think tags is not part of the message.
 
 Errors:
 
 - ``detection_failed``: the sentence is missing, or a function is called.
-- ``correction_failed``: the sentence names other things, or another sentence is in the message.
-- ``false_positive`` (irrelevant): anything but the sentence alone.
+- ``correction_failed``: the sentence has other names or values, or another sentence is there.
+- ``false_positive``: any of these failures on an irrelevant row.
 """
 
 from __future__ import annotations
@@ -48,15 +48,14 @@ from ace_ray.types import Entry, Verdict
 
 
 def assign(costs: Sequence[Sequence[int]]) -> list[int]:
-    """Return a column for each row of a square matrix, so that the sum of the costs is least.
+    """Return a column for each row of the square matrix ``costs``, at the least total cost.
 
-    The Hungarian method with potentials, O(n^3). Rows enter one by one; each takes the cheapest
-    chain of moves that frees a column for it. Ties go to the leftmost column.
-    """
+    Hungarian method with potentials, O(n^3). Rows are added one by one. Each new row takes the
+    cheapest chain of reassignments that frees a column for it. Ties go to the leftmost column."""
     size = len(costs)
-    entry = size  # a column beyond the last, held by the row that enters
+    entry = size  # an extra column, owned by the row that is being added
     row_price, column_price = [0] * size, [0] * (size + 1)
-    owner = [-1] * (size + 1)  # the row that holds each column
+    owner = [-1] * (size + 1)  # the row that owns each column; -1 if it is free
     for row in range(size):
         owner[entry] = row
         slack, came_from = [float("inf")] * size, [entry] * size
@@ -77,7 +76,7 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
             for other in left:
                 slack[other] -= step
             column = nearest
-        # Walk back: each column on the chain goes to the row that held the one before it.
+        # Walk the chain back: each column takes over the owner of the column before it.
         while column != entry:
             owner[column] = owner[came_from[column]]
             column = came_from[column]
@@ -85,17 +84,17 @@ def assign(costs: Sequence[Sequence[int]]) -> list[int]:
 
 
 _NUMBER = re.compile(r"(?<=.)_[0-9]+$")
-# Cost of a fault in the assignment. One fault outweighs all differences between faults.
+# Cost of each fault in the assignment. Fewer faults always cost less, whatever their types.
 _FAULTS = {"": 0, "param_value": 1_001, "param_type": 1_002, "param_num": 1_003}
 
 _Fault = tuple[str, str]
 
 
 def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
-    """Return the verdict on strictly decoded calls; a text says why there are no calls.
+    """Return the verdict on a row of a normal category.
 
-    Any alternative of the gold answer may fit. If none does, the first one names the error.
-    """
+    ``calls`` are the strictly decoded calls, or a string that says why they are missing. They may
+    match any gold alternative. If they match none, the first alternative names the error."""
     if isinstance(calls, str):
         return Verdict(False, "output_format", calls)
     functions = entry.data.get("function")
@@ -111,8 +110,8 @@ def judge_normal(entry: Entry, calls: list[Call] | str) -> Verdict:
 
 
 def _gold_calls(gold: Mapping[str, Any], candidates: list[Any]) -> list[Call]:
-    """Return the gold calls. Repeated functions have the keys ``name_1``, ``name_2``, ... in the
-    data. A key that is the name of a candidate (``perception_check_1``) keeps its number."""
+    """Return the calls of one gold alternative. Its keys number repeated functions: ``name_1``,
+    ``name_2``, ... The number is removed unless a function has the key as its name."""
     calls = []
     for key, args in gold.items():
         name = key
@@ -147,7 +146,7 @@ def _judge_one(calls: list[Call], gold: list[Call], candidates: list[Any]) -> _F
 def _group_faults(
     name: str, calls: list[Call], gold: list[Call], schemas: Mapping[str, Any]
 ) -> dict[int, _Fault]:
-    """Return the faults of one function's gold calls by position, under the best assignment."""
+    """Return the faults of one function's gold calls by position, each call paired by `assign`."""
     mine = [call for call in calls if call.name == name]
     wanted = [(place, call) for place, call in enumerate(gold) if call.name == name]
     faults = [[_call_fault(call, target, schemas) for call in mine] for _, target in wanted]
@@ -160,7 +159,7 @@ def _group_faults(
 
 
 def _schemas(candidates: list[Any], name: str) -> Mapping[str, Any]:
-    """Return the schemas of a function's parameters by name; empty for an odd description."""
+    """Return the schemas of a function's parameters by name, {} if it does not describe them."""
     function = _described(candidates, name) or {}
     return _inner(function.get("parameters"), "properties")
 
@@ -194,7 +193,7 @@ def _same_type(value: Any, gold: Any, schema: Any) -> bool:
     kind = type(gold)
     if type(value) is not kind:
         return False
-    # Different sizes or keys are a fault of the value; here only common parts are compared.
+    # Different sizes or keys are wrong values, not wrong types: compare only the common parts.
     if kind is dict:
         inner = _inner(schema, "properties")
         return all(
@@ -212,7 +211,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-# A value may hold parentheses. The bounds keep the search linear in the text.
+# A value may contain parentheses. The length limits keep the search time linear in the text.
 _MISSING = re.compile(
     r"Missing necessary parameters \(([^()]{1,2000})\) for the api \(([^()]{1,300})\)"
 )
@@ -226,7 +225,7 @@ _SENTENCES = {
     "special_error_param": _WRONG,
     "special_irrelevant": _LIMITS,
 }
-_COMMAS = re.compile("[,，]")  # the Chinese prompt shows the wide one
+_COMMAS = re.compile("[,，]")  # the Chinese prompt uses the wide comma
 _QUOTES = " '\"`"
 # `name(key=`, `name()` or `[name(`.
 _CALL = re.compile(
@@ -244,18 +243,18 @@ def judge_special(entry: Entry, output: str | None) -> Verdict:
     uncorrected = "false_positive" if irrelevant else "correction_failed"
     sentence = _SENTENCES[entry.category]
     if not sentence.search(text):
-        return Verdict(False, undetected, "the sentence that the prompt asks for is not there")
+        return Verdict(False, undetected, "the sentence that the prompt asks for is missing")
     if _calls(entry, sentence.sub(" ", text)):
         return Verdict(False, undetected, "a function is called")
     if any(other.search(text) for other in _SENTENCES.values() if other is not sentence):
-        return Verdict(False, uncorrected, "the sentence of another case is there too")
+        return Verdict(False, uncorrected, "the message also has the sentence of another category")
     if not irrelevant and not _names(entry, sentence.findall(text)):
-        return Verdict(False, uncorrected, "not exactly what is wrong is named")
+        return Verdict(False, uncorrected, "the sentence does not name exactly the wrong parts")
     return Verdict(True)
 
 
 def _calls(entry: Entry, text: str) -> bool:
-    """Return whether a function is called, in Python's syntax or, one of the row's, in JSON."""
+    """Return whether ``text`` calls a function in Python syntax, or an offered function in JSON."""
     functions = entry.data.get("function")
     names = [
         function.get("name")
@@ -279,7 +278,8 @@ def _names(entry: Entry, named: Sequence[tuple[str, str]]) -> bool:
 
 
 def _pairs(values: str, params: str, gold: Mapping[str, Sequence[Any]]) -> set[tuple[str, str]]:
-    """Return the (parameter, value) pairs of one sentence. A single value may hold commas."""
+    """Return the (parameter, value) pairs of one sentence. If it names one parameter, values that
+    are together a gold value of that parameter are not split at commas."""
     names, parts = _split(params), _split(values)
     if len(names) == 1:
         whole = _bare(values)

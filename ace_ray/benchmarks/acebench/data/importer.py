@@ -1,9 +1,8 @@
-"""Import the official repository into the cache, from a checkout or from its archive on the
-network.
+"""Import the official repository into the cache, from a checkout or from a downloaded archive.
 
-An import is written beside its place and renamed into it, so it is whole or absent. The commit of
-the archive and the hash of its contents are pinned. The hash of the archive file is not: the host
-may pack it anew.
+An import is written to a temporary folder and then renamed, so that it is never incomplete. The
+archive's commit and the hash of its contents are pinned. The hash of the archive file is not,
+because the host may compress the same contents differently.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _BROKEN = (
     IsADirectoryError,
 )
 
-# Contents by path relative to the version's folder.
+# Contents of files by path relative to the version's folder.
 Files = dict[str, bytes]
 
 _log = logging.getLogger(__name__)
@@ -78,10 +77,10 @@ def import_checkout(
 ) -> Path:
     """Import all rows, the prompts and the app specifications; return the version's folder.
 
-    ``path`` is a checkout, or a folder with ``data_en`` and ``data_zh`` at its top (and
-    ``upstream/*.json`` where it has official prompts). Importing the same content again changes
-    nothing. ``source`` is noted in the manifest instead of the path; ``expect_sha256`` is the only
-    `files_hash` accepted. Raises `UserError`, leaving nothing behind.
+    ``path`` is a checkout, or a folder with ``data_en`` and ``data_zh`` in it (and
+    ``upstream/*.json`` if it has official prompts). Importing the same content again changes
+    nothing. ``source`` replaces the path in the manifest. ``expect_sha256`` is the only
+    `files_hash` accepted. Raises `UserError`; then the cache is unchanged.
     """
     path = path_of(path, "data").resolve()
     files = _collect(path)
@@ -145,15 +144,16 @@ def _rows_folder(path: Path) -> Path:
 def _reread(path: Path, name: str) -> bytes:
     value = json_value(read_inside(path, name), path / name)
     if not isinstance(value, dict) or not value:
-        raise UserError("is not an object with texts in it", where=str(path / name))
+        raise UserError("is not a JSON object, or is empty", where=str(path / name))
     return _json_bytes(value, path / name)
 
 
 def _json_bytes(value: Any, where: Path) -> bytes:
-    """Write equal values alike, so that the version does not depend on the writer of the file."""
+    """Return ``value`` as JSON. Equal values give equal bytes, so that the version does not depend
+    on the formatting of the file."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
-        json_value(text.encode(), where)  # integer and text keys may coincide in JSON
+        json_value(text.encode(), where)  # keys 1 and "1" are the same in JSON
         return text.encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(
@@ -168,11 +168,11 @@ def pull(
     cache: Path | None = None,
     say: Callable[[str], object] = _log.info,
 ) -> Path:
-    """Download, check and import; return the imported version's folder.
+    """Download an archive, check and import it; return the version's folder.
 
-    ``sha256`` is the archive's hash and is checked when given. The contents must equal the pinned
-    commit's, except from another ``url`` with a ``sha256``. Proxies are taken from the environment.
-    Raises `UserError`; a failure leaves nothing behind.
+    ``sha256`` is the expected hash of the archive, if known. The contents must equal the pinned
+    commit's, unless both another ``url`` and ``sha256`` are given. Proxies are taken from the
+    environment. Raises `UserError`; then the cache is unchanged.
     """
     if not url.startswith(("https://", "http://")):
         raise UserError(
@@ -220,7 +220,7 @@ def _download(url: str) -> bytes:
                 if time.monotonic() > deadline:
                     what = f"the download took over {TOTAL_TIMEOUT_S:.0f} s"
                     raise UserError(what, where=url, fix=_OFFLINE)
-                # read1 returns what has arrived, so that a slow sender meets the deadline too.
+                # read1 does not wait for more bytes, so the deadline also ends a slow download.
                 chunk = response.read1(_CHUNK_BYTES)
                 if not chunk:
                     break
@@ -234,22 +234,21 @@ def _download(url: str) -> bytes:
             where=url,
             fix="this is not ACEBench, check the address",
         )
-    if len(body) < expected:  # read1 does not complain
+    if len(body) < expected:  # read1 does not raise if bytes are missing
         what = f"the download broke off after {len(body):,} of {expected:,} bytes"
         raise UserError(what, where=url, fix="try again")
     return bytes(body)
 
 
 def _unpack(archive: bytes, into: Path, where: str) -> None:
-    """Unpack the plain files of a tar.gz into the folder ``into``. Raises `UserError`.
+    """Unpack the plain files of a tar.gz into the folder ``into``, which the caller deletes.
 
-    Links, devices, names that lead outside and too many bytes are refused. The caller deletes
-    ``into``.
+    Raises `UserError` for links, devices, paths outside the folder and too many bytes.
     """
     what = f"unpacks to more than {UNPACKED_LIMIT_BYTES:,} bytes"
     too_large = UserError(what, where=where, fix="this is not ACEBench")
     try:
-        # tarfile reads extended headers of any size into memory, so the archive is bounded first.
+        # tarfile reads extended headers of any size into memory, so limit the unpacked size first.
         with gzip.GzipFile(fileobj=io.BytesIO(archive)) as source:
             content = source.read(UNPACKED_LIMIT_BYTES + 1)
         left = UNPACKED_LIMIT_BYTES - len(content)
@@ -267,7 +266,7 @@ def _unpack(archive: bytes, into: Path, where: str) -> None:
                 file = tar.extractfile(info) if info.isreg() else None
                 if file is None:
                     raise UserError(f"contains a link or device: {info.name!r}", where=where)
-                # A sparse member unpacks to more than the archive holds.
+                # A sparse member can unpack to more bytes than the archive contains.
                 left -= info.size if info.issparse() else 0
                 if left < 0:
                     raise too_large

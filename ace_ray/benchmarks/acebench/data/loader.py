@@ -1,6 +1,6 @@
-"""The published rows as entries: questions and answers joined by id, each shape checked.
+"""Load the published rows as entries: join questions and answers by id, check their shape.
 
-Layout, as published: ``data_<lang>/data_<category>.json`` holds one question per line,
+Published layout: ``data_<lang>/data_<category>.json`` has one question per line,
 ``data_<lang>/possible_answer/data_<category>.json`` the answers.
 """
 
@@ -33,8 +33,8 @@ def load(
 ) -> list[Entry]:
     """Return entries by language, category and line. Raises `UserError` naming file and line.
 
-    ``gold`` is the ground truth of the row; in agent categories an object with ``ground_truth`` and
-    ``mile_stone``.
+    ``Entry.gold`` is the ``ground_truth`` of the answer row. In agent categories it is a dict with
+    ``ground_truth`` and ``mile_stone``.
     """
     return [
         entry
@@ -99,7 +99,7 @@ def _functions(value: Any) -> bool:
 
 
 def _calls(value: Any) -> bool:
-    """Accept one object of calls, or a list of such objects: alternative right answers."""
+    """Return whether ``value`` is an object of calls, or a list of such objects (alternatives)."""
     alternatives = value if isinstance(value, list) else [value]
     return bool(alternatives) and all(
         isinstance(calls, dict) and calls and _objects(list(calls.values()))
@@ -114,14 +114,14 @@ def _named_texts(value: Any) -> bool:
 
 
 def _milestones(value: Any) -> bool:
-    """Accept the steps of the ideal path, or a list of alternative paths."""
+    """Return whether ``value`` is a list of steps (the ideal path), or a list of such lists."""
     if not isinstance(value, list) or not value:
         return False
     return is_texts(value) or all(is_texts(path) and path for path in value)
 
 
 def _state(value: Any) -> bool:
-    """Accept ``[{class: {attribute: value}}, ...]``."""
+    """Return whether ``value`` is ``[{class: {attribute: value}}, ...]`` and not empty."""
     return (
         bool(value)
         and _objects(value)
@@ -129,15 +129,15 @@ def _state(value: Any) -> bool:
     )
 
 
-# How an error names the shape, and the test for it.
+# Name of a shape in error messages, and a function that tests for it.
 Shape = tuple[str, Callable[[Any], bool]]
-TEXT: Shape = ("a text", lambda value: isinstance(value, str))
+TEXT: Shape = ("a string", lambda value: isinstance(value, str))
 OBJECT: Shape = ("an object", lambda value: isinstance(value, dict))
-TEXTS: Shape = ("a list of texts", is_texts)
+TEXTS: Shape = ("a list of strings", is_texts)
 STATE: Shape = ("a list of objects, each one class with its attributes, not empty", _state)
 FUNCTIONS: Shape = ('a list of objects with a "name"', _functions)
 CALLS: Shape = ("an object of calls, each an object of arguments, or a list of those", _calls)
-NAMED_TEXTS: Shape = ("an object of lists of texts, none empty", _named_texts)
+NAMED_TEXTS: Shape = ("an object of lists of strings, none empty", _named_texts)
 MILESTONES: Shape = ("a list of steps, or of lists of steps, none empty", _milestones)
 
 
@@ -165,7 +165,7 @@ def check_question(where: str, category: str, row_id: str, row: dict[str, Any]) 
         _need(where, row, time=TEXT)
     if category in MULTI_TURN and not re.fullmatch(r".*_[0-9]+_[0-9]+", row_id):
         raise UserError(
-            f"id {row_id!r} does not say which dialogue the row is a turn of",
+            f"id {row_id!r} does not contain the numbers of dialogue and turn",
             where=where,
             fix="end the id in _<dialogue>_<turn>",
         )

@@ -1,17 +1,17 @@
 """Read prompts and app specifications from the official source, which is parsed and never run.
 
-The prompts are all texts that the harness shows a model, by name. Module-level texts keep their
-names, with the module where two modules share a name. Texts inside functions are named
-``<module>:<function>#<n>``.
+The prompts are all texts that upstream shows a model. A module-level text has the name of its
+variable, or ``<module>:<variable>`` if modules share variable names. A text inside a function has
+the name ``<module>:<function>#<n>``.
 
-App specifications are the sandboxes' initial states, signatures and answer texts.
+App specifications are initial states, signatures and answer texts of the sandbox.
 ``app_specs[loop][language][class]`` describes one scenario class:
 
 - ``bases``: its base classes.
 - ``state``: the literals that ``__init__`` assigns.
-- ``int_key_attrs``: attributes with integer keys, which JSON turns into texts.
-- ``load_scenario``: by attribute, the key and default in the row's ``initial_config``.
-- ``methods``: parameters with the source of their defaults, and the answer texts.
+- ``int_key_attrs``: attributes with integer keys, which become strings in JSON.
+- ``load_scenario``: for each attribute, its key in the row's ``initial_config`` and its default.
+- ``methods``: for each method, its answer texts, and its parameters with defaults as source text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def literal(node: ast.expr, where: Path) -> Any:
-    """Return the value of a literal. Raises `UserError` if it would have to be computed."""
+    """Return the value of a literal expression. Raises `UserError` for any other expression."""
     try:
         return ast.literal_eval(node)
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
@@ -50,7 +50,7 @@ def assigned(body: list[ast.stmt]) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def is_prose(text: str) -> bool:
-    """Return whether a constant is part of a text, rather than a key or a mode."""
+    """Return whether a string constant is part of a text for a model, not a key or a mode."""
     return " " in text or not text.isascii()
 
 
@@ -70,7 +70,7 @@ def strings(function: Function) -> Iterator[str]:
 
 
 def templates(function: Function) -> list[str]:
-    """Return the answers of a function: its f-strings, then its other prose, outermost first.
+    """Return the answer texts of a function: f-strings, then other prose, each outermost first.
 
     An f-string becomes a template with the source of each expression in braces.
     """
@@ -89,7 +89,7 @@ def templates(function: Function) -> list[str]:
 
 
 def _bare(function: Function) -> set[int]:
-    """Return the ids of expressions that are statements: docstrings, and text as a comment."""
+    """Return the ids of the values of expression statements, such as docstrings."""
     return {id(node.value) for node in ast.walk(function) if isinstance(node, ast.Expr)}
 
 
@@ -107,7 +107,7 @@ def _template(formatted: ast.JoinedStr) -> str:
 
 
 SOURCES = "model_inference"
-# The names of these texts have the language, so they need no module.
+# The names of the texts in these modules contain the language, so they need no module name.
 PROMPT_MODULES = ("prompt_en", "prompt_zh")
 ROLE_MODULES = (
     "multi_turn/APIModel_agent",
@@ -116,7 +116,7 @@ ROLE_MODULES = (
     "multi_step/APIModel_agent",
     "multi_step/common_agent_step",
 )
-# Modules that speak to a model from inside a function.
+# Modules with functions that contain texts for a model.
 PHRASE_MODULES = (
     "multi_turn/APIModel_user",
     "multi_step/execution_role_step",
@@ -126,7 +126,7 @@ PHRASE_MODULES = (
 
 
 def read_prompts(root: Path) -> dict[str, str]:
-    """Return all texts of the checkout at ``root``. Raises `UserError` if a module has none."""
+    """Return all prompt texts of a checkout by name. Raises `UserError` if a module has none."""
     prompts: dict[str, str] = {}
     for module in (*PROMPT_MODULES, *ROLE_MODULES):
         relative = f"{SOURCES}/{module}.py"
@@ -170,7 +170,7 @@ CLASS_FILES = {
 
 
 def read_app_specs(root: Path) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the app specifications of a checkout. Raises `UserError` for a non-literal."""
+    """Return the app specifications of a checkout. Raises `UserError` if they are not literals."""
     return {
         loop: {
             language: {
@@ -225,7 +225,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
         for statement in init.body
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
     ]
-    # Kept as text: a class that calls its base's __init__ has the base's attributes too.
+    # Calls are kept as source: a class that calls its base's __init__ has the base's attributes.
     state: dict[str, Any] = {"__init_calls__": calls} if calls else {}
     for target, value in assigned(init.body):
         if isinstance(target, ast.Attribute):
@@ -234,7 +234,7 @@ def _initial_state(init: Function, path: Path) -> dict[str, Any]:
 
 
 def _scenario_keys(load: Function, path: Path) -> dict[str, Any]:
-    """Return the attributes set as ``self.<attribute> = scenario.get(<key>, <default>)``."""
+    """Return key and default of attributes set by ``self.x = scenario.get(<key>, <default>)``."""
     keys = {}
     for target, value in assigned(load.body):
         if isinstance(target, ast.Attribute) and isinstance(value, ast.Call):

@@ -1,1 +1,1 @@
-"""The sandboxes of the agent categories; `environment.open_environment` opens one."""
+"""The sandboxes of the agent categories, opened by `environment.open_environment`."""

@@ -15,9 +15,9 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 def fill(template: str, values: Mapping[str, Any]) -> str:
-    """Replace each ``{field}`` in ``template`` by the text of its value, in one pass.
+    """Replace each ``{field}`` in ``template`` by its value as a string, in one pass.
 
-    Values are not searched, so braces in a model's words stay as they are.
+    Fields inside values are not replaced, so braces in a model's words stay as they are.
     """
     return _FIELD.sub(lambda m: str(values[m[1]]) if m[1] in values else m[0], template)
 
@@ -26,11 +26,11 @@ class Texts:
     """Answer texts of one class in one language.
 
     Args:
-        methods: ``methods`` in the app specifications of the class.
-        names: names of each method's texts, in the order of the file.
+        methods: ``methods`` of the class in the app specifications.
+        names: names for each method's texts, in the order of the specifications.
         optional: methods that may be missing.
 
-    Raises Python's own errors if the specifications lack a method or a text.
+    Raises `KeyError` or `ValueError` if the specifications lack a method or a text.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Texts:
         }
 
     def of(self, method: str, name: str, values: Mapping[str, Any] | None = None) -> str:
-        """Return the text ``name`` of ``method``, filled."""
+        """Return the text ``name`` of ``method``, with ``values`` filled in."""
         return fill(self._texts[method][name], values or {})
 
 
@@ -66,8 +66,8 @@ class Phone:
 
 @dataclass(frozen=True)
 class InitialState:
-    """Initial state of an app. ``state`` is a copy with integer keys restored; ``config`` is the
-    entry's ``initial_config["BaseApi"]``."""
+    """Initial state of an app. ``state`` is a copy of the specified state with integer keys
+    restored; ``config`` is the entry's ``initial_config["BaseApi"]``."""
 
     state: dict[str, Any]
     texts: Texts
@@ -81,8 +81,8 @@ class App:
     """One sandbox class.
 
     Attributes:
-        texts: names of each method's answer texts, in the order of the file.
-        optional: methods that may be missing in the file; then they are not tools.
+        texts: names for each method's answer texts, in the order of the app specifications.
+        optional: methods that the specifications may lack; then they are not tools.
         saved: attributes of the recorded state.
     """
 
@@ -95,9 +95,9 @@ class App:
 
 
 def declare(owner: str, *functions: Callable[..., Any]) -> dict[str, Tool]:
-    """Declare functions as tools; parameters are those after the state.
+    """Return tools for ``functions`` by name. The first parameter of a function is the state.
 
-    As in the official classes, any value is tried, and an error is the tool's answer.
+    As in the official classes, arguments of any type are accepted, and errors become answers.
     """
     return {
         function.__name__: Tool(

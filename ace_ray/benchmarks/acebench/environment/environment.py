@@ -28,7 +28,7 @@ APPS: Mapping[str, App] = {app.name: app for app in (BASE, *PHONE_APPS, TRAVEL, 
 
 LOOPS = ("multi_turn", "multi_step")
 APP_SPECS_FILE = Path("upstream", "worlds.json")
-# Classes of the mini set, which the official app specifications lack.
+# Classes of the mini set that the official app specifications lack.
 OURS = frozenset({"Finance"})
 
 _FIX = "run `ace-ray data import acebench PATH` again"
@@ -53,7 +53,7 @@ def load_app_specs(folder: Path) -> dict[str, Any]:
 
 
 def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
-    """Raise `UserError` naming the entry when its classes or switches make no environment."""
+    """Raise `UserError` naming the entry if its classes or phone settings are invalid."""
     where = f"{entry.language} {entry.id}"
     classes = app_specs[_loop(entry)][entry.language]
     for name in entry.data["involved_classes"]:
@@ -74,15 +74,15 @@ def check_entry(app_specs: Mapping[str, Any], entry: Entry) -> None:
         raise UserError(what, where=where)
 
 
-# Maximum answers kept by reference, so that they show changes by later calls.
+# Maximum answers kept as objects, so that `shown` includes changes by later calls.
 MAX_SHOWN = 100
 
 
 class Environment:
-    """A `Scenario` over the apps of one entry.
+    """The sandbox of one entry, a `Scenario`.
 
-    ``apps`` holds the involved classes in order with their open state, ``tools`` a state and a tool
-    by name.
+    ``apps`` has the involved classes in order, each with its state. ``tools`` maps a tool's name
+    to the state that it works on and the tool.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Environment:
         self._results: deque[Any] = deque(maxlen=MAX_SHOWN)
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Run one tool. ``value`` is the official execution's result."""
+        """Run one tool. ``value`` is the result as the official execution shows it."""
         if name not in self._tools:
             return unknown_tool(name)
         state, tool = self._tools[name]
@@ -105,7 +105,7 @@ class Environment:
 
     def shown(self, last: int) -> list[Any]:
         """Return the current content of the last answers, at most `MAX_SHOWN`. The official
-        execution writes the answers of a batch at its end, and some hold records of the state."""
+        execution writes answers after a batch, and later calls may have changed records in them."""
         kept = list(self._results)
         return [as_message(result) for result in kept[max(0, len(kept) - last) :]]
 
@@ -123,10 +123,9 @@ class Environment:
 def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
     """Return a fresh environment of an entry that has passed `check_entry`.
 
-    It shares no state with ``app_specs`` or another environment. Only the switches under
-    ``initial_config["BaseApi"]`` count. By default Wi-Fi is off and the device logged in (the
-    file's ``load_scenario``). Official row zh multi_turn_12 has the key misspelt, so the defaults
-    apply.
+    It shares no state with ``app_specs`` or another environment. Only ``initial_config["BaseApi"]``
+    is used. The defaults come from ``load_scenario`` in the specifications: Wi-Fi off, device
+    logged in. Official row zh multi_turn_12 misspells the key, so that it gets the defaults.
     """
     classes = app_specs[_loop(entry)][entry.language]
     config = entry.data["initial_config"].get("BaseApi", {})
@@ -147,9 +146,9 @@ def open_environment(app_specs: Mapping[str, Any], entry: Entry) -> Environment:
 def as_message(result: Any) -> Any:
     """Return a tool's result as the official execution shows it.
 
-    An object goes through JSON, so its integer keys become texts. Other values become Python's text
-    of them. A text that is valid JSON becomes its value: "500.0" a number. A list of objects stays
-    text, because its quotes are single.
+    A dict is written as JSON, so that its integer keys become strings. Any other value is converted
+    by `str`. If the string is valid JSON, its value is returned: "500.0" becomes a number. A list
+    of dicts stays a string, because `str` writes single quotes.
     """
     if isinstance(result, str):
         text = result
@@ -181,7 +180,7 @@ def _phone(classes: Mapping[str, Any], config: Mapping[str, Any]) -> Phone:
 def _opened(
     classes: Mapping[str, Any], name: str, language: str, config: Mapping[str, Any], phone: Phone
 ) -> Any:
-    """Return the initial state of an app."""
+    """Return an app in its initial state."""
     app, described = APPS[name], classes[name]
     state: dict[str, Any] = copy.deepcopy(described["state"])
     for attribute in described["int_key_attrs"]:

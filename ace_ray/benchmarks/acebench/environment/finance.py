@@ -1,4 +1,4 @@
-"""Finance: our own bank, specified in the mini set's README."""
+"""The Finance app: ace_ray's own bank, specified in the README of the mini set."""
 
 from __future__ import annotations
 

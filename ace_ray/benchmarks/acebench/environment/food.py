@@ -1,4 +1,4 @@
-"""FoodPlatform: merchants with menus, and users who order from a balance.
+"""FoodPlatform: merchants with menus, and users who pay from a balance.
 
 Upstream's faults are reproduced:
 
@@ -114,7 +114,7 @@ def search_orders(app: Food, keyword: Any) -> dict[str, Any]:
         if keyword.lower() in order["merchant_name"].lower():
             return True
         if app.language == "zh":
-            return any(keyword.lower() in item.lower() for item in order["items"])  # raises
+            return any(keyword.lower() in item.lower() for item in order["items"])  # raises: a dict
         return any(keyword.lower() in item["product"].lower() for item in order["items"])
 
     orders = [order for order in app.orders if fits(order)]

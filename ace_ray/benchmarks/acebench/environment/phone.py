@@ -1,14 +1,15 @@
-"""The phone's own apps: BaseApi, MessageApi and ReminderApi, with upstream's faults.
+"""The phone's own apps: BaseApi, MessageApi and ReminderApi. Upstream's faults are reproduced.
 
-BaseApi is the phone's switches. Neither switch has a precondition or can fail.
+BaseApi has the phone's two switches. Turning on a switch always succeeds.
 
-MessageApi is one shared inbox of limited size. A sent message is stored without a time; from then
-on every tool that reads times raises. Reading messages by keyword needs no login, unlike all other
-reading. Of equal dates the first is the latest.
+MessageApi is one shared inbox of limited size. A sent message is stored without a time; after that,
+every tool that reads times raises `KeyError`. Searching messages needs no login, unlike all other
+tools. If several messages have the latest date, the first of them counts as the latest.
 
-ReminderApi is a list of reminders of limited size. Tools delete and mark by the key of the list (1,
-2, ...), which no tool ever shows, and list, mark and search without a login. The search raises on
-every hit, since it takes the stored text for a date. Marking and searching exist in Chinese only.
+ReminderApi is a list of reminders of limited size. Reminders are deleted and marked by their key in
+the list (1, 2, ...), which the listing does not show. Listing, marking and searching need no login.
+A search that finds a reminder raises, because it treats the stored time, a string, as a date.
+Marking and searching exist only in Chinese.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Messages:
         return str(self.people[name]["user_id"])
 
     def date(self, message_id: int) -> str:
-        """YYYY-MM-DD. Raises KeyError, as the official tools do, for a sent message."""
+        """Return the date of a message (YYYY-MM-DD). Raises `KeyError` for a sent message."""
         return str(self.inbox[message_id]["time"])
 
 
@@ -262,7 +263,7 @@ def mark_as_notified(app: Reminders, reminder_id: Any) -> dict[str, Any]:
 def search_reminders(app: Reminders, keyword: Any) -> dict[str, Any]:
     for record in app.reminder_list.values():
         if any(keyword.lower() in record[name].lower() for name in ("title", "description")):
-            record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a text
+            record["time"].strftime("%Y-%m-%d %H:%M")  # raises: the time is a string
     return refused(app.texts.of("search_reminders", "none"))
 
 

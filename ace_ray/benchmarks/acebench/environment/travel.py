@@ -1,9 +1,10 @@
-"""Travel: flights, users with two accounts, reservations, and the helpers that a model can call.
+"""Travel: flights, users with two accounts, reservations, and helpers that a model can call.
 
-With upstream's faults. A wrong password raises only when the membership is read. Seats are not
-checked. A new cabin or bags stay if the balance does not cover them. Paid bags are charged again. A
-cancelled reservation stays, so that it can be refunded again, always in cash. The clock is a day
-before the one in the prompt. The short-notice fee, which no row reaches, is 10 %.
+Upstream's faults are reproduced. A reservation with a wrong password fails only when the membership
+is read. Free seats are not checked. A new cabin or new bags are kept even if the balance does not
+cover them. Adding bags charges again for bags that were paid before. A cancelled reservation is
+kept and can be refunded again, always in cash. The sandbox's date is one day before the date in the
+prompt. The short-notice fee, which applies to no official row, is 10 %.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ace_ray.benchmarks.acebench.environment.app import App, InitialState, Texts
 
 NOW = datetime(2024, 7, 14, 6)
 FEE = 0.1
-# Free bags by membership, in (economy, business); also a rule of the agent prompt.
+# Free bags by membership: (economy, business). The agent prompt has the same numbers.
 ALLOWANCE = {"regular": (1, 2), "silver": (2, 3), "gold": (3, 3)}
 BAG_FEE = 50
 _CABINS = ("economy", "business")
@@ -54,7 +55,7 @@ class Travel:
         return None
 
     def price(self, flight: Record, cabin: Any) -> Any:
-        """Return the price in yuan. As upstream, any cabin that is not economy costs business."""
+        """Return the price in yuan. Upstream prices every cabin except economy as business."""
         return flight["economy_price" if cabin == self.economy else "business_price"]
 
 
@@ -141,7 +142,7 @@ def calculate_baggage_fee(
 
 
 def update_balance(app: Travel, user: Any, payment_method: Any, amount: Any) -> bool:
-    """Book ``amount`` (negative: a charge) and return whether the account covers it."""
+    """Add ``amount`` to an account, or return False if a negative amount exceeds the balance."""
     for method in ("cash", "bank"):
         if payment_method == method:
             account = f"{method}_balance"
@@ -153,7 +154,7 @@ def update_balance(app: Travel, user: Any, payment_method: Any, amount: Any) -> 
 
 def process_refund(app: Travel, user: Any, amount: Any) -> None:
     user["cash_balance"] += amount
-    user["user_name"]  # the official one prints it, which raises for a user without a name
+    user["user_name"]  # upstream prints the name, which raises for a user without one
 
 
 def calculate_price_difference(app: Travel, flight: Any, old_cabin: Any, new_cabin: Any) -> Any:
