@@ -78,8 +78,7 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
-        """Return the fault of a call as a match of the expected call at index ``place``, or
-        None."""
+        """Compare a call with the expected call at index ``place``; return the fault or None."""
         name = next(iter(self.gold[place]))
         return self._call_fault(described(self.functions, name), call, place)
 
