@@ -123,8 +123,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Return a new conversation, and the messages of its first turn, which begin with the
-    memory."""
+    """Return a new conversation, and its first turn's messages, which begin with the memory."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)
@@ -231,8 +230,7 @@ async def web_search_rollout(
     config: WebSearchConfig,
     transport: Transport,
 ) -> Episode:
-    """Run the episode of a web search entry. `Episode.state` has ``turns``, ``results`` and
-    ``ended``.
+    """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
 
     Raises `RowError`, for example `ServiceFailed`."""
     functions, _ = settings.functions(entry)

@@ -50,8 +50,7 @@ class EpisodeSettings:
         return self.prompts.tools(functions) if self.native else None
 
     def opening(self, messages: Sequence[Message], functions: Docs) -> list[dict[str, Any]]:
-        """Return the messages of the first turn. In prompt mode they begin with the system
-        prompt."""
+        """Return the messages of the first turn, with a system prompt first in prompt mode."""
         return [*map(dict, messages)] if self.native else self.prompts.messages(messages, functions)
 
 

@@ -102,8 +102,7 @@ def entries_of(package: UpstreamPackage) -> Entries:
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs at ``path``: one model's result folder, one file of it, or a JSON lines
-    file.
+    """Yield the outputs in one model's result folder, in one file of it, or in a JSON lines file.
 
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
     ``sample``. Files are read in the order of the categories. Categories that are not scored
@@ -162,8 +161,7 @@ def _remark(entry: Entry, value: Any, entries: Entries) -> None:
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
-    """Return the entry of a row. The id gives the category, so that only that category is
-    loaded."""
+    """Return the entry of a row; the id gives the category, so only that category is loaded."""
     if "category" not in row:
         category = text_of(row, "id", where).partition(":")[0].rpartition("_")[0]
         if category in entries.categories:
@@ -224,10 +222,10 @@ def _model_folder(file: Path) -> Path:
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
     """Determine the format of the calls from all answers of a model.
 
-    If some answers are lists, calls are in lists, unless more strings than lists contain calls.
-    Most lists decide whether arguments are strings or objects. A model with ``FC`` in its name has
-    function calling; its strings contain calls between tags or none. Raises `UserError` for an
-    ``FC`` model with strings that only its handler in upstream can read."""
+    If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
+    majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
+    name has function calling; its strings contain calls between tags or none. Raises `UserError`
+    for an ``FC`` model with strings that only its handler in upstream can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:

@@ -72,8 +72,8 @@ _LIVE_AST = ("live_simple", "live_multiple", "live_parallel", "live_parallel_mul
 class Column:
     """An aggregate: the weighted mean of ``parts``, which are categories or other columns.
 
-    ``pooled``: the weights are the numbers of judged entries; every part must then be a
-    category."""
+    ``pooled``: weights are the numbers of judged entries; every part must be a category.
+    """
 
     title: str
     parts: Sequence[str]
@@ -217,8 +217,8 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """Return the score, its 95 % interval and the perplexities of live and other entries, or
-        None."""
+        """Return the score, its 95 % interval and both sets' perplexities; None if a set is
+        empty."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())

@@ -74,8 +74,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each category that did not run, and one on contamination if
-    measured."""
+    """Return one sentence per category that did not run, and one on contamination if measured."""
     sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
     if score := summary["contamination"]:
         low, high = score["interval"]
@@ -129,8 +128,7 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task's key. Questions on the same memory share it, as do all forms of a
-    question."""
+    """Return the task's key, shared by questions on one memory and by all forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:
@@ -139,8 +137,7 @@ def task(row: ResultRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Return tables of leaderboard columns and accuracy per form, and curves of accuracy by
-    size."""
+    """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
     tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
     notes = []
     if forms := _forms(runs, rules):
