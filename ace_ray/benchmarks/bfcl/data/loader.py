@@ -175,8 +175,7 @@ class _Reader:
     def _joined(
         self, category: str
     ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
-        """Return (id, location, row, answer) of each question; an answer is (location, row) or
-        None."""
+        """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = _read(self._package, question_path)
         answers = _read(self._package, answer_path) if answer_path else {}

@@ -160,8 +160,7 @@ def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list
     """Return calls as the strings that upstream executes.
 
     As in upstream, an object whose values are all objects becomes a nested call of its first key.
-    Raises `NotCalls` for an empty object, and for an integer that is too long for Python to
-    print."""
+    Raises `NotCalls` for an empty object and for an integer that Python is not able to print."""
     try:
         return [_call(name, args) for call in decoded for name, args in call.items()]
     except ValueError as error:
@@ -265,8 +264,7 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """Append `_MARK` to keywords that name arguments, so that Python parses them; None without
-    any."""
+    """Append `_MARK` to keywords that name arguments, to make the text parse; None without any."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)

@@ -86,8 +86,8 @@ _LIST_ENDS = re.compile(r"\}\s*+\]")
 def read_json(text: str) -> list[Read]:
     """Read the calls of a JSON list in a text; return an empty list if the text is not JSON.
 
-    Raises `NotCalls` for an object without the keys, for other JSON, and beyond `json_value`'s
-    bounds."""
+    Raises `NotCalls` for a call without ``function`` or ``parameters``, for a JSON number, boolean
+    or null, and beyond the bounds of `json_value`."""
     first, last = text.find("["), text.rfind("]")
     if 0 <= first < last:
         text = text[first : last + 1]

@@ -217,8 +217,7 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """Return the score, its 95 % interval and both sets' perplexities; None if a set is
-        empty."""
+        """Return score, 95 % interval and both sets' perplexities; None if a set has no values."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
