@@ -58,7 +58,7 @@ OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
-# Keys of the sandbox's first and last state in `Episode.state`, of multi-turn and memory entries.
+# Keys of the first and the last sandbox state in `Episode.state`: multi-turn entries, then memory.
 _STATES = (("before", "end"), ("memory", "memory_end"))
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
@@ -87,7 +87,7 @@ class BFCL(Benchmark):
         self._categories = chosen(options)
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
-        # Prompts, docs, tools and conversations are read here: workers have no copy of the data.
+        # Prompts, docs, tools and conversations are read here, since workers lack the data.
         self._prompts = own() if self._package.is_mini else official(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
@@ -145,7 +145,7 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the first messages of an episode; the memory that they show is empty."""
+        """Return the first messages of an episode. For memory entries they show an empty memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -173,7 +173,7 @@ class BFCL(Benchmark):
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": "x"},
         ]
-        if self._native:  # `Chat.require_tools` checks the results
+        if self._native:  # `Chat.require_tools` checks tool results
             return self._sent(messages)
         results = {"role": "user", "content": "x"}
         if self._options.results == "tool":
@@ -378,7 +378,7 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all files of a copy; return the number of rows by category. Raises `UserError`."""
+    """Read all files of a copy; return the number of rows per category. Raises `UserError`."""
     rows = Counter(entry.category for entry in load(package))
     function_docs(package), prerequisites(package), official(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
@@ -396,7 +396,7 @@ def _single_answer(episode: Episode) -> Answer:
 
 
 def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
-    """Return the URLs of the services, the only part of the config that can change a score."""
+    """Return the services' URLs, the only part of the web search config that can change a score."""
     return {"search": config.search.url, "fetch": config.fetch.url}
 
 

@@ -209,7 +209,7 @@ def openai_tools(
     *,
     hinted: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return ``functions`` as tools for a chat template, in the same order; copies are changed.
+    """Return copies of ``functions`` as tools for a chat template, in the same order.
 
     The ``parameters`` of a tool are the JSON Schema of an object. As in upstream, ``response``, the
     description of a function's result, is kept. ``hinted``: add hints about the language."""

@@ -109,7 +109,7 @@ def named_call(text: str, parameters: Mapping[str, Sequence[str]]) -> str:
 
 
 def _turns(calls: Sequence[Sequence[str]]) -> Episode:
-    """Return a conversation with the given calls of each turn, all in one step."""
+    """Return a conversation in which each turn has one step with all calls of the turn."""
     turns = [
         [Answer(text).as_json() for text in (*([f"[{', '.join(turn)}]"] if turn else []), "Done.")]
         for turn in calls

@@ -85,7 +85,7 @@ class Prompts:
 
     def more_functions(self, functions: Sequence[Function] | None) -> str:
         """Return the user message that adds held-out functions. In native mode ``functions`` is
-        None, because they are added to the tools."""
+        None, because the functions are added to the tools."""
         if functions is None:
             return self.texts.more_functions
         return fill(self.texts.more_functions_prompt, functions=str(list(functions)))

@@ -17,8 +17,8 @@ entries share nothing. ``strict`` differs in two points. The model and the key s
 conversation that the step limit truncated in its last turn is wrong, as in any other turn.
 
 Agentic (memory and web search): the answer is the last message without a call. It is correct if it
-contains an acceptable answer as complete words. Both are normalised first: without ``,./-_*^()``,
-in lower case, with one kind of quotes. Its format is not checked. Both rule sets agree."""
+contains an acceptable answer as complete words. Both are normalised first: ``,./-_*^()`` removed,
+lower case, one kind of quotes. The answer's format is not checked. Both rule sets agree."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Result of upstream's checks of one turn. ``asked``: the key has calls; otherwise nothing is
-    compared. ``called``: the model called."""
+    """Result of upstream's checks of one turn. ``asked``: the key has calls; if not, nothing is
+    compared. ``called``: the model has calls."""
 
     asked: bool
     called: bool
@@ -84,7 +84,7 @@ def check_multi_turn(
         executable: returns the calls of an answer as strings, None for an answer without calls.
 
     Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all results of
-    the key found) are fractions of all turns. ``turn_<n>``, n from 1, is 1 if it passed, else 0.
+    the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
         UserError: the user's copy lacks a class or a method that the entry needs.
@@ -111,7 +111,7 @@ def replay(
     shared: bool = False,
 ) -> tuple[list[Turn], bool]:
     """Replay the turns that both the model and the key have. Return a `Turn` for each, and whether
-    a call changed an object that both sides share. ``shared``: they share as in upstream."""
+    a call changed an object that both share. ``shared``: let both share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, wanted in pairs:

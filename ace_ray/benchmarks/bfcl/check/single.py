@@ -19,7 +19,7 @@ arithmetic.
   the file does not record whether there was text.
 
 In ``irrelevance`` and ``live_irrelevance`` an answer is correct if it contains no call, in
-``live_relevance`` if it contains one. Their answers are read as Python."""
+``live_relevance`` if it contains one. All answers of these categories are read as Python."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def check_single(
 ) -> Mapping[str, Verdict]:
     """Return the verdicts of both rule sets on an answer; never raises because of the answer.
 
-    ``category`` of a format sensitivity entry is that of the original entry. ``functions`` are the
-    functions' documentation without hints, ``gold`` the published answers. Their shapes are not
-    checked. Raises `ValueError` for ``format_sensitivity`` itself, and `UserError` for Java and
-    JavaScript if tree-sitter is not installed."""
+    ``category`` is the category of the original entry if the entry is of format sensitivity.
+    ``functions`` are the functions' documentation without hints, ``gold`` the published answers.
+    Their shapes are not checked. Raises `ValueError` for ``format_sensitivity`` itself, and
+    `UserError` for Java and JavaScript if tree-sitter is not installed."""
     if category in RELEVANCE:
         return _check_relevance(category, answer)
     if category == FORMAT_SENSITIVITY:
@@ -191,7 +191,7 @@ def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
 
 
 def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Assign a call to expected call ``place``, reassigning others if needed. Return success."""
+    """Assign a call to the expected call ``place``; reassign others if needed. Return success."""
     for number in fitting[place]:
         if number not in tried:
             tried.add(number)
@@ -278,7 +278,7 @@ _REFUSALS = re.compile(
     rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|\A\[?out_of_domain\("
 )
 _PHRASE = re.compile(r"[^.?:\n`\[({]{0,200}:[*\s]*+(?=[`\[])")
-# What may precede a call: whitespace, a code fence, quotes, special tokens of a chat format.
+# Text that may precede a call: whitespace, a code fence, quotes, special tokens of a chat format.
 _LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
 _NAME = r"[A-Za-z_][\w.\\-]*+"
 # A list of ``f(...)`` or ``{name: {...}}``, or a name on one line and its arguments on the next.
@@ -315,7 +315,8 @@ def _after_lead(text: str) -> tuple[str, bool]:
 
 
 def _is_call(text: str) -> bool:
-    """Return whether a text starts with a line of calls ``f(...)``; the last may be incomplete."""
+    """Return whether a text starts with a line of calls ``f(...)``; the last call may be
+    incomplete."""
     at = 0
     while call := _CALL.match(text, at):
         end = _closed(text, call.end())

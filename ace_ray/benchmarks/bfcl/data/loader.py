@@ -55,7 +55,7 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load the entries of ``categories``, in the order of the files. Raises `UserError`."""
+    """Load the entries of each category in turn, in the order of its rows. Raises `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -79,8 +79,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """Return the conversations that fill the memory of each scenario, in order:
-    ``{"id", "question": [[messages] per turn]}``. All backends share the published ids."""
+    """Return, by scenario, the conversations that fill its memory, in order:
+    ``{"id", "question": [[messages] per turn]}``. The ids are the same for all backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)

@@ -110,7 +110,7 @@ def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
 
 
 def _texts_of(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
-    """Return the strings of all ``return`` or ``+=`` statements (``kind``), in source order.
+    """Return the strings in statements of ``kind``, ``return`` or ``+=``, in source order.
 
     Expressions in an f-string become ``{}``."""
     texts = [
@@ -155,9 +155,9 @@ class _Source:
         raise self.error(f"has no function {name}")
 
     def text(self, *path: str, fields: frozenset[str] | None = None) -> str:
-        """Return the string that a module constant has at ``path``: its name, then keys.
+        """Return the string at ``path``: the name of a module constant, then keys inside it.
 
-        If ``fields`` is given, it must be a template with these fields. Raises `UserError`."""
+        ``fields``: the string must be a template with exactly these fields. Raises `UserError`."""
         value: Any = self._constants
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None

@@ -4,9 +4,9 @@ The rules are upstream's (``model_handler/utils.py``, ``parser/*``,
 ``api_inference/openai_completion.py``). Nothing in an answer is executed, and all work is bounded.
 
 Upstream's decoder of Python is lenient. Names become strings (``true`` is "true"), every unary
-operator negates, and positional arguments are dropped. A call as a value becomes an object, or its
-source if it has no keywords. Upstream runs binary operations through ``eval``; here operations on
-literals are computed. Most other operations fail in upstream, because the names that models use
+operator negates, and positional arguments are dropped. A call as an argument becomes an object, or
+its source if it lacks keywords. Upstream runs binary operations through ``eval``; here operations
+on literals are computed. Most other operations fail in upstream, because the names that models use
 (``base * height``) are undefined there. These failures are recognised without running anything. The
 remaining operations would run code and are refused.
 
@@ -86,7 +86,7 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
 
 
 def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
-    """Return whether an answer contains calls, or code that upstream would run to decide."""
+    """Return whether an answer contains calls, or code that upstream would have to run."""
     try:
         calls = read_any(answer, form, language)
     except NotCalls:
@@ -264,7 +264,7 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """Append `_MARK` to keywords that name arguments, to make the text parse; None without any."""
+    """Append `_MARK` to keywords that name arguments, to make the text parse; None if unchanged."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
@@ -284,8 +284,8 @@ def marked_expression(text: str) -> ast.expr:
     return tree
 
 
-# Names that are defined in upstream's `eval` besides the builtins: those of upstream's module, and
-# one local variable.
+# Names that are defined in upstream's `eval` besides the builtins: the names of upstream's module,
+# and one local variable.
 _NAMES = frozenset([
     "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT", "AGENTIC_CATEGORY",
     "ALL_AVAILABLE_MEMORY_BACKENDS", "ALL_CATEGORIES", "ALL_SCORING_CATEGORIES", "Callable",

@@ -64,13 +64,13 @@ class Answer:
 
 
 class Read(NamedTuple):
-    """One call of an answer, with the values of upstream's decoder.
+    """One call of an answer, as upstream's decoder reads it.
 
     ``name`` and ``args`` can have any type if they come from JSON. The key None in ``args`` stands
     for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
     the index of a positional argument to a function that returns its value, and may raise
     `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps; it fails
-    on more than one. ``repeated``: a name that is given twice; upstream takes the last value."""
+    on several. ``repeated``: a name that is given twice; upstream takes the last value."""
 
     name: Any
     args: Any

@@ -1,10 +1,10 @@
 """Read calls in Java and JavaScript with tree-sitter, within bounds.
 
-The rules are those of upstream's ``java_parser.py`` and ``js_parser.py``
-(``model_handler/parser``). The syntax tree depends on the versions of grammar and parser. Only
-versions that give upstream's trees are allowed. Argument values are source text. In Java, a string
-argument loses its quotes, an anonymous class its body, and a compound expression its spaces. In
-JavaScript, a string argument loses its quotes.
+The rules follow upstream's ``java_parser.py`` and ``js_parser.py`` (``model_handler/parser``). The
+syntax tree depends on the versions of grammar and parser. Only versions that give upstream's trees
+are allowed. Argument values are source text. In Java, a string argument loses its quotes, an
+anonymous class its body, and a compound expression its spaces. In JavaScript, a string argument
+loses its quotes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """Read the first call of a text. Return a list of that call, or None if there is none.
+    """Read the first call of a text. Return a list of one call, or None if the text has none.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
@@ -102,7 +102,7 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """Read the first call that is a complete statement. Return a list of it, or None.
+    """Read the first call that is a complete statement. Return a list of one call, or None.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")
@@ -157,8 +157,8 @@ _TOKEN = re.compile(r"\w++|[^\w\s]")
 def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
     """Return the root node of a text's syntax tree.
 
-    Raises `NotCalls` if the text exceeds the bounds or does not parse; a missing semicolon or
-    bracket may be tolerated. Raises `UserError` if tree-sitter is not installed."""
+    Raises `NotCalls` if the text exceeds the bounds or does not parse; the parser tolerates some
+    missing semicolons and brackets. Raises `UserError` if tree-sitter is not installed."""
     if len(text) > MAX_SOURCE:
         raise NotCalls(f"longer than {MAX_SOURCE} characters")
     if len(_TOKEN.findall(text)) > MAX_TOKENS:
@@ -229,8 +229,8 @@ def _read_of(
 ) -> Read:
     """Return the call of ``name`` whose ``arguments`` are nodes of a syntax tree.
 
-    ``bare``: node types of positional arguments that upstream keeps; ``comments``: of comments.
-    Raises `NotCalls` for an argument name that is given twice."""
+    ``bare``: node types of positional arguments that upstream keeps. ``comments``: node types of
+    comments. Raises `NotCalls` for an argument name that is given twice."""
     args: dict[str | None, Any] = {}
     positional = {}
     place = count = 0

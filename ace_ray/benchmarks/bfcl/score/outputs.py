@@ -1,8 +1,8 @@
 """Read answers that ``bfcl generate`` stored, and convert them to episodes.
 
 Upstream (``base_handler.py::write``) writes files ``BFCL_v4_<category>_result.json`` to the folder
-``result/<model>/<group>/``. Each line is ``{"id", "result", ...}``. Older versions had no group
-folder. They wrote ``BFCL_v3_``, and named three categories differently.
+``result/<model>/<group>/``. Each line is ``{"id", "result", ...}``. Older versions lack the group
+folder, begin file names with ``BFCL_v3_``, and name three categories differently.
 
 The result of a single answer is a string, or ``[{name: arguments}, ...]`` for models with function
 calling (FC). The result of a conversation is a list of such answers for each turn. If inference
@@ -65,7 +65,7 @@ live_relevance_31-19-1 live_relevance_32-20-0 live_relevance_33-21-0 live_releva
 live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_relevance_38-25-0
 live_relevance_39-26-0 live_relevance_40-27-0
 """
-# Ids of versions 3 and 4 that upstream has removed since, from the history of its files.
+# Ids in versions 3 and 4 that upstream has since removed, taken from the history of its files.
 DROPPED_IDS = frozenset(_DROPPED.split())
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
@@ -107,8 +107,8 @@ def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
     A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
     ``sample``. Files are read in the order of the categories. Categories that are not scored
     (``exec_*``, ``rest``, ``sql``, ``chatable``), the groups ``memory`` and ``web_search``,
-    conversations before memory questions, and removed ids are skipped. An answer of another shape
-    does not decode.
+    conversations before memory questions, and removed ids are skipped. An answer in any other shape
+    counts as undecodable.
 
     Raises `UserError` for a malformed line, for a path with results of several models or of none,
     and for answers of an FC model in a format that only its handler in upstream reads."""
@@ -224,8 +224,8 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
 
     If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
     majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
-    name has function calling; its strings contain calls between tags or none. Raises `UserError`
-    for an ``FC`` model with strings that only its handler in upstream can read."""
+    name has function calling; its strings contain calls only between tags. Raises `UserError` for
+    an ``FC`` model with strings that only its handler in upstream can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:

@@ -113,8 +113,8 @@ def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict
     """Compute ``{column: {"title", "value", "interval", "missing"}}``, with fractions in 0..1.
 
     ``judged``: STATS of the categories that may enter an aggregate. ``missing`` names the missing
-    categories of a column, which then has no value. ``partial`` is then the mean of its other
-    categories, ``{"value", "interval"}`` or None."""
+    categories of a column. If there are any, ``value`` is None, and ``partial`` is the mean of the
+    column's other categories, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
@@ -217,7 +217,8 @@ class Diagnostics:
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """Return score, 95 % interval and both sets' perplexities; None if a set has no values."""
+        """Return the contamination score, its 95 % interval, and the perplexities of single-turn
+        and live entries. Return None if one of these two sets lacks gold probabilities."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
@@ -232,7 +233,7 @@ class Diagnostics:
     def format_sensitivity(self) -> dict[str, Any] | None:
         """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None without rows.
 
-        ``range`` and ``stdev`` are those of the forms' accuracies, in percentage points. They are
+        The range and standard deviation of the forms' accuracies are in percentage points. They are
         None for fewer than two forms with judged rows."""
         if not self._forms:
             return None

@@ -44,8 +44,7 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return tables of episode endings, accuracy per prompt form, and pass@k, where there are rows
-    for them."""
+    """Return tables of episode endings, accuracy per prompt form and pass@k, without empty ones."""
     tables = []
     if summary["endings"]:
         tables.append(

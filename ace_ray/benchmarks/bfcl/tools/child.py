@@ -33,7 +33,7 @@ class _Attempt:
 
 class Tools:
     """Handles the requests {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops":
-    [...], "forget": [number, ...]}. The last returns one value per operation (methods `op_*`)."""
+    [...], "forget": [number, ...]}. Returns one value per operation in "ops" (methods `op_*`)."""
 
     def __init__(self) -> None:
         self._sources = ToolSources()
@@ -59,8 +59,8 @@ class Tools:
     def op_open(
         self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """Open an environment. ``shared``: let it share objects with others of the attempt
-        (`Shared`)."""
+        """Open an environment. ``shared``: it shares objects with others of the attempt (see
+        `Shared`)."""
         given = InitialState(**initial_state)
         memo = attempt.shared if shared else None
         attempt.environments[name] = open_environment(self._sources, given, memo)
@@ -68,7 +68,7 @@ class Tools:
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
-        """Return the value and the error of an observation."""
+        """Call an environment. Return the value and the error of the observation."""
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
@@ -97,7 +97,7 @@ def make() -> Tools:
     for name in (*NAMES, *_LATE):
         if name == "numpy":
             continue
-        with suppress(ImportError):  # load_class reports it if a class needs mpmath
+        with suppress(ImportError):  # load_class reports a missing mpmath
             import_module(name)
     return Tools()
 

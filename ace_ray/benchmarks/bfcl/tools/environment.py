@@ -73,7 +73,7 @@ class Environment:
 
     - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
     - ``dump``: return the part of a memory that a prompt shows, as a string.
-    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: set it again.
+    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: restore it.
     - ``texts`` {"texts": [one call, ...]}: return the strings whose embeddings the calls may need.
     - ``vectors`` {"vectors": {text: [float, ...]}}: provide embeddings (vector memory only).
 
@@ -205,7 +205,7 @@ def open_environment(
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
-    """Return ``method`` with new copies of its mutable default arguments. Upstream's methods change
+    """Return ``method`` with copies of its mutable default arguments. Upstream's methods change
     their defaults, so that one conversation would affect the next."""
     changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
     if not changeable:
@@ -242,7 +242,7 @@ def _shown(result: Any) -> str:
 def _error(error: Exception) -> str:
     try:
         return f"Error during execution: {str(error)[:MAX_CALL_CHARS]}"
-    except Exception:  # noqa: BLE001  # the error has no text
+    except Exception:  # noqa: BLE001  # the error cannot be printed
         return f"Error during execution: {type(error).__name__}"
 
 
@@ -300,7 +300,7 @@ class _Writer:
         if type(value) is int:
             return value if value.bit_length() < 64 else f"{value:#x}"[:100]
         if isinstance(value, float) and not math.isfinite(value):
-            return repr(float(value))  # JSON has no NaN and no infinity
+            return repr(float(value))  # JSON cannot express NaN or infinity
         if value is None or isinstance(value, (str, int, float)):
             return value
         if isinstance(value, Mapping):

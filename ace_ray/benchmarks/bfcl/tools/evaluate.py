@@ -30,11 +30,11 @@ class CallRefused(Exception):
 def as_upstream_reads(text: str) -> str:
     """Return the text as upstream evaluates it, except for the names of its instances.
 
-    Upstream inserts the name of an instance before each tool name with a regular expression. It
-    also matches inside string literals, and removes the spaces between a word and an opening
-    bracket: ``echo(content='a (b)')`` writes ``a(b)``. The spaces are removed here too, because
-    such strings reach files and messages. Instance names are not inserted, since no gold value
-    contains them.
+    Upstream inserts an instance's name before each tool name with a regular expression. The
+    expression also matches inside string literals. There it removes spaces between a word and an
+    opening bracket: ``echo(content='a (b)')`` writes ``a(b)``. The spaces are removed here too,
+    because such strings reach files and messages. Instance names are not inserted, since no gold
+    value contains them.
     """
     return _BEFORE_BRACKET.sub(r"\1", text)
 

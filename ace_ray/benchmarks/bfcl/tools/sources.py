@@ -1,7 +1,7 @@
 """Load the tool classes from the source files of the user's copy, as private modules
-(`ace_ray.sandbox.private_modules`). These can import each other and what `standins` allows.
+(`ace_ray.sandbox.private_modules`). The modules can import each other and what `standins` allows.
 
-The classes run only if they equal those of the published package (`OFFICIAL_TOOLS_SHA256`), or if
+The classes run only if they equal the published package's classes (`OFFICIAL_TOOLS_SHA256`), or if
 the user named the copy in the command.
 """
 

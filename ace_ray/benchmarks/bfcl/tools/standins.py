@@ -88,7 +88,7 @@ class FlatIndex:
 
 class BM25Plus:
     """Replaces `rank_bm25.BM25Plus`: scores documents, given as lists of tokens, against queries.
-    Raises `ZeroDivisionError` if there is no document, as upstream's package does."""
+    Raises `ZeroDivisionError` for an empty corpus, as upstream's package does."""
 
     def __init__(
         self, corpus: Sequence[Sequence[str]], k1: float = 1.5, b: float = 0.75, delta: float = 1
@@ -137,7 +137,7 @@ def _mpmath() -> ModuleType:
 
 
 def _of_datetime() -> ModuleType:
-    """Return an empty module for imports by datetime, which uses `sys.modules` afterwards."""
+    """Return an empty module for imports by datetime, which then reads `sys.modules` itself."""
     importlib.import_module("_strptime")
     return made_module("of_datetime")
 
