@@ -79,7 +79,7 @@ UNANSWERABLE = frozenset(
 
 
 def gold_of(entry: Entry, docs: Mapping[str, Sequence[Mapping[str, Any]]]) -> Gold | None:
-    """Return the gold answer, and a wrong one without its last call; None without gold calls.
+    """Return the gold answer and a wrong answer that lacks the last call; None without gold calls.
 
     A wrong multi-turn answer lacks all calls of its last turn. ``docs``: the functions by class."""
     if asked_for_gold(entry.category):

@@ -129,7 +129,7 @@ class Rules:
         if self.language != "python" and type(value) is not str:
             error_type = "type_error:java" if self.language == "java" else "type_error:js"
             repr(value)
-            return error_type, f"{short(param)} is not a {self.language} text"
+            return error_type, f"{short(param)} is not {self.language} source"
         nested_type = None
         if described_type in _WITH_ITEMS[self.language]:
             nested_type = details["items"]["type"]
@@ -222,12 +222,12 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
 
 
 def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Check that a string equals one of the string options, after both are normalised."""
+    """Check that a string equals an option that is a string, after both are normalised."""
     wanted = normal(value)
     if any(type(option) is str and normal(option) == wanted for option in options):
         return None
     _printed(value)
-    return "value_error:string", f"{short(param)} is not one of the acceptable texts"
+    return "value_error:string", f"{short(param)} is not one of the acceptable strings"
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:

@@ -82,7 +82,7 @@ def check_single(
 
 def _official(rules: Rules, calls: Sequence[Read]) -> Verdict:
     if any(call.bare > 1 for call in calls):
-        return Verdict(False, _FAILED, "no calls: several arguments without a name")
+        return Verdict(False, _FAILED, "no calls: several positional arguments")
     try:
         return _verdict(rules.fault(calls))
     except RAISES as error:
@@ -159,7 +159,7 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
     for place, make in call.positional.items():
         value = make()
         if place >= len(names):
-            return unexpected, f"argument {place + 1} of a function with {len(names)} parameters"
+            return unexpected, f"argument {place + 1} exceeds the {len(names)} parameters"
         if names[place] in args:
             return unexpected, f"the parameter {short(names[place])} is given twice"
         args[names[place]] = value
@@ -239,7 +239,7 @@ def _refusal(answer: Answer) -> Verdict:
         return Verdict(False, "irrelevance_error:unreadable_call", what)
     if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
-    return Verdict(False, "irrelevance_error:no_answer", "there is no answer and no refusal")
+    return Verdict(False, "irrelevance_error:no_answer", "the answer is not a call or a refusal")
 
 
 def _relevance_verdict(category: str, called: bool) -> Verdict:
@@ -309,7 +309,7 @@ def attempts_call(text: str) -> bool:
 
 
 def _after_lead(text: str) -> tuple[str, bool]:
-    """Return a text without its `_LEAD`, and whether that contained a code fence."""
+    """Return a text without the start that `_LEAD` matches, and whether that has a code fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 

@@ -199,9 +199,9 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     where = package.where(FORMAT_IDS)
     ids = json_value(package.read(FORMAT_IDS), where)
     if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
-        raise UserError("is not an object of ids by single-turn category", where=where)
+        raise UserError("is not an object {single-turn category: ids}", where=where)
     if not all(is_texts(listed) for listed in ids.values()):
-        raise UserError("has a category without a list of ids", where=where)
+        raise UserError("has a category whose value is not a list of ids", where=where)
     return ids
 
 

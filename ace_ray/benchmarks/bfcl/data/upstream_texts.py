@@ -110,7 +110,7 @@ def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
 
 
 def _texts_of(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
-    """Return the strings in statements of ``kind``, ``return`` or ``+=``, in source order.
+    """Return the strings in all statements of ``kind`` (``return`` or ``+=``), in source order.
 
     Expressions in an f-string become ``{}``."""
     texts = [

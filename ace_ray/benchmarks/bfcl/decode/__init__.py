@@ -48,7 +48,7 @@ def decode(
         raise NotCalls("no call")
     for call in calls:
         if call.bare > 1:
-            raise NotCalls("several arguments without a name")
+            raise NotCalls("several positional arguments")
         if not isinstance(call.args, Mapping):
             raise NotCalls("arguments that are not an object")
     return [{call.name: call.args} for call in calls]
@@ -75,13 +75,13 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
 
     A native answer without calls gives an empty list, or raises `NotCalls` if it has a text."""
     if answer.unreadable:
-        raise NotCalls("a stored answer of another shape")
+        raise NotCalls("a stored answer of an unknown shape")
     if answer.calls:
         return _read_native(answer.calls)
     if answer.calls is None:
         return read(answer.text or "", form, language)
     if answer.text:
-        raise NotCalls("a text in place of calls")
+        raise NotCalls("text instead of calls")
     return []
 
 
@@ -126,7 +126,7 @@ def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[R
     Upstream's decoder cannot parse such answers, which is a defect. Raises `NotCalls` for all other
     answers, and `Refused` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
-        raise NotCalls("no calls in Python")
+        raise NotCalls("not an answer with calls in Python")
     return read_python_with_keywords(_source(answer.text or "", form).strip().strip("'"))
 
 
@@ -223,7 +223,7 @@ def _python_calls(tree: ast.expr) -> list[Read]:
         if isinstance(tree, ast.Call):
             return [_python_call(tree, reader)]
         if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
-            raise NotCalls(f"{type(tree).__name__} in place of a list")
+            raise NotCalls(f"{type(tree).__name__} instead of a list")
         return [_python_call(item, reader) for item in tree.elts]
     except RecursionError:
         raise NotCalls("nested too deep") from None
@@ -231,7 +231,7 @@ def _python_calls(tree: ast.expr) -> list[Read]:
 
 def _python_call(node: ast.expr, reader: LenientReader) -> Read:
     if not isinstance(node, ast.Call):
-        raise NotCalls(f"{type(node).__name__} in place of a call")
+        raise NotCalls(f"{type(node).__name__} instead of a call")
     name, args = reader.call(node)
     positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
     seen: set[str | None] = set()

@@ -108,7 +108,7 @@ def _json_call(item: dict[str, Any]) -> Read:
     if "function" not in item or "parameters" not in item:
         raise NotCalls("an object without function and parameters")
     if isinstance(item["function"], (list, dict)):
-        raise NotCalls("a function name that is not a text")
+        raise NotCalls("a function name that is not a string")
     return Read(item["function"], item["parameters"])
 
 
@@ -201,7 +201,7 @@ def _xml_value(raw: str, kind: str) -> Any:
         if kind == "float":
             return float(raw)
     except ValueError:
-        raise NotCalls(f"no {kind}") from None
+        raise NotCalls(f"not a valid {kind}") from None
     if kind == "boolean":
         return raw.lower() == "true"
     if kind == "null":

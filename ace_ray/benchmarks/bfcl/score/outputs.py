@@ -154,7 +154,7 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 
 def _remark(entry: Entry, value: Any, entries: Entries) -> None:
-    """Count an empty list in an irrelevance category: the answer may or may not have had text."""
+    """Count an empty list in an irrelevance category: it may stand for text or for no answer."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1

@@ -76,7 +76,7 @@ class Attempt(attempts.Attempt):
         if op[0] == "call" and op[2] == "texts":
             return [[], ""]  # the calls will fail for lack of embeddings
         if not _is_call(op):
-            raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
+            raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} failed: {error}")
         self.pay(("broke", op[1]))
         shown = f"Error during execution: {error}"
         return [[shown], ""]
