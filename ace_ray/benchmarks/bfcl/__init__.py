@@ -1,1 +1,1 @@
-"""BFCL, the Berkeley Function Calling Leaderboard (v4), behind the `Benchmark` protocol."""
+"""BFCL, the Berkeley Function Calling Leaderboard (v4), as a `Benchmark`."""

@@ -53,18 +53,18 @@ from ace_ray.sandbox.protocol import Scenario
 from ace_ray.types import RULE_SETS, Entry, Episode, Verdict, digest
 from ace_ray.util.local_files import path_of
 
-# `Prompts.sha256` of the published package.
+# `Prompts.sha256` of the published package's texts.
 OFFICIAL_PROMPTS_SHA256 = "502bf70d297d9183482533bb9487e2a5021bda4ef778eb33251f4919f978eee3"
 
 _WHERE = "benchmarks.bfcl"
 _WEB_TOOLS = "WebSearchAPI"
-# Keys of the sandbox states in `Episode.state`: of multi-turn and of memory entries.
+# Keys of the first and the last sandbox state in `Episode.state`: multi-turn entries, then memory.
 _STATES = (("before", "end"), ("memory", "memory_end"))
 _INTERACTIVE = frozenset((*groups.MULTI_TURN, *groups.AGENTIC))
 
 
 class BFCL(Benchmark):
-    """22 scored categories and the forms of format sensitivity."""
+    """The benchmark: 22 scored categories, and format sensitivity with its prompt forms."""
 
     name = "bfcl"
     rule_sets = RULE_SETS
@@ -76,8 +76,8 @@ class BFCL(Benchmark):
     groups = tables.TITLED_GROUPS
     choices = CHOICES
     refused_fix = (
-        f"use a model whose template takes them, or write {_WHERE}.system: user for system "
-        f"messages and {_WHERE}.results: user for those of tools"
+        f"use a model whose template accepts them, or write {_WHERE}.system: user for system "
+        f"messages and {_WHERE}.results: user for tool messages"
     )
 
     def __init__(self, options: BFCLOptions) -> None:
@@ -87,7 +87,7 @@ class BFCL(Benchmark):
         self._categories = chosen(options)
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
-        # Read here and not where they are used: workers have no copy of the data.
+        # Prompts, docs, tools and conversations are read here, since workers lack the data.
         self._prompts = own() if self._package.is_mini else official(self._package)
         self._docs = function_docs(self._package)
         self._episodes = EpisodeSettings(self._prompts, self._docs, self._native, options.results)
@@ -145,7 +145,7 @@ class BFCL(Benchmark):
         return self._sent(self._opening(entry))
 
     def _opening(self, entry: Entry) -> list[dict[str, Any]]:
-        """Return the messages that open an episode; a memory is shown empty."""
+        """Return the first messages of an episode. For memory entries they show an empty memory."""
         category, data = entry.category, entry.data
         messages: list[dict[str, Any]] = [dict(message) for message in data["question"][0]]
         if category not in _INTERACTIVE:
@@ -156,7 +156,7 @@ class BFCL(Benchmark):
                 data["function"],
                 form_of(entry.id),
                 groups.language_of(category),
-                # Upstream adds them twice where it loads an entry twice.
+                # Upstream adds the hints twice in format sensitivity, since it loads entries twice.
                 hints=2 if category == groups.FORMAT_SENSITIVITY else 1,
             )
         if category not in groups.MULTI_TURN:
@@ -173,7 +173,7 @@ class BFCL(Benchmark):
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": "x"},
         ]
-        if self._native:  # `Chat.require_tools` looks at results there
+        if self._native:  # `Chat.require_tools` checks tool results
             return self._sent(messages)
         results = {"role": "user", "content": "x"}
         if self._options.results == "tool":
@@ -217,7 +217,7 @@ class BFCL(Benchmark):
             )
         if entry.category in groups.WEB_SEARCH:
             config = self._options.web_search
-            assert config is not None  # `chosen` refuses the category without
+            assert config is not None  # otherwise `chosen` refuses the category
             return await agentic.web_search_rollout(
                 entry, context, self._episodes, config, self._http
             )
@@ -231,12 +231,12 @@ class BFCL(Benchmark):
         if answer.calls is not None:
             episode.state = {"turns": [[answer.as_json()]], "ended": ""}
         if self._options.contamination and asked_for_gold(entry.category):
-            assert context.token_logprobs is not None  # every pipeline has it
+            assert context.token_logprobs is not None  # set by every pipeline
             text = gold_text(entry.gold, entry.data["function"])
             try:
                 logprobs = await context.token_logprobs(self._sent(messages), text)
                 episode.state = {"gold_logprobs": [round(value, 6) for value in logprobs]}
-            except PromptTooLong:  # a diagnostic costs no verdict
+            except PromptTooLong:  # the verdict needs no probabilities
                 episode.state = {"gold_logprobs": None}
         return episode
 
@@ -378,7 +378,7 @@ class BFCL(Benchmark):
 
 
 def _count(package: UpstreamPackage) -> Mapping[str, int]:
-    """Read all of a copy that runs need, and return its rows by category. Raises `UserError`."""
+    """Read all files of a copy; return the number of rows per category. Raises `UserError`."""
     rows = Counter(entry.category for entry in load(package))
     function_docs(package), prerequisites(package), official(package)
     load_classes(replace(tool_sources(package), named=True), list(TOOL_MODULES))
@@ -396,15 +396,15 @@ def _single_answer(episode: Episode) -> Answer:
 
 
 def _addresses(config: WebSearchConfig) -> Mapping[str, str]:
-    """Return the part of the services' config that can move a score."""
+    """Return the services' URLs, the only part of the web search config that can change a score."""
     return {"search": config.search.url, "fetch": config.fetch.url}
 
 
 def _check(options: BFCLOptions) -> None:
-    """Raise `UserError` for options that exclude each other, and for services without a key."""
+    """Raise `UserError` for options that exclude each other, and for invalid service configs."""
     if options.contamination and options.mode == "native":
         raise UserError(
-            "the gold calls are written as prompts ask for them",
+            "contamination can only be measured in prompt mode",
             where=f"{_WHERE}.contamination",
             fix="write mode: prompt, or contamination: false",
         )

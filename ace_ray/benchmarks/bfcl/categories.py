@@ -1,7 +1,7 @@
-"""BFCL's categories, with their groups and languages, and the forms of its prompts.
+"""BFCL's categories, with their groups and languages, and its prompt forms.
 
-Upstream has them in ``category_mapping.py``, ``constants/default_prompts.py`` and
-``model_handler/utils.py``. A form says how functions are described and how calls are asked for.
+Upstream defines them in ``category_mapping.py``, ``constants/default_prompts.py`` and
+``model_handler/utils.py``. A prompt form is one way to document functions and to write calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AGENTIC = WEB_SEARCH + MEMORY
 FORMAT_SENSITIVITY = "format_sensitivity"
 SCORING = SINGLE_TURN + MULTI_TURN + AGENTIC
 CATEGORIES = (*SCORING, FORMAT_SENSITIVITY)
-# Categories without gold answers, judged by whether the answer holds a call.
+# Categories without gold answers. The verdict depends on whether the answer contains a call.
 RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
 
 GROUPS: Mapping[str, Sequence[str]] = {
@@ -58,7 +58,7 @@ Language = Literal["python", "java", "javascript"]
 
 
 def language_of(category: str) -> Language:
-    """Return the language of a category's calls."""
+    """Return the programming language of a category's calls."""
     if category == "simple_java":
         return "java"
     return "javascript" if category == "simple_javascript" else "python"
@@ -70,8 +70,8 @@ Documented = Literal["python", "xml", "json"]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of prompt: how calls are to be returned, whether within ``<TOOLCALL>`` tags, how
-    functions are documented, how the prompt is laid out, and in whose style."""
+    """A prompt form: the format of calls, whether they are within ``<TOOLCALL>`` tags, the format
+    of the functions' documentation, and the layout and style of the prompt."""
 
     returned: Returned = "python"
     tagged: bool = False
@@ -80,7 +80,7 @@ class Form:
     style: Literal["classic", "experimental"] = "classic"
 
     def __str__(self) -> str:
-        """Return the form as upstream's ids spell it."""
+        """Return the form as written in upstream's ids."""
         return (
             f"ret_fmt={self.returned}&tool_call_tag={self.tagged}&func_doc_fmt={self.documented}"
             f"&prompt_fmt={self.layout}&style={self.style}"
@@ -88,7 +88,7 @@ class Form:
 
 
 DEFAULT = Form()
-# The 26 forms of the format sensitivity categories, in upstream's order.
+# The 26 forms of the format sensitivity category, in upstream's order.
 FORMS = (
     *(
         Form(returned, tagged, documented)

@@ -1,11 +1,9 @@
-"""Functions in the form that a model sees: held-out functions, hints, the documentation in a
-prompt, tools of a chat template.
+"""Convert published functions to what a model sees: text in a prompt, or tools of a chat template.
 
-Rules from upstream's ``utils.py`` (``populate_test_cases_with_predefined_functions``,
+The rules are upstream's: ``utils.py`` (``populate_test_cases_with_predefined_functions``,
 ``_func_doc_language_specific_pre_processing``) and ``model_handler/utils.py``
-(``format_function_doc``). For native tool calling the published types, upstream's own ("gorilla"
-types), become JSON Schema after upstream's ``convert_to_tool`` and ``constants/type_mappings.py``.
-The functions come from a loader that has checked their shapes.
+(``format_function_doc``). In native mode, upstream's types ("gorilla" types) become JSON Schema, as
+in its ``convert_to_tool`` and ``constants/type_mappings.py``. The loader has checked the functions.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ def offered(
     held_out: Mapping[str, Sequence[str]] | None = None,
 ) -> tuple[list[Function], dict[str, list[Function]]]:
     """Return the functions of ``classes`` that are offered from the start, and the held-out
-    functions by the number of their turn."""
+    functions by the number of the turn that adds them."""
     functions = [function for name in classes for function in docs[name]]
     later: dict[str, list[Function]] = {}
     for turn, names in (held_out or {}).items():
@@ -49,10 +47,9 @@ def offered(
 def with_hints(
     functions: Iterable[Function], language: Language, hints: Hints = OWN_HINTS
 ) -> list[Function]:
-    """Add hints at the language of the calls to copies of the functions.
+    """Return copies of the functions with hints about the language of the calls.
 
-    In Java and JavaScript every parameter becomes a string, and its description says what the
-    string stands for.
+    In Java and JavaScript every parameter becomes a string that contains source code.
     """
     hinted_functions: list[Function] = []
     for function in functions:
@@ -69,7 +66,7 @@ def with_hints(
 
 
 def documented(functions: Sequence[Function], form: Documented) -> str:
-    """Write the list of functions as text."""
+    """Return the documentation of the functions as a string in ``form``."""
     if form == "json":
         return json.dumps(functions, indent=4)
     if form == "xml":
@@ -85,7 +82,7 @@ def _as_string(schema: Mapping[str, Any], language: Language, hints: Hints) -> d
         text += fill(hints.items[language], type=changed.pop("items")["type"])
     if kind == "dict" and language == "javascript" and "properties" in changed:
         text += fill(hints.properties, schema=json.dumps(changed.pop("properties")))
-    # the keys keep their places: they are shown in this order
+    # keep the order of the keys: the prompt shows them in this order
     return {**changed, "description": text, "type": "string"}
 
 
@@ -117,12 +114,12 @@ def _xml_parameter(
         kind = f"{kind}[{items['type']}]"
     elif isinstance(others, Mapping):
         kind = f"{kind}[{others.get('type', 'string')}]"
-    # without a list of required parameters all are
+    # without a list of required parameters, all are required
     needed = "true" if required is None or name in required else "false"
     attributes = f'name="{name}" type="{kind}" required="{needed}"'
     if "default" in schema:
         attributes += f' default="{schema["default"]!r}"'
-    # upstream takes all commas out of the tag, also those within a default
+    # upstream removes all commas from the tag, even those in a default
     lines.append(f"{space}<param {attributes.replace(',', '')}>\n")
     lines.append(f"{space}  <desc>{_described(schema)}</desc>\n")
     if "properties" in schema:
@@ -169,7 +166,7 @@ def _described(schema: Mapping[str, Any]) -> str:
     return f"{text} Enum values: {schema['enum']}." if "enum" in schema else text
 
 
-# All others become "string".
+# JSON Schema type of each of upstream's types. Types that are not listed become "string".
 _TYPES = {
     "integer": "integer",
     "number": "number",
@@ -201,7 +198,7 @@ _TYPES = {
 
 
 def tool_name(name: str) -> str:
-    """Return the name of a function's tool: OpenAI's form requires underscores for dots."""
+    """Return a function's name as a tool; dots, which OpenAI does not allow, become underscores."""
     return name.replace(".", "_")
 
 
@@ -212,10 +209,10 @@ def openai_tools(
     *,
     hinted: bool = True,
 ) -> list[dict[str, Any]]:
-    """Return tools for a chat template, in the order of ``functions``, which stay as they are.
+    """Return copies of ``functions`` as tools for a chat template, in the same order.
 
-    Each ``parameters`` is a JSON Schema of an object. The description of the result (``response``)
-    stays beside it, as in upstream for OpenAI's form."""
+    The ``parameters`` of a tool are the JSON Schema of an object. As in upstream, ``response``, the
+    description of a function's result, is kept. ``hinted``: add hints about the language."""
     shown = with_hints(functions, language, hints) if hinted else list(functions)
     tools = []
     for function in shown:
@@ -245,7 +242,7 @@ def _schema(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
 
 
 def _items(published: Mapping[str, Any], hints: Hints) -> dict[str, Any]:
-    """Convert the schema of elements: without the note on floats, which ``properties`` get."""
+    """Convert the schema of array elements; unlike `_schema`, add no note to floats."""
     schema = dict(published)
     if "type" in published:
         schema["type"] = _TYPES.get(published["type"], "string")

@@ -1,7 +1,7 @@
-"""Prompts of prompt mode, and the texts around the tools of native mode.
+"""Build the prompts of prompt mode, and the tools and messages of native mode.
 
-The protocol is upstream's (``model_handler/utils.py``, ``utils.py``, ``base_handler.py``); the
-texts are either read from the user's copy or our own (`texts`).
+The protocol is upstream's (``model_handler/utils.py``, ``utils.py``, ``base_handler.py``). The
+texts are read from the user's copy of bfcl-eval, or are our own (`texts`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ Message = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Prompts:
-    """One set of prompts. Only those with upstream's texts compare with the leaderboard."""
+    """One set of prompts. Only scores with upstream's texts are comparable with the leaderboard."""
 
     source: Literal["official", "own"]
     texts: Texts
 
     @cached_property
     def sha256(self) -> str:
-        """Return the hash of all texts; it changes whenever a prompt could."""
+        """Return the hash of all prompt texts."""
         return digest(asdict(self.texts))
 
     def system(
@@ -41,9 +41,10 @@ class Prompts:
         language: Language = "python",
         hints: int = 1,
     ) -> str:
-        """Return the system prompt of prompt mode. ``hints``: how often the functions get the
-        hints at their language. Upstream adds them twice in format sensitivity, and never to
-        held-out functions."""
+        """Return the system prompt of prompt mode.
+
+        ``hints``: number of times that the hints about the language are added. Upstream adds them
+        twice in format sensitivity, and not at all to held-out functions."""
         for _ in range(hints):
             functions = with_hints(functions, language, self.texts.hints)
         style = self.texts.styles[form.style]
@@ -73,24 +74,25 @@ class Prompts:
         language: Language = "python",
         hints: int = 1,
     ) -> list[dict[str, Any]]:
-        """Return the messages that open an episode of prompt mode."""
+        """Return the first messages of an episode in prompt mode, with the system prompt."""
         return with_system(self.system(functions, form, language, hints), question)
 
     def tools(
         self, functions: Sequence[Function], language: Language = "python", hints: int = 1
     ) -> list[dict[str, Any]]:
-        """Return the functions as tools of native mode."""
+        """Return the functions as tools of native mode; if ``hints`` is 0, without hints."""
         return openai_tools(functions, language, self.texts.hints, hinted=bool(hints))
 
     def more_functions(self, functions: Sequence[Function] | None) -> str:
-        """Return the user's text in the turn of held-out functions. Native mode passes None: there
-        the functions are among the tools."""
+        """Return the user message that adds held-out functions. In native mode ``functions`` is
+        None, because the functions are added to the tools."""
         if functions is None:
             return self.texts.more_functions
         return fill(self.texts.more_functions_prompt, functions=str(list(functions)))
 
     def memory(self, scenario: str, backend: str, content: str) -> str:
-        """Return the system prompt about a memory. ``backend``: "kv", "vector" or "rec_sum"."""
+        """Return the system prompt that shows a memory. ``backend``: "kv", "vector" or
+        "rec_sum"."""
         whole = backend == "rec_sum"
         return fill(
             self.texts.whole_memory if whole else self.texts.core_memory,
@@ -100,7 +102,7 @@ class Prompts:
 
 
 def with_system(text: str, messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Put ``text`` before the messages as system message, or before a system message's text."""
+    """Add ``text`` as a system message, or before the text of an existing system message."""
     if messages and messages[0]["role"] == "system":
         first = {**messages[0], "content": f"{text}\n\n{messages[0]['content']}"}
         return [first, *map(dict, messages[1:])]
@@ -113,12 +115,12 @@ def own() -> Prompts:
 
 
 def official(package: UpstreamPackage) -> Prompts:
-    """Return prompts with the texts of the user's package. Raises `UserError`."""
+    """Return prompts with the texts of the user's copy of bfcl-eval. Raises `UserError`."""
     return Prompts("official", read_texts(package))
 
 
 def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Turn system messages into user messages, and join neighbouring user messages (upstream
+    """Turn system messages into user messages, and join consecutive user messages (upstream
     ``convert_system_prompt_into_user_prompt``, ``combine_consecutive_user_prompts``)."""
     merged: list[dict[str, Any]] = []
     for message in messages:
@@ -131,7 +133,7 @@ def without_system(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]
 
 
 class WithoutSystem:
-    """A model that receives messages `without_system`. Stored messages keep their roles."""
+    """Sends messages to a model through `without_system`. Stored messages keep their roles."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

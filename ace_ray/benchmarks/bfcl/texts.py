@@ -1,6 +1,6 @@
-"""The texts of prompts: the fields of a set, and our own set.
+"""Texts of prompts: the structure of a set of texts, and our own set.
 
-Ours ask for the same facts in the same formats as upstream's; no sentence of them is upstream's.
+Our texts request the same information and formats as upstream's, but are worded differently.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from ace_ray.benchmarks.bfcl.categories import Language
 
-# The parts of a style with the fields of their templates, under upstream's names.
+# The parts of a style, and the fields of each part's template. The names are upstream's.
 STYLE_FIELDS: Mapping[str, frozenset[str]] = {
     "persona": frozenset(),
     "task": frozenset(),
@@ -31,8 +31,8 @@ MEMORY_FIELDS = frozenset({"scenario_setting", "memory_content"})
 class Hints:
     """Texts that are added to the descriptions of functions and parameters.
 
-    ``typed`` and ``items`` are templates of ``{type}``, ``properties`` of ``{schema}``.
-    ``float_type`` stands in native mode, where the type itself is only a number.
+    ``typed`` and ``items`` are templates with the field ``{type}``, ``properties`` with
+    ``{schema}``. ``float_type`` is added in native mode, where a float has only the type "number".
     """
 
     language: Mapping[Language, str]
@@ -45,9 +45,9 @@ class Hints:
 
 @dataclass(frozen=True)
 class Texts:
-    """One set of texts. ``styles`` and ``layouts`` are by the names that a `Form` has for them;
-    ``outputs`` and ``types`` by the form of the calls; ``settings`` by memory scenario. ``agentic``
-    says which form an answer has in memory and web search."""
+    """One set of prompt texts. Keys are values of `Form`: ``styles`` by `Form.style`, ``layouts``
+    by `Form.layout`, ``outputs`` and ``types`` by `Form.returned`. ``settings`` has a text for each
+    memory scenario. ``agentic`` describes the format of answers in memory and web search."""
 
     styles: Mapping[str, Mapping[str, str]]
     layouts: Mapping[str, str]
@@ -63,7 +63,7 @@ class Texts:
 
 
 def fill(template: str, /, **values: object) -> str:
-    """``template.format(**values)`` for plain fields; values are never looked into."""
+    """Fill in the fields of a template. Raises `ValueError` unless all are plain names."""
     parts = []
     for literal, field in _parts(template):
         parts.append(literal)
@@ -73,7 +73,7 @@ def fill(template: str, /, **values: object) -> str:
 
 
 def fields(template: str) -> frozenset[str]:
-    """The names of the template's fields. Raises `ValueError` for any but plain ones."""
+    """Return the field names of a template. Raises `ValueError` unless all are plain names."""
     return frozenset(field for _, field in _parts(template) if field is not None)
 
 

@@ -128,7 +128,7 @@ def test_unknown_ids_of_format_sensitivity_are_refused(made_up: Path) -> None:
     path.write_text('{"multiple": ["multiple_99"]}')
     refused("multiple has no 'multiple_99'", made_up, "format_sensitivity")
     path.write_text('{"memory_kv": ["memory_0"]}')
-    refused("is not an object of ids by single-turn category", made_up, "format_sensitivity")
+    refused("is not an object {single-turn category: ids}", made_up, "format_sensitivity")
 
 
 def import_copy(path: Path | None, said: list[str] | None = None) -> Path:

@@ -60,13 +60,13 @@ def test_prompts_from_a_copy_are_upstreams(made_up: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "match"),
     [
-        (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is no literal text"),
-        (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is no literal text"),
+        (PROMPT_SOURCE, '"More."', "say()", "FUNCTION_FC is not a string literal"),
+        (PROMPT_SOURCE, '"persona": "P.", ', "", r"\['persona'\] is not a string literal"),
         (PROMPT_SOURCE, "{persona}{task}|", "{task}|", "must have the fields .*persona"),
         (PROMPT_SOURCE, "core {memory_content}", "core {memory_content!r}", "plain fields"),
-        (HINT_SOURCE, "elif is_js", "elif is_c", "the hints at languages are not where"),
-        (HINT_SOURCE, "{value['type']}", "some type", "the hints at types are not"),
-        (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not where it was"),
+        (HINT_SOURCE, "elif is_js", "elif is_c", "the hints about languages are not in"),
+        (HINT_SOURCE, "{value['type']}", "some type", "the hints about types do not"),
+        (NATIVE_SOURCE, '" float!"', "note()", "the note on floats is not in the expected place"),
     ],
 )
 def test_a_changed_source_is_refused(
@@ -90,7 +90,7 @@ def test_sources_are_parsed_and_never_run(made_up: Path, tmp_path: Path) -> None
     prompts_of(made_up)
     assert not witness.exists()
     path.write_text(f"X = {'(' * 5000}{')' * 5000}\n")
-    with pytest.raises(UserError, match="is no Python source"):
+    with pytest.raises(UserError, match="is not Python source"):
         prompts_of(made_up)
 
 

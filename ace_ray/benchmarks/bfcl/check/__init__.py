@@ -1,1 +1,1 @@
-"""Verdicts under both rule sets on what a model answered."""
+"""Compute the verdicts of both rule sets on a model's answers."""

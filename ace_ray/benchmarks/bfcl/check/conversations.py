@@ -3,25 +3,22 @@
 
 Multi-turn:
 
-The calls of the model and of the answer key are replayed side by side on fresh instances. After a
-turn whose key has calls, all public attributes of all instances must be equal, and every result of
-the key's calls must be among the model's results so far, order ignored.
+The calls of the model and of the answer key are replayed on separate new instances. After each turn
+in which the key has calls, all public attributes of all instances must be equal. Every result of
+the key's calls in that turn must be among the model's results so far, in any order.
 
-A turn without calls in the key (functions are held out, or a parameter is missing) is not judged by
-itself: an available call may well help there (``cd`` before the ``mv`` that is still to come). A
-call whose effect contradicts what the key does later fails in the next turn that is judged, since
-all state is compared there.
+A turn without calls in the key (functions are held out, or a parameter is missing) is not judged. A
+call can be useful there, for example ``cd`` before a later ``mv``. If its effect contradicts the
+key, the next judged turn fails, since all state is compared there.
 
-``official`` is upstream's verdict. Model and key share the objects that upstream's instances share
-in one process (see `tools.environment.Shared`); different entries share nothing. ``strict`` differs
-in two things: a conversation that the step limit cut in its last turn counts as cut, as in any
-other turn; model and key share nothing.
+``official`` is upstream's verdict. The model's and the key's instances share the objects that
+upstream's instances share in one process (`tools.environment.Shared`); instances of different
+entries share nothing. ``strict`` differs in two points. The model and the key share nothing. A
+conversation that the step limit truncated in its last turn is wrong, as in any other turn.
 
-Agentic (memory and web search): the answer is the last message without a call. It is right when it
-contains an acceptable answer as words of its own, after both are normalised: without
-``,./-_*^()``, in lower case, with one kind of quotes. The reply's format does not matter. Both rule
-sets agree.
-"""
+Agentic (memory and web search): the answer is the last message without a call. It is correct if it
+contains an acceptable answer as complete words. Both are normalised first: ``,./-_*^()`` removed,
+lower case, one kind of quotes. The answer's format is not checked. Both rule sets agree."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ NO_CALLS = "multi_turn:empty_turn_model_response"
 STATE = "multi_turn:instance_state_mismatch"
 RESPONSE = "multi_turn:execution_response_mismatch"
 
-# The call texts of each step of a turn that has calls.
+# The calls of one turn as strings, a list for each step that has calls.
 Steps = Sequence[Sequence[str]]
 _OURS, _THEIRS = "ours", "theirs"
 Executable = Callable[[Answer], list[str] | None]
@@ -53,14 +50,15 @@ Executable = Callable[[Answer], list[str] | None]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Results of upstream's checks of one turn. Nothing is compared if the key is empty."""
+    """Result of upstream's checks of one turn. ``asked``: the key has calls; if not, nothing is
+    compared. ``called``: the model has calls."""
 
     asked: bool
     called: bool
     state: str = ""
     """Name of the first attribute that differs, "" if all are equal."""
     missing: int = 0
-    """Number of results of the key that the model lacks."""
+    """Number of the key's results that are missing among the model's results."""
 
     @property
     def passed(self) -> bool:
@@ -76,17 +74,17 @@ def check_multi_turn(
     *,
     executable: Executable = executable_calls,
 ) -> dict[str, Verdict]:
-    """Return the verdicts of both rule sets on a conversation; never raises on any answer.
+    """Return the verdicts of both rule sets on a conversation; never raises because of an answer.
 
     Args:
-        entry: a multi-turn entry; ``entry.gold`` holds the call texts of each turn.
-        turns: the answers of each turn that was begun, one a step.
-        ended: why the conversation ended early: "steps", "context", "deadline", or "". Outputs
-            made elsewhere may have "inference" too (it failed without an answer).
-        executable: the call texts of an answer, None for none; by default `decode.executable`.
+        entry: a multi-turn entry; ``entry.gold`` has the key's calls of each turn as strings.
+        turns: the answers of each turn that began, one per step.
+        ended: reason of an early end: "steps", "context", "deadline", or "". Outputs of bfcl-eval
+            can have "inference" too: inference failed without an answer.
+        executable: returns the calls of an answer as strings, None for an answer without calls.
 
-    Metrics, shares of all turns: ``turns_passed``, ``turns_state`` (equal states after it),
-    ``turns_response`` (all results of the key); and ``turn_<n>``, 1 or 0, from 1.
+    Metrics: ``turns_passed``, ``turns_state`` (equal state) and ``turns_response`` (all results of
+    the key found) are fractions of all turns. ``turn_<n>``, from 1, is 1 if turn n passed, else 0.
 
     Raises:
         UserError: the user's copy lacks a class or a method that the entry needs.
@@ -112,8 +110,8 @@ def replay(
     *,
     shared: bool = False,
 ) -> tuple[list[Turn], bool]:
-    """Replay the turns that both sides have. Return a `Turn` each, and whether calls have changed
-    an object that ``shared`` sides share."""
+    """Replay the turns that both the model and the key have. Return a `Turn` for each, and whether
+    a call changed an object that both share. ``shared``: let both share objects as in upstream."""
     pairs = list(zip(steps, gold, strict=False))
     ops: list[Op] = [opened(side, initial_state, shared=shared) for side in (_OURS, _THEIRS)]
     for turn, wanted in pairs:
@@ -127,7 +125,8 @@ def replay(
 
 
 def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]) -> Iterator[Turn]:
-    """Yield the turns. ``answers`` holds our results by step, the key's, and the difference."""
+    """Yield a `Turn` per played turn. ``answers`` has, for each turn: the model's results of each
+    step, the key's results and, if the key has calls, the difference."""
     results: Counter[str] = Counter()
     for turn, wanted in played:
         for _ in turn:
@@ -140,7 +139,7 @@ def _turns(answers: Iterator[Any], played: Sequence[tuple[Steps, Sequence[str]]]
 
 
 def _cut(ended: str, turns: int, wanted: int) -> tuple[str, str]:
-    """Return (error type, error) of a conversation that did not reach its end, else ("", "")."""
+    """Return (error type, error) of a truncated conversation, ("", "") of a complete one."""
     if ended in ("context", "deadline", "inference"):
         return INFERENCE, f"the conversation ended in turn {turns} of {wanted}: {ended}"
     if turns != wanted:
@@ -178,10 +177,10 @@ _IGNORED = str.maketrans("", "", ",./-_*^()")
 def check_agentic(
     answers: Sequence[Answer], acceptable: Sequence[str], ended: str = ""
 ) -> Mapping[str, Verdict]:
-    """Return the verdicts of both rule sets on the answers of an episode, in order.
+    """Return the verdicts of both rule sets on the answers of an episode, which are in order.
 
-    ``ended`` says why it was cut, "" if it was not. Upstream judges no answers of an entry whose
-    inference raised."""
+    ``ended`` is the reason why the episode was truncated, or "". As in upstream, the answers are
+    not judged if inference failed."""
     if ended in ("context", "deadline", "inference"):
         cut = Verdict(False, "agentic:inference_error", f"the episode was cut: {ended}")
         return {"official": cut, "strict": cut}
@@ -194,8 +193,8 @@ def check_agentic(
 
 
 def _message(answer: Answer) -> str:
-    # Calls that do not decode are upstream's last message too: the first of them, as Python
-    # prints it.
+    # In upstream, native calls that cannot be decoded count as a message: the first call, as
+    # Python prints it.
     if answer.calls and not answer.unreadable:
         return str({answer.calls[0].name: answer.calls[0].arguments})
     return answer.text or ""
@@ -203,7 +202,7 @@ def _message(answer: Answer) -> str:
 
 def _judge(message: str, acceptable: Sequence[str]) -> Verdict:
     if not message:
-        return Verdict(False, "agentic:no_last_message", "no message is an answer in words")
+        return Verdict(False, "agentic:no_last_message", "no message is an answer in text")
     text = _normal(message)
     for answer in acceptable:
         if re.search(rf"\b{re.escape(_normal(answer))}\b", text):

@@ -1,8 +1,8 @@
-"""The rules of upstream's checker for decoded calls (``ast_eval/ast_checker.py``).
+"""Rules of upstream's checker for decoded calls (``ast_eval/ast_checker.py``).
 
-All functions return a fault, an error type with a sentence, or None. They raise where upstream
-raises: it prints the values that it rejects, and Python does not print more than 4,300 digits.
-"""
+The checks return a fault, (error type, message), or None. They raise an exception where upstream
+does, for example on an integer of more than 4,300 digits: upstream prints the values that it
+rejects, and Python does not print such integers."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Rules:
         return f"{checker}:wrong_count", f"{len(calls)} calls instead of {wanted}"
 
     def call_fault(self, call: Read, place: int) -> Fault | None:
-        """Return the fault of a call as the expected call in ``place``, or None."""
+        """Compare a call with the expected call at index ``place``; return the fault or None."""
         name = next(iter(self.gold[place]))
         return self._call_fault(described(self.functions, name), call, place)
 
@@ -129,7 +129,7 @@ class Rules:
         if self.language != "python" and type(value) is not str:
             error_type = "type_error:java" if self.language == "java" else "type_error:js"
             repr(value)
-            return error_type, f"{short(param)} is not a {self.language} text"
+            return error_type, f"{short(param)} is not {self.language} source"
         nested_type = None
         if described_type in _WITH_ITEMS[self.language]:
             nested_type = details["items"]["type"]
@@ -166,13 +166,13 @@ _TYPES: Mapping[str, Mapping[str, type]] = {
 
 
 def described(functions: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any] | None:
-    """Return the document of a function, or None."""
+    """Return the documentation of the function ``name``, or None."""
     return next((function for function in functions if function["name"] == name), None)
 
 
 def no_match(expected: Mapping[str, Any]) -> Fault:
     kind = "parallel_function_checker_no_order:cannot_find_match"
-    return kind, f"no call left fits an expected call of {short(next(iter(expected)))}"
+    return kind, f"no remaining call matches an expected call of {short(next(iter(expected)))}"
 
 
 Fault = tuple[str, str]
@@ -182,12 +182,12 @@ _NAME_CHARS = 80
 
 
 def normal(text: str) -> str:
-    """Normalise a text: lower case, one kind of quotes, without spaces and ``,./-_*^``."""
+    """Normalise a string: lower case, one kind of quotes, without spaces and ``,./-_*^``."""
     return text.translate(_IGNORED).lower().replace("'", '"')
 
 
 def short(name: Any) -> str:
-    """Return a name for a sentence, cut to a bound."""
+    """Return a name, or the type of another value, for an error message; cut to `_NAME_CHARS`."""
     text = name if isinstance(name, str) else type(name).__name__
     return text if len(text) <= _NAME_CHARS else f"{text[:_NAME_CHARS]}..."
 
@@ -195,11 +195,11 @@ def short(name: Any) -> str:
 def type_fault(
     param: Any, value: Any, options: Sequence[Any], wanted: type, nested: type | None
 ) -> tuple[Fault | None, bool]:
-    """Check that ``value`` has the type that the function documents, or the type of the first
-    option that is not "".
+    """Check that ``value`` has the documented type, or the type of the first option that is not "".
 
-    The second value tells whether it counts as a variable, which is compared as it is. Items are
-    checked one level deep, and not at all if an option is not a list (such as "")."""
+    Return the fault or None, and whether the value counts as a variable. A variable is compared
+    without normalisation. Items of a list are checked one level deep. They are not checked if an
+    option is not a list, for example ""."""
     kind = next((type(option) for option in options if option != ""), None)
     if type(value) is wanted:
         variable = kind is not None and kind is not wanted
@@ -222,16 +222,16 @@ def _items_fit(param: Any, value: Any, option: Any, nested: type) -> bool:
 
 
 def string_fault(param: Any, value: str, options: Sequence[Any]) -> Fault | None:
-    """Check that a text equals an option that is a text, both normalised."""
+    """Check that a string equals an option that is a string, after both are normalised."""
     wanted = normal(value)
     if any(type(option) is str and normal(option) == wanted for option in options):
         return None
     _printed(value)
-    return "value_error:string", f"{short(param)} is not one of the acceptable texts"
+    return "value_error:string", f"{short(param)} is not one of the acceptable strings"
 
 
 def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list equals an option item by item, texts normalised; "" is the empty list."""
+    """Check that a list equals an option, with strings normalised; "" stands for an empty list."""
     if _normal_texts(value) in [_normal_texts(option) for option in options]:
         return None
     _printed(value)
@@ -239,7 +239,7 @@ def list_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Faul
 
 
 def dict_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that an object fits an option, whose keys hold acceptable values each.
+    """Check that an object fits an option, which maps each key to a list of acceptable values.
 
     Returns the last option's fault."""
     fault: Fault | None = ("dict_checker:unclear", f"{short(param)} has no acceptable value")
@@ -265,14 +265,15 @@ def _option_fault(param: Any, value: Any, option: Any) -> Fault | None:
                 f"a value in {short(param)} is not an acceptable value",
             )
             break
-    for key, acceptable in option.items():  # in any case: a missing key is what is reported
+    for key, acceptable in option.items():  # a missing key overrides the other faults
         if key not in value and "" not in acceptable:
             return "value_error:dict_key", f"{short(param)} lacks the key {short(key)}"
     return fault
 
 
 def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fault | None:
-    """Check that a list has as many objects as an option, each of which fits its counterpart."""
+    """Check that a list of objects has the length of an option, and each object fits its
+    counterpart there."""
     fault: Fault | None = ("list_dict_checker:unclear", f"{short(param)} has no acceptable value")
     for option in options:
         if len(value) != len(option):
@@ -288,15 +289,15 @@ def dicts_fault(param: Any, value: Sequence[Any], options: Sequence[Any]) -> Fau
 
 
 def other_fault(param: Any, value: Any, options: Sequence[Any]) -> Fault | None:
-    """Check that a value equals an option as Python compares: 1 equals 1.0 and True."""
+    """Check that a value equals an option under Python's ``==``, where 1 equals 1.0 and True."""
     if value in options:
         return None
     _printed(value)
-    return "value_error:others", f"{short(param)} is not an acceptable value values"
+    return "value_error:others", f"{short(param)} is not one of the acceptable values"
 
 
 def _normal_texts(items: Any) -> list[Any]:
-    # By index, as upstream: acceptable values that are not a list raise the same error.
+    # By index, as in upstream, so that values that are not a list raise the same error.
     values = [items[place] for place in range(len(items))]
     return [normal(item) if type(item) is str else item for item in values]
 

@@ -1,25 +1,25 @@
 """Verdicts on one answer of a single-turn category (upstream ``eval_runner.py``).
 
 ``official`` is upstream's verdict and error type. Two error types are ours, for answers on which
-upstream gives no verdict: ``official_crash``, where its checker raises and its run ends, and
-``official_unsafe``, where it would evaluate text of the model beyond literal arithmetic or without
-bounds. ``strict`` differs in nothing but this:
+upstream gives no verdict. ``official_crash``: upstream's checker raises, which ends its run.
+``official_unsafe``: upstream would evaluate text of the model that is not bounded literal
+arithmetic.
 
-- A positional argument is given to the parameter that stands in its place in the function's
-  document, where upstream drops it. One too many, or one whose parameter is also named, is an
-  unexpected parameter.
-- A parameter that is named twice makes no call; upstream takes the last value.
-- An argument may be named by a word of Python's own (`decode.read_with_keywords`).
-- Calls of parallel categories are assigned to the expected ones so that as many as possible fit,
-  where upstream gives each expected call the first that fits, which another may have needed.
-- In the irrelevance categories an empty answer and the text of a failed inference are not
-  refusals: ``irrelevance_error:no_answer``. An attempted call that was not decoded is
-  ``irrelevance_error:unreadable_call`` (`attempts_call`). A stored empty list is a refusal: the
-  file does not say whether there were words.
+``strict`` differs only in these points:
 
-In ``irrelevance`` and ``live_irrelevance`` an answer is right without a call, in
-``live_relevance`` with any call. All are read as Python.
-"""
+- A positional argument is bound to the parameter at its position in the function's documentation;
+  upstream drops it. A surplus argument, or one whose parameter is also named, is an error.
+- A call that names a parameter twice is wrong; upstream takes the last value.
+- A Python keyword is accepted as an argument's name (`decode.read_with_keywords`).
+- In parallel categories, calls are assigned to the expected calls so that as many as possible
+  match. Upstream gives each expected call its first match, even if another one needs that match.
+- In the irrelevance categories, an empty answer or the message of a failed inference is not a
+  refusal: ``irrelevance_error:no_answer``. Nor is an attempted call that could not be decoded
+  (`attempts_call`): ``irrelevance_error:unreadable_call``. A stored empty list is a refusal, since
+  the file does not record whether there was text.
+
+In ``irrelevance`` and ``live_irrelevance`` an answer is correct if it contains no call, in
+``live_relevance`` if it contains one. All answers of these categories are read as Python."""
 
 from __future__ import annotations
 
@@ -52,14 +52,12 @@ def check_single(
     answer: Answer,
     form: Form = DEFAULT,
 ) -> Mapping[str, Verdict]:
-    """Return the verdicts of both rule sets.
+    """Return the verdicts of both rule sets on an answer; never raises because of the answer.
 
-    ``category`` may be the id of an entry in it. A format sensitivity entry has the category of the
-    original entry. ``functions`` are the documents without hints, ``gold`` the answers as
-    published; both are trusted to have upstream's form. Raises `ValueError` for
-    ``format_sensitivity`` itself, and `UserError` for Java and JavaScript without tree-sitter;
-    never raises for an answer.
-    """
+    ``category`` is the category of the original entry if the entry is of format sensitivity.
+    ``functions`` are the functions' documentation without hints, ``gold`` the published answers.
+    Their shapes are not checked. Raises `ValueError` for ``format_sensitivity`` itself, and
+    `UserError` for Java and JavaScript if tree-sitter is not installed."""
     if category in RELEVANCE:
         return _check_relevance(category, answer)
     if category == FORMAT_SENSITIVITY:
@@ -74,7 +72,7 @@ def check_single(
     except Refused as error:
         return _both(_unsafe(error))
     if calls is None or not all(isinstance(call.args, dict) for call in calls):
-        return _both(Verdict(False, _MALFORMED, "what was decoded is no list of calls"))
+        return _both(Verdict(False, _MALFORMED, "the decoded value is not a list of calls"))
     official = _official(rules, calls)
     bound_otherwise = any(call.positional or call.repeated is not None for call in calls)
     if bound_otherwise or (rules.parallel and not official.valid):
@@ -84,7 +82,7 @@ def check_single(
 
 def _official(rules: Rules, calls: Sequence[Read]) -> Verdict:
     if any(call.bare > 1 for call in calls):
-        return Verdict(False, _FAILED, "no calls: several arguments without a name")
+        return Verdict(False, _FAILED, "no calls: several positional arguments")
     try:
         return _verdict(rules.fault(calls))
     except RAISES as error:
@@ -144,8 +142,8 @@ RAISES = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, R
 def _bound(rules: Rules, call: Read) -> Read | Fault:
     """Return a call with its positional arguments named, or the fault of binding them.
 
-    A call of a function that was not offered stays as it is. Raises `NotCalls` or `Refused` for an
-    argument without a value."""
+    A call of a function that was not offered is returned unchanged. Raises `NotCalls` or `Refused`
+    for an argument that cannot be evaluated."""
     function = next((f for f in rules.functions if rules.named(f) == call.name), None)
     if function is None:
         return call
@@ -161,7 +159,7 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
     for place, make in call.positional.items():
         value = make()
         if place >= len(names):
-            return unexpected, f"argument {place + 1} of a function with {len(names)} parameters"
+            return unexpected, f"argument {place + 1} exceeds the {len(names)} parameters"
         if names[place] in args:
             return unexpected, f"the parameter {short(names[place])} is given twice"
         args[names[place]] = value
@@ -169,9 +167,10 @@ def _bound(rules: Rules, call: Read) -> Read | Fault:
 
 
 def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
-    """Return the fault of as many parallel calls as expected, under the best assignment, or None.
+    """Return the fault of parallel calls under the best assignment to the expected calls, or None.
 
-    A pair on which the checker raises does not fit. If nothing fits, raises that exception."""
+    There must be as many calls as expected. A pair on which the checker raises does not match.
+    Raises that exception if no complete assignment exists."""
     raised: Exception | None = None
     fitting: list[list[int]] = []
     for place in range(len(rules.gold)):
@@ -192,7 +191,7 @@ def _parallel_fault(rules: Rules, calls: Sequence[Read]) -> Fault | None:
 
 
 def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: set[int]) -> bool:
-    """Give the expected call in ``place`` a call, moving others where needed."""
+    """Assign a call to the expected call ``place``; reassign others if needed. Return success."""
     for number in fitting[place]:
         if number not in tried:
             tried.add(number)
@@ -202,17 +201,15 @@ def _assign(place: int, fitting: list[list[int]], taken: dict[int, int], tried: 
     return False
 
 
-# Beginning of upstream's stored outputs after failed inference.
+# Start of the output that upstream stores if inference failed.
 _INFERENCE_ERROR = "Error during inference:"
 
 
 def _check_relevance(category: str, answer: Answer) -> Mapping[str, Verdict]:
-    """Return the verdicts of both rule sets on an answer of a relevance category.
+    """Return the verdicts of both rule sets on an answer in a category of `RELEVANCE`.
 
-    For upstream everything that does not decode to calls is a correct refusal. Under ``strict`` a
-    call is one also if an argument is named by a word of Python's own, and a refusal needs words
-    without an attempted call.
-    """
+    For upstream, an answer that does not decode to calls is a refusal. Under ``strict``, a call
+    whose argument is named by a Python keyword is a call too, and `_refusal` checks refusals."""
     undecoded = False
     try:
         called = are_calls(read_any(answer, DEFAULT, "python"))
@@ -242,7 +239,7 @@ def _refusal(answer: Answer) -> Verdict:
         return Verdict(False, "irrelevance_error:unreadable_call", what)
     if text is None or (text.strip() and not text.strip().startswith(_INFERENCE_ERROR)):
         return Verdict(True)
-    return Verdict(False, "irrelevance_error:no_answer", "there is no answer and no refusal")
+    return Verdict(False, "irrelevance_error:no_answer", "the answer is not a call or a refusal")
 
 
 def _relevance_verdict(category: str, called: bool) -> Verdict:
@@ -253,10 +250,10 @@ def _relevance_verdict(category: str, called: bool) -> Verdict:
     return fault if called else Verdict(True)
 
 
-# Attempted calls that no decoder reads. Markup of tool calls, and JSON with a name and arguments,
-# count anywhere. Calls in Python count only at the beginning, behind at most one phrase that ends
-# with a colon: refusals mention functions, and give examples of calls that could be made.
-# Markup of tool calls that holds something; a tag that words mention holds nothing.
+# The patterns below find attempted calls that no decoder reads. Markup of tool calls, and JSON with
+# a name and arguments, count anywhere in an answer. Python calls count only at the start, after at
+# most one phrase that ends with a colon, because refusals mention functions and example calls.
+# Markup of tool calls with content. A tag without content may only be mentioned in a sentence.
 _MARKUP = re.compile(
     r"""
     <(?:tool_calls?|function_?calls?|functions|tool_use|toolcall)>\s*+(?:[\[{]|<(?:function|invoke))
@@ -272,19 +269,19 @@ _QUOTE = r"\\?[\"']"
 _JSON = re.compile(
     rf"{_QUOTE}(?:name|function|tool_name|tool)({_QUOTE}\s*+:\s*+{_QUOTE})[\w.:/-]{{1,256}}{_QUOTE}"
     rf"\s*+,\s*+{_QUOTE}(?:arguments|parameters|params|args){_QUOTE}\s*+:"
-    # The document of a function has these keys, too.
+    # The documentation of a function has these keys too, so its form is excluded here.
     rf"(?!\s*+\{{\s*+{_QUOTE}type{_QUOTE}\s*+:\s*+{_QUOTE}(?:dict|object){_QUOTE})"
     rf"|\{{\s*+{_QUOTE}arguments{_QUOTE}\s*+:\s*+\{{"
 )
-# The calls by which Granite's and Raven's models refuse.
+# Calls with which Granite and Raven models refuse.
 _REFUSALS = re.compile(
     rf"{_QUOTE}name{_QUOTE}\s*+:\s*+{_QUOTE}no_function{_QUOTE}|\A\[?out_of_domain\("
 )
 _PHRASE = re.compile(r"[^.?:\n`\[({]{0,200}:[*\s]*+(?=[`\[])")
-# Before a call: blanks, a fence, quotes, tokens of a chat format.
+# Text that may precede a call: whitespace, a code fence, quotes, special tokens of a chat format.
 _LEAD = re.compile(r"(?:\s++|```(?:[a-z]++(?=\s))?|[`\"']|<\|\w++\|>)*+")
 _NAME = r"[A-Za-z_][\w.\\-]*+"
-# A list of ``f(...)`` or ``{name: {...}}``, or a name on a line with its arguments below.
+# A list of ``f(...)`` or ``{name: {...}}``, or a name on one line and its arguments on the next.
 _LIST = re.compile(
     rf"\[\s*+[{{(]?[\"'`]?{_NAME}\("
     rf"|\[\s*+\{{\s*+[\"']{_NAME}[\"']\s*+:\s*+\{{"
@@ -297,7 +294,7 @@ _REST = re.compile(r"[\s\]`;,.'\"]*+")
 
 
 def attempts_call(text: str) -> bool:
-    """Tell whether a text holds an attempted call, within its first `MAX_CODE` characters."""
+    """Return whether the first `MAX_CODE` characters of an answer contain an attempted call."""
     text = text[:MAX_CODE]
     answer, fenced = _after_lead(text)
     if _REFUSALS.search(answer):
@@ -312,13 +309,14 @@ def attempts_call(text: str) -> bool:
 
 
 def _after_lead(text: str) -> tuple[str, bool]:
-    """Return a text without what may stand before a call, and whether a fence was there."""
+    """Return a text without the start that `_LEAD` matches, and whether that has a code fence."""
     lead = _LEAD.match(text)
     return (text[lead.end() :], "```" in lead[0]) if lead else (text, False)
 
 
 def _is_call(text: str) -> bool:
-    """Tell whether a text begins with calls ``f(...)``, perhaps cut, on lines of their own."""
+    """Return whether a text starts with a line of calls ``f(...)``; the last call may be
+    incomplete."""
     at = 0
     while call := _CALL.match(text, at):
         end = _closed(text, call.end())
@@ -332,7 +330,7 @@ def _is_call(text: str) -> bool:
 
 
 def _closed(text: str, at: int) -> int | None:
-    """Find the end of the bracket that opened before ``at``, None where it is not closed."""
+    """Return the index after the bracket that closes the one before ``at``, or None."""
     depth = 1
     for match in _BRACKETS.finditer(text, at):
         depth += (match[0] in "[({") - (match[0] in "])}")

@@ -1,8 +1,8 @@
-"""Texts of Java and JavaScript as values of a documented type (upstream ``type_convertor``).
+"""Convert Java and JavaScript source to values of a documented type (upstream ``type_convertor``).
 
-A text that does not look like a value of its type stays a text, and so does a collection of more
-than `MAX_CHARS` characters. The patterns are upstream's, without backtracking that finds nothing.
-"""
+Source that does not look like a value of its type is returned unchanged, and so is a collection of
+more than `MAX_CHARS` characters. The patterns match as upstream's do, without useless
+backtracking."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JAVA_TYPES: Mapping[str, type] = {
     "any": str,
 }
 
-# A line break may stand at the very end, as before `$`.
+# A line break is allowed at the end, because upstream's patterns end with `$`.
 _INTEGER = re.compile(r"-?\d++\n?")
 _LONG = re.compile(r"-?\d++[lL]\n?")
 _DOUBLE = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?\n?")
@@ -48,11 +48,10 @@ _PUT = re.compile(r'put\("(.*?)",\s*+([^)\n]*+)\)')
 
 
 def java_value(text: str, kind: str, items: str | None = None) -> Any:
-    """Convert a text to type ``kind``; the items of a collection have type ``items``.
+    """Convert Java source to type ``kind``; the items of a collection have type ``items``.
 
     Raises `ValueError` for an unknown type and for too many digits, and `NotImplementedError` for
-    the collections that upstream does not convert.
-    """
+    the collections that upstream does not convert."""
     if kind in ("Array", "ArrayList", "HashMap") and len(text) > MAX_CHARS:
         return text
     if kind in ("byte", "short", "integer"):
@@ -73,7 +72,7 @@ def java_value(text: str, kind: str, items: str | None = None) -> Any:
         return _hash_map(text)
     if kind in ("Set", "Hashtable", "Queue", "Stack"):
         raise NotImplementedError(f"{kind} is not converted")
-    if kind in ("String", "any", "char"):  # the pattern for a char never matches
+    if kind in ("String", "any", "char"):  # upstream's pattern for char never matches
         return text
     raise ValueError(f"unknown type {kind}")
 
@@ -108,7 +107,7 @@ def _hash_map(text: str) -> Any:
 
 
 def _untyped(text: str) -> Any:
-    """Convert a text without a documented type by its form."""
+    """Convert Java source without a documented type, according to its syntax."""
     if text in ("true", "false"):
         return text == "true"
     if text.startswith('"') and text.endswith('"'):
@@ -119,7 +118,7 @@ def _untyped(text: str) -> Any:
 
 
 def _number(text: str) -> Any:
-    """The number that a text is, or else the text."""
+    """Return the number that a string represents, or else the string itself."""
     for convert in (int, float):
         try:
             return convert(text)
@@ -190,7 +189,7 @@ def _quoted(text: str) -> bool:
 def _js_array(text: str, items: str | None) -> Any:
     end = _nested_end(text)
     if end is not None:
-        # The first match begins with the bracket of the whole.
+        # The first match begins with the bracket of the outer array.
         first, *further = _INNER.findall(text[:end])
         return [_row(first.strip().removeprefix("[")), *map(_row, further)]
     found = _JS_ARRAY.match(text)
@@ -211,10 +210,10 @@ def _row(inside: str) -> list[Any]:
 
 
 def _nested_end(text: str) -> int | None:
-    """Find the end of an array of arrays at the beginning of the text, or None.
+    """Return the index after the array of arrays that the text starts with, or None.
 
-    The inner arrays lie in one line each. The whole ends at the first inner end before its closing
-    bracket."""
+    Each inner array is on one line. The outer array ends at the first inner array that is followed
+    by the outer closing bracket."""
     opening = _NESTED_OPEN.match(text)
     if opening is None:
         return None
@@ -231,7 +230,7 @@ def _nested_end(text: str) -> int | None:
             if text.startswith(closing, spaces.end()):
                 return spaces.end() + 1
             further = _FURTHER.match(text, end + 1)
-        # Only the last one in a line can be followed by an array in another line.
+        # Only the last inner array of a line can be followed by one on another line.
         if further is None or further.end() <= line_end:
             return None
         start = further.end()
@@ -252,7 +251,7 @@ def _object(text: str) -> Any:
 
 
 def _js_untyped(text: str) -> Any:
-    """Convert a text without a documented type by its form."""
+    """Convert JavaScript source without a documented type, according to its syntax."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"

@@ -1,1 +1,1 @@
-"""BFCL's data: the user's copy of ``bfcl-eval``, read without running any of it."""
+"""Read BFCL's data from the user's copy of ``bfcl-eval``, without running any of its code."""

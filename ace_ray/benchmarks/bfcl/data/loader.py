@@ -1,10 +1,10 @@
-"""The published rows as entries: questions and answers joined by id, each shape checked.
+"""Load the published rows as entries: join questions and answers by id, and check their shapes.
 
-The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees). Memory and web
-search have one file of questions and answers for several categories. They are joined by the ids in
-the files, and then get an id for each category (``memory_0-customer-0`` becomes
-``memory_kv_0-customer-0``). Wrong rows are a `UserError` that names the file, the line and the
-expected form.
+The rules follow upstream's ``utils.py`` (``load_dataset_entry`` and its callees). The memory
+categories share one file of questions and one of answers, and so do the web search categories.
+These rows are joined by the ids in the files, and then get an id for each category
+(``memory_0-customer-0`` becomes ``memory_kv_0-customer-0``). A malformed row raises a `UserError`
+that names the file, the line and the expected form.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Made = tuple[str, dict[str, Any], Any]
 
 
 def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> list[Entry]:
-    """Load entries by category and line. Raises `UserError` naming the file and line at fault."""
+    """Load the entries of each category in turn, in the order of its rows. Raises `UserError`."""
     for category in categories:
         if category not in CATEGORIES:
             raise UserError(
@@ -66,7 +66,7 @@ def load(package: UpstreamPackage, categories: Sequence[str] = CATEGORIES) -> li
 
 
 def function_docs(package: UpstreamPackage) -> Docs:
-    """Return the published functions of each class, by the class's name in the rows."""
+    """Return the published documentation of each class's functions, by class name."""
     files = MINI_DOC_FILES if package.is_mini else DOC_FILES
     docs: Docs = {}
     for name, file in files.items():
@@ -79,8 +79,8 @@ def function_docs(package: UpstreamPackage) -> Docs:
 
 
 def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
-    """Return the conversations before each memory scenario's questions, in order:
-    ``{"id", "question": [[messages] per turn]}``. Ids are as published, equal for all backends."""
+    """Return, by scenario, the conversations that fill its memory, in order:
+    ``{"id", "question": [[messages] per turn]}``. The ids are the same for all backends."""
     conversations = {}
     for scenario in SCENARIOS:
         path = prerequisite_file(scenario)
@@ -96,7 +96,7 @@ def prerequisites(package: UpstreamPackage) -> dict[str, list[dict[str, Any]]]:
 
 
 class _Reader:
-    """Reads each file once, however many categories are made of it."""
+    """Builds the entries of categories; format sensitivity reuses rows of other categories."""
 
     def __init__(self, package: UpstreamPackage) -> None:
         self._package = package
@@ -175,7 +175,7 @@ class _Reader:
     def _joined(
         self, category: str
     ) -> list[tuple[str, str, dict[str, Any], tuple[str, dict[str, Any]] | None]]:
-        """Return id, place and row of each question, with place and row of its answer."""
+        """Return (id, location, row, answer) of each question; answer: (location, row) or None."""
         question_path, answer_path = question_file(category), answer_file(category)
         questions = _read(self._package, question_path)
         answers = _read(self._package, answer_path) if answer_path else {}
@@ -188,7 +188,7 @@ class _Reader:
 
 
 def _gold(model: type[Part], answer: tuple[str, dict[str, Any]] | None) -> Any:
-    """Return the ``ground_truth`` of an answer. Raises `UserError` if it is not a ``model``."""
+    """Return the ``ground_truth`` of an answer. Raises `UserError` if it does not fit ``model``."""
     assert answer is not None
     where, row = answer
     shaped(model, row, where)
@@ -199,9 +199,9 @@ def _format_ids(package: UpstreamPackage) -> dict[str, list[str]]:
     where = package.where(FORMAT_IDS)
     ids = json_value(package.read(FORMAT_IDS), where)
     if not isinstance(ids, dict) or not ids.keys() <= set(SINGLE_TURN):
-        raise UserError("is not an object of ids by single-turn category", where=where)
+        raise UserError("is not an object {single-turn category: ids}", where=where)
     if not all(is_texts(listed) for listed in ids.values()):
-        raise UserError("has a category without a list of ids", where=where)
+        raise UserError("has a category whose value is not a list of ids", where=where)
     return ids
 
 
@@ -268,7 +268,7 @@ class Memory(WebSearch):
 
 
 class SingleGold(Part):
-    # Two published rows have parameters for which nothing is acceptable.
+    # In two published rows, a parameter has an empty list of acceptable values.
     ground_truth: list[
         Annotated[dict[str, dict[str, list[Any]]], Field(min_length=1, max_length=1)]
     ] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""The user's copy of ``bfcl-eval``, and which of its files are read.
+"""The user's copy of ``bfcl-eval``, and the paths of the files that are read from it.
 
 The paths are upstream's (``constants/eval_config.py``, ``constants/executable_backend_config.py``).
 """
@@ -26,7 +26,7 @@ PROMPT_SOURCE = "constants/default_prompts.py"
 HINT_SOURCE = "utils.py"
 NATIVE_SOURCE = "model_handler/utils.py"
 
-# The file with the functions' docs, by the class that has the functions.
+# The file with the documentation of each class's functions.
 DOC_FILES = {
     "GorillaFileSystem": "gorilla_file_system.json",
     "MathAPI": "math_api.json",
@@ -85,24 +85,24 @@ def answer_file(category: str) -> str | None:
 
 
 def doc_file(name: str) -> str:
-    """Return the path of a file of functions' docs."""
+    """Return the path of a file with documentation of functions."""
     return f"data/multi_turn_func_doc/{name}"
 
 
 def prerequisite_file(scenario: str) -> str:
-    """Return the file of the conversations before a memory scenario's questions."""
+    """Return the file with the conversations that fill the memory of a scenario."""
     return f"data/memory_prereq_conversation/memory_{scenario}.json"
 
 
 def published(category: str) -> str:
-    """Return the name under which a category's questions are published."""
+    """Return the category name in upstream's file names; several categories may share one."""
     if category in WEB_SEARCH:
         return "web_search"
     return "memory" if category in MEMORY else category
 
 
 def data_files() -> tuple[str, ...]:
-    """Return the files of questions, answers, docs and conversations."""
+    """Return the paths of all files with questions, answers, docs and conversations."""
     files = [FORMAT_IDS]
     for category in (*SINGLE_TURN, *MULTI_TURN, WEB_SEARCH[0], MEMORY[0]):
         answers = answer_file(category)
@@ -113,12 +113,12 @@ def data_files() -> tuple[str, ...]:
 
 
 def all_files() -> tuple[str, ...]:
-    """Return every file that an import keeps."""
+    """Return the paths of all files that an import copies."""
     return (*data_files(), PROMPT_SOURCE, HINT_SOURCE, NATIVE_SOURCE, *TOOL_SOURCES)
 
 
 VERSION = "2026.3.23"
-# Value of `data_sha256` for that version.
+# Value of `data_sha256` for `VERSION`.
 OFFICIAL_DATA_SHA256 = "3124a2f9dffa71f8ca933a897702b6f0b87bdc5eafe14262ced1f57e530acacd"
 MINI = Path(__file__).parents[1] / "mini"
 UPSTREAM = Upstream(
@@ -142,5 +142,5 @@ class UpstreamPackage(UpstreamCopy):
 
 
 def data_sha256(package: UpstreamPackage) -> str:
-    """Compute the SHA-256 (hex) of names and contents of the data files. Raises `UserError`."""
+    """Compute the SHA-256 (hex) of the data files' names and contents. Raises `UserError`."""
     return files_hash({path: package.read(path) for path in data_files()})

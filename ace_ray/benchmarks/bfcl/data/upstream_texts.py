@@ -1,8 +1,7 @@
-"""Upstream's prompt texts, read from the sources of the user's copy, which are parsed and
-not run.
+"""Read upstream's prompt texts by parsing the source files of the user's copy; no code is run.
 
-Most are constants of ``constants/default_prompts.py``; the hints stand in functions of ``utils.py``
-and ``model_handler/utils.py`` (as f-strings, which become templates).
+Most texts are constants in ``constants/default_prompts.py``. The hints are f-strings in functions
+of ``utils.py`` and ``model_handler/utils.py``, and become templates.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def read_texts(package: UpstreamPackage) -> Texts:
     core, whole = (f"MEMORY_BACKEND_INSTRUCTION_{kind}" for kind in ("CORE_ARCHIVAL", "UNIFIED"))
     return Texts(
         styles={
-            # Parts without fields are shown as they are, braces and all.
+            # Parts without fields are not templates, and may contain braces.
             style: {
                 part: text("PROMPT_STYLE_TEMPLATES", style, part, fields=wanted or None)
                 for part, wanted in STYLE_FIELDS.items()
@@ -82,9 +81,9 @@ def _hints(package: UpstreamPackage) -> Hints:
     counts = [len(returned.get(name, ())) for name in ("java", "javascript", "python")]
     counts += [len(added.get(name, ())) for name in ("java", "javascript")]
     if counts != [1, 1, 1, 3, 4]:
-        raise source.error("the hints at languages are not where they were")
+        raise source.error("the hints about languages are not in the expected place")
     if len(floats) != 1:
-        raise native.error("the note on floats is not where it was")
+        raise native.error("the note on floats is not in the expected place")
     return Hints(
         language={name: returned[name][0] for name in ("python", "java", "javascript")},
         any={name: added[name][0] for name in ("java", "javascript")},
@@ -96,7 +95,7 @@ def _hints(package: UpstreamPackage) -> Hints:
 
 
 def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
-    """Find the branch of each language in the first chain of ``if is_java(..)`` and so on."""
+    """Return each language's branch of the first ``if is_java(..) ... elif is_js(..)`` chain."""
     branches: dict[Language, list[ast.stmt]] = {}
     names: Mapping[str, Language] = {"is_java": "java", "is_js": "javascript"}
     for node in ast.walk(function):
@@ -111,8 +110,9 @@ def _branches(function: ast.FunctionDef) -> dict[Language, list[ast.stmt]]:
 
 
 def _texts_of(body: list[ast.stmt], kind: type[ast.Return] | type[ast.AugAssign]) -> list[str]:
-    """Return the texts that statements of a kind return or add, in the order of the source. The
-    expressions of an f-string become ``{}``."""
+    """Return the strings in all statements of ``kind`` (``return`` or ``+=``), in source order.
+
+    Expressions in an f-string become ``{}``."""
     texts = [
         (node.lineno, _template(node.value))
         for statement in body
@@ -135,14 +135,14 @@ def _template(value: ast.Constant | ast.JoinedStr) -> str:
 
 
 class _Source:
-    """One source file, and the errors about it."""
+    """A parsed source file of upstream. Its errors name the file."""
 
     def __init__(self, package: UpstreamPackage, path: str) -> None:
         self._where = package.where(path)
         try:
             self._tree = python_tree(package.read(path))
         except ValueError as error:
-            raise self.error(f"is no Python source ({error})") from error
+            raise self.error(f"is not Python source ({error})") from error
         self._constants = _constants(self._tree)
 
     def error(self, what: str) -> UserError:
@@ -155,31 +155,32 @@ class _Source:
         raise self.error(f"has no function {name}")
 
     def text(self, *path: str, fields: frozenset[str] | None = None) -> str:
-        """Return the text of a module's constant, or of these keys in it: a template of ``fields``.
-        Raises `UserError`."""
+        """Return the string at ``path``: the name of a module constant, then keys inside it.
+
+        ``fields``: the string must be a template with exactly these fields. Raises `UserError`."""
         value: Any = self._constants
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         name = path[0] + "".join(f"[{key!r}]" for key in path[1:])
         if not isinstance(value, str):
-            raise self.error(f"{name} is no literal text")
+            raise self.error(f"{name} is not a string literal")
         try:
             names = fields and fields_of(value)
         except ValueError as error:
-            raise self.error(f"{name} is no template of plain fields ({error})") from None
+            raise self.error(f"{name} is not a template of plain fields ({error})") from None
         if fields and names != fields:
             raise self.error(f"{name} must have the fields {', '.join(sorted(fields))}")
         return value
 
     def one_field(self, template: str, name: str) -> str:
-        """Name the only field of a template."""
+        """Replace the only ``{}`` of a template by ``{name}``."""
         if template.count("{}") != 1:
-            raise self.error("the hints at types are not as they were")
+            raise self.error("the hints about types do not have the expected form")
         return template.replace("{}", f"{{{name}}}")
 
 
 def _constants(tree: ast.Module) -> dict[str, Any]:
-    """Return the values of a module's assignments that are literals, sums of texts, or names."""
+    """Return the module's constants: literals, sums of strings, and names of earlier constants."""
     values: dict[str, Any] = {}
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
@@ -198,7 +199,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = _value(node.left, names), _value(node.right, names)
         if not isinstance(left, str) or not isinstance(right, str):
-            raise ValueError("only texts are added")
+            raise ValueError("only strings are added")
         return left + right
     if isinstance(node, ast.Dict):
         return {

@@ -1,16 +1,17 @@
-"""Decode the answer of a model to calls, in a prompt's form and language or as native tool calls.
+"""Decode a model's answer to calls: text in a prompt's form and language, or native tool calls.
 
-The rules are upstream's (``model_handler/utils.py``, ``parser/*``, ``api_inference/
-openai_completion.py``). Nothing of an answer is executed, and all work is bounded.
+The rules are upstream's (``model_handler/utils.py``, ``parser/*``,
+``api_inference/openai_completion.py``). Nothing in an answer is executed, and all work is bounded.
 
-Upstream's decoder of Python is lenient: names become texts (``true`` is "true"), every sign
-negates, positional arguments vanish, a call as a value becomes an object or, without keywords, its
-source. Binary operations it runs through ``eval``. Here those on literals are folded. Most others
-only fail there, since the names that models use (``base * height``) mean nothing in upstream's
-decoder; that much can be said without running them. The others would run code and are refused.
+Upstream's decoder of Python is lenient. Names become strings (``true`` is "true"), every unary
+operator negates, and positional arguments are dropped. A call as an argument becomes an object, or
+its source if it lacks keywords. Upstream runs binary operations through ``eval``; here operations
+on literals are computed. Most other operations fail in upstream, because the names that models use
+(``base * height``) are undefined there. These failures are recognised without running anything. The
+remaining operations would run code and are refused.
 
-An argument that a keyword of Python names (``flight_book(from="Seattle")``) does not parse, so
-upstream's decoder finds no call. Under ``strict`` it is a call.
+A Python keyword as an argument's name (``flight_book(from="Seattle")``) is a syntax error in
+upstream, which finds no call. Under ``strict`` it is a call.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ def decode(
 ) -> list[dict[Any, dict[Any, Any]]]:
     """Decode a text to calls: ``[{name: {parameter: value}}, ...]``.
 
-    Raises `NotCalls` if upstream decodes no such calls, and `Refused` if it would run code."""
+    Raises `NotCalls` if upstream decodes no such list, and `Refused` if it would run code."""
     calls = read(text, form, language)
     if calls is None:
         raise NotCalls("no call")
     for call in calls:
         if call.bare > 1:
-            raise NotCalls("several arguments without a name")
+            raise NotCalls("several positional arguments")
         if not isinstance(call.args, Mapping):
             raise NotCalls("arguments that are not an object")
     return [{call.name: call.args} for call in calls]
 
 
 def executable(answer: Answer) -> list[str] | None:
-    """Return the calls of one step of an episode as texts ``name(key=value, ...)``.
+    """Return the calls of an answer in an episode as strings ``name(key=value, ...)``.
 
-    None for an answer that does not decode, or without a call."""
+    Return None for an answer that does not decode or contains no call."""
     if answer.unreadable:
         return None
     try:
@@ -74,18 +75,18 @@ def read_any(answer: Answer, form: Form, language: Language) -> list[Read] | Non
 
     A native answer without calls gives an empty list, or raises `NotCalls` if it has a text."""
     if answer.unreadable:
-        raise NotCalls("a stored answer of another shape")
+        raise NotCalls("a stored answer of an unknown shape")
     if answer.calls:
         return _read_native(answer.calls)
     if answer.calls is None:
         return read(answer.text or "", form, language)
     if answer.text:
-        raise NotCalls("a text in place of calls")
+        raise NotCalls("text instead of calls")
     return []
 
 
 def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
-    """Tell whether an answer holds calls, or code that would have to run to tell."""
+    """Return whether an answer contains calls, or code that upstream would have to run."""
     try:
         calls = read_any(answer, form, language)
     except NotCalls:
@@ -96,14 +97,14 @@ def holds_calls(answer: Answer, form: Form, language: Language) -> bool:
 
 
 def are_calls(read: Sequence[Read] | None) -> bool:
-    """Tell whether an answer was read as at least one call, all with arguments."""
+    """Return whether ``read`` has at least one call and the arguments of all calls are objects."""
     return bool(read) and all(isinstance(call.args, dict) for call in read or ())
 
 
-# A check and the search for unread calls decode the same answer, one after the other.
+# Cached because `BFCL.check` and then `BFCL.unread` decode the same answer.
 @lru_cache(maxsize=1)
 def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list[Read] | None:
-    """Read the calls of a text in full; None if upstream's decoder returns something else than a
+    """Read the calls of a text as `Read` objects; None if upstream's decoder does not return a
     list.
 
     Raises `NotCalls` if upstream's decoder raises, and `Refused` if it would run code."""
@@ -120,12 +121,12 @@ def read(text: str, form: Form = DEFAULT, language: Language = "python") -> list
 
 
 def read_with_keywords(answer: Answer, form: Form, language: Language) -> list[Read]:
-    """Read the calls of an answer in which a keyword of Python names an argument.
+    """Read the calls of an answer in which a Python keyword is used as an argument's name.
 
-    Upstream's decoder does not parse these: a defect. Raises `NotCalls` for any other answer too,
-    and `Refused` as `read` does."""
+    Upstream's decoder cannot parse such answers, which is a defect. Raises `NotCalls` for all other
+    answers, and `Refused` as `read` does."""
     if answer.calls is not None or form.returned != "python" or language != "python":
-        raise NotCalls("no calls in Python")
+        raise NotCalls("not an answer with calls in Python")
     return read_python_with_keywords(_source(answer.text or "", form).strip().strip("'"))
 
 
@@ -156,12 +157,10 @@ def _read_native(calls: Sequence[ToolCall]) -> list[Read]:
 
 
 def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list[str]:
-    """Write calls as the texts that upstream executes.
+    """Return calls as the strings that upstream executes.
 
-    An object whose values are all objects is written as a nested call of its first key, so that an
-    empty one cannot be written. Raises `NotCalls` there, and for a number that Python does not
-    print.
-    """
+    As in upstream, an object whose values are all objects becomes a nested call of its first key.
+    Raises `NotCalls` for an empty object and for an integer that Python is not able to print."""
     try:
         return [_call(name, args) for call in decoded for name, args in call.items()]
     except ValueError as error:
@@ -169,7 +168,7 @@ def _execution_texts(decoded: Iterable[Mapping[Any, Mapping[Any, Any]]]) -> list
 
 
 def _native_texts(calls: Sequence[ToolCall]) -> list[str]:
-    """Write calls that a tool parser read as such texts, all values as Python prints them.
+    """Return native tool calls as strings ``name(key=value,...)``, with values in Python syntax.
 
     Raises `NotCalls` for arguments that are not a JSON object."""
     texts = []
@@ -203,16 +202,15 @@ def _value(value: Any) -> str:
 def read_python(text: str) -> list[Read]:
     """Read a call, or a list, tuple or set of calls.
 
-    Raises `NotCalls` where upstream's decoder raises, and `Refused` on an operation that is not
-    folded, whichever comes first in its order of evaluation.
-    """
+    Raises `NotCalls` where upstream's decoder raises, and `Refused` for an operation that is not
+    computed here. If both occur, upstream's order of evaluation decides."""
     return _python_calls(expression(text))
 
 
 def read_python_with_keywords(text: str) -> list[Read]:
-    """Read the calls of a text in which a keyword of Python names an argument.
+    """Read the calls of a text in which a Python keyword is used as an argument's name.
 
-    Raises `NotCalls` for any other text, too."""
+    Raises `NotCalls` for all other texts, and `Refused` as `read_python` does."""
     marked = marked_names(text)
     if marked is None:
         raise NotCalls("no argument is named by a keyword")
@@ -225,7 +223,7 @@ def _python_calls(tree: ast.expr) -> list[Read]:
         if isinstance(tree, ast.Call):
             return [_python_call(tree, reader)]
         if not isinstance(tree, (ast.List, ast.Tuple, ast.Set)):
-            raise NotCalls(f"{type(tree).__name__} in place of a list")
+            raise NotCalls(f"{type(tree).__name__} instead of a list")
         return [_python_call(item, reader) for item in tree.elts]
     except RecursionError:
         raise NotCalls("nested too deep") from None
@@ -233,7 +231,7 @@ def _python_calls(tree: ast.expr) -> list[Read]:
 
 def _python_call(node: ast.expr, reader: LenientReader) -> Read:
     if not isinstance(node, ast.Call):
-        raise NotCalls(f"{type(node).__name__} in place of a call")
+        raise NotCalls(f"{type(node).__name__} instead of a call")
     name, args = reader.call(node)
     positional = {n: partial(_positional, item) for n, item in enumerate(node.args)}
     seen: set[str | None] = set()
@@ -246,14 +244,14 @@ def _python_call(node: ast.expr, reader: LenientReader) -> Read:
 
 
 def _positional(node: ast.expr) -> Any:
-    # With a budget of its own: what was read may be kept, and be asked for several times.
+    # A new reader has a new budget for operations. The value may be requested several times.
     return LenientReader(KNOWN.__contains__, bare_as_source=True).value(node)
 
 
-# A letter, which makes a keyword a name. No text that holds it is read this way.
+# Letter that turns a keyword into a name if it is appended. Texts that contain it are not marked.
 _MARK = "ꔀ"
-# String literals and comments are passed over as a whole. A keyword before a single `=` occurs
-# nowhere else in an expression.
+# Matches string literals and comments, so that nothing in them is marked, and keywords before a
+# single `=`. In an expression, these can only be argument names.
 _TOKENS = re.compile(
     r"'''(?:[^'\\]++|\\.|'(?!''))*+(?:''')?+"
     r'|"""(?:[^"\\]++|\\.|"(?!""))*+(?:""")?+'
@@ -266,7 +264,7 @@ _TOKENS = re.compile(
 
 
 def marked_names(text: str) -> str | None:
-    """Mark keywords that name arguments, so that Python parses them; None without any."""
+    """Append `_MARK` to keywords that name arguments, to make the text parse; None if unchanged."""
     if _MARK in text:
         return None
     marked = _TOKENS.sub(lambda token: token[0] + _MARK if token[1] else token[0], text)
@@ -274,7 +272,7 @@ def marked_names(text: str) -> str | None:
 
 
 def marked_expression(text: str) -> ast.expr:
-    """Parse a text from `marked_names`, and restore the names in the tree.
+    """Parse a text from `marked_names`, and remove the marks from the tree.
 
     Raises `NotCalls` as `expression` does."""
     tree = expression(text)
@@ -286,8 +284,8 @@ def marked_expression(text: str) -> ast.expr:
     return tree
 
 
-# Names with a value in upstream's `eval` besides the builtins: the names of upstream's module, and
-# the one local name of its function.
+# Names that are defined in upstream's `eval` besides the builtins: the names of upstream's module,
+# and one local variable.
 _NAMES = frozenset([
     "ADDITIONAL_SYSTEM_PROMPT_FOR_AGENTIC_RESPONSE_FORMAT", "AGENTIC_CATEGORY",
     "ALL_AVAILABLE_MEMORY_BACKENDS", "ALL_CATEGORIES", "ALL_SCORING_CATEGORIES", "Callable",
@@ -337,5 +335,5 @@ _NAMES = frozenset([
     "system_prompt_pre_processing_chat_model", "value", "wait_random_exponential",
     "write_list_of_dicts_to_file",
 ])  # fmt: skip
-# All names with a value in upstream's ``eval``. On other names it raises.
+# All names that are defined in upstream's ``eval``. Other names raise an error there.
 KNOWN = _NAMES | frozenset(dir(builtins))

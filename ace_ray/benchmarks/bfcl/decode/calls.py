@@ -1,10 +1,10 @@
-"""Answers of a model, the calls that upstream's decoders read in them, and calls in JSON or XML
-(``model_handler/parser/json_parser.py`` and ``xml_parser.py``), with anything before and behind.
+"""A model's answer, the calls read from it, and decoders of calls in JSON and XML.
 
-JSON: ``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function
-name=...>...``, the parameters' values in an attribute (verbose) or as content (concise), each with
-a type. The parsed text begins with the root element, so it cannot define a document type or
-entities.
+The decoders follow ``json_parser.py`` and ``xml_parser.py`` of upstream's ``model_handler/parser``.
+Text before and after the calls is ignored. JSON:
+``[{"function": name, "parameters": {...}}, ...]``. XML: ``<functions><function name=...>...``. A
+parameter has a type, and its value is in an attribute (verbose) or in the content (concise). The
+parsed text begins with the root element, so it cannot define a document type or entities.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from ace_ray.types import Completion, ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer. ``calls`` is None in prompt mode, where the calls are in the text; in native mode
-    it holds what the tool parser read, and ``text`` is what stood beside."""
+    """One answer of a model. In prompt mode ``text`` contains the calls, and ``calls`` is None. In
+    native mode ``calls`` are the calls that the tool parser read, and ``text`` is the text around
+    them."""
 
     text: str | None
-    """None: a stored answer without calls that does not say whether there were words."""
+    """None for a stored answer without calls, if its file does not record whether it had text."""
     calls: tuple[ToolCall, ...] | None = None
     unreadable: bool = False
     """True for a stored answer in a shape on which upstream's decoder raises."""
@@ -63,13 +64,13 @@ class Answer:
 
 
 class Read(NamedTuple):
-    """One call of an answer.
+    """One call of an answer, as upstream's decoder reads it.
 
-    ``name`` and ``args`` are the values of upstream's decoder, any values at all from JSON. A
-    keyword None stands for ``**`` in Python, and for a value without a name in Java and JavaScript.
-    ``positional`` makes the values without a name, by their places among all arguments; each may
-    raise `NotCalls` or `Refused`. ``bare`` counts the ones that upstream keeps: it fails on more
-    than one. ``repeated`` is a name that is given twice: upstream takes the last value."""
+    ``name`` and ``args`` can have any type if they come from JSON. The key None in ``args`` stands
+    for ``**`` in Python, and for a positional argument in Java and JavaScript. ``positional`` maps
+    the index of a positional argument to a function that returns its value, and may raise
+    `NotCalls` or `Refused`. ``bare``: number of positional arguments that upstream keeps; it fails
+    on several. ``repeated``: a name that is given twice; upstream takes the last value."""
 
     name: Any
     args: Any
@@ -83,9 +84,10 @@ _LIST_ENDS = re.compile(r"\}\s*+\]")
 
 
 def read_json(text: str) -> list[Read]:
-    """Read the calls of a list in JSON; no calls if the text is not JSON.
+    """Read the calls of a JSON list in a text; return an empty list if the text is not JSON.
 
-    Raises `NotCalls` for an object without the two keys, and beyond the bounds of `json_value`."""
+    Raises `NotCalls` for a call without ``function`` or ``parameters``, for a JSON number, boolean
+    or null, and beyond the bounds of `json_value`."""
     first, last = text.find("["), text.rfind("]")
     if 0 <= first < last:
         text = text[first : last + 1]
@@ -106,15 +108,15 @@ def _json_call(item: dict[str, Any]) -> Read:
     if "function" not in item or "parameters" not in item:
         raise NotCalls("an object without function and parameters")
     if isinstance(item["function"], (list, dict)):
-        raise NotCalls("a function name that is not a text")
+        raise NotCalls("a function name that is not a string")
     return Read(item["function"], item["parameters"])
 
 
 def json_value(text: str) -> Any:
-    """Parse a JSON text with Python's leniency (NaN, Infinity).
+    """Parse JSON as Python does, which also accepts NaN and Infinity.
 
-    Raises `json.JSONDecodeError` for other texts, and `NotCalls` beyond `MAX_CHARS`, `MAX_DEPTH` or
-    Python's limit on digits."""
+    Raises `json.JSONDecodeError` if the text is not JSON, and `NotCalls` beyond `MAX_CHARS`,
+    `MAX_DEPTH` or Python's limit on digits."""
     if len(text) > MAX_CHARS:
         raise NotCalls(f"longer than {MAX_CHARS} characters")
     check_json_depth(text, len(text) - len(text.lstrip()))
@@ -154,7 +156,7 @@ def _xml_root(text: str) -> list[ET.Element]:
 
 
 class _Bounded(ET.TreeBuilder):
-    """Builds a tree that is at most `MAX_DEPTH` deep."""
+    """Builds an XML tree of at most `MAX_DEPTH` levels. Raises `NotCalls` beyond that."""
 
     depth = 0
 
@@ -199,7 +201,7 @@ def _xml_value(raw: str, kind: str) -> Any:
         if kind == "float":
             return float(raw)
     except ValueError:
-        raise NotCalls(f"no {kind}") from None
+        raise NotCalls(f"not a valid {kind}") from None
     if kind == "boolean":
         return raw.lower() == "true"
     if kind == "null":

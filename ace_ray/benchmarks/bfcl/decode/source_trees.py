@@ -1,10 +1,10 @@
-"""Calls in Java and JavaScript, as upstream's decoders read them (``java_parser.py`` and
-``js_parser.py`` of ``model_handler/parser``): through tree-sitter, within bounds.
+"""Read calls in Java and JavaScript with tree-sitter, within bounds.
 
-The tree depends on the versions of the grammars and of the parser: only versions that read as
-upstream's do are allowed. Values are texts of source. A Java value lacks its spaces if it is put
-together from parts, the quotes of a string that stands alone, and the body of an anonymous class. A
-JavaScript value lacks the quotes around it.
+The rules follow upstream's ``java_parser.py`` and ``js_parser.py`` (``model_handler/parser``). The
+syntax tree depends on the versions of grammar and parser. Only versions that give upstream's trees
+are allowed. Argument values are source text. In Java, a string argument loses its quotes, an
+anonymous class its body, and a compound expression its spaces. In JavaScript, a string argument
+loses its quotes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _JAVA_COMMENTS = ("line_comment", "block_comment")
 
 
 def read_java(text: str) -> list[Read] | None:
-    """Read the first call of a text, within a list; None without a call.
+    """Read the first call of a text. Return a list of one call, or None if the text has none.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "java")
@@ -50,8 +50,8 @@ def _first_call(root: Any) -> Any:
 
 
 def _java_text(node: Any, source: str) -> str:
-    # Offsets count bytes, and upstream uses them as if they counted characters. So its texts are
-    # shifted behind anything that is not ASCII.
+    # Offsets count bytes, but upstream uses them to index characters. After a character that is
+    # not ASCII, the strings that it reads are therefore shifted.
     return source[node.start_byte : node.end_byte]
 
 
@@ -102,7 +102,7 @@ _JAVASCRIPT_BARE = ("identifier", "true")
 
 
 def read_javascript(text: str) -> list[Read] | None:
-    """Read the first call that is a statement of its own, within a list; None without one.
+    """Read the first call that is a complete statement. Return a list of one call, or None.
 
     Raises `NotCalls` where upstream's decoder raises."""
     root = source_tree(text, "javascript")
@@ -139,17 +139,17 @@ def _javascript_value(node: Any) -> str:
     return text[1:-1] if text[:1] in ("'", '"') and text.endswith(text[:1]) else text
 
 
-# Versions of the grammars that bfcl-eval pins. With tree-sitter-javascript 0.25.0 the verdict of
-# 163 of 5,000 JavaScript outputs with noise differs.
+# Versions of the grammars that bfcl-eval pins. With tree-sitter-javascript 0.25.0, the verdicts on
+# 163 of 5,000 JavaScript outputs with added noise differ.
 GRAMMARS: Mapping[str, str] = {"java": "0.21.0", "javascript": "0.21.4"}
-# Versions of tree-sitter that make the same trees as version 0.21.3, which bfcl-eval pins and
-# which has another interface: equal on 358,891 texts with noise. Version 0.25 recovers from errors
-# differently.
+# Versions of tree-sitter that gave the same trees as version 0.21.3 on 358,891 texts with added
+# noise. bfcl-eval pins 0.21.3, which has a different interface. Version 0.25 recovers from syntax
+# errors differently.
 PARSERS = ("0.22.", "0.23.", "0.24.")
-# Maximum characters, and words and signs, of a text; gold answers have fewer than 400 characters.
-# A text without errors takes milliseconds. Behind an error, time and memory grow with the square of
-# the tokens of some texts, to 0.3 s and 150 MiB. With 8,192 tokens, such as ``+1[^`` repeated, they
-# would grow to 3.4 s and 1.8 GiB.
+# Maximum characters and tokens (words and signs) of a text; gold answers have fewer than 400
+# characters. Text without a syntax error is parsed in milliseconds. After an error, time and memory
+# can grow with the square of the tokens. They reach 0.3 s and 150 MiB within these bounds, and
+# would reach 3.4 s and 1.8 GiB with 8,192 tokens (``+1[^`` repeated).
 MAX_SOURCE, MAX_TOKENS = 8_192, 2_048
 _TOKEN = re.compile(r"\w++|[^\w\s]")
 
@@ -157,8 +157,8 @@ _TOKEN = re.compile(r"\w++|[^\w\s]")
 def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
     """Return the root node of a text's syntax tree.
 
-    Raises `NotCalls` if the text does not parse (the parser may supply a missing semicolon or
-    bracket) or is beyond the bounds, and `UserError` without tree-sitter."""
+    Raises `NotCalls` if the text exceeds the bounds or does not parse; the parser tolerates some
+    missing semicolons and brackets. Raises `UserError` if tree-sitter is not installed."""
     if len(text) > MAX_SOURCE:
         raise NotCalls(f"longer than {MAX_SOURCE} characters")
     if len(_TOKEN.findall(text)) > MAX_TOKENS:
@@ -170,7 +170,7 @@ def source_tree(text: str, language: Literal["java", "javascript"]) -> Any:
     new_parser, grammar = _grammar(language)
     root = new_parser(grammar).parse(source).root_node
     if root.has_error and _has_error_node(root):
-        raise NotCalls(f"no {language}")
+        raise NotCalls(f"not valid {language}")
     return root
 
 
@@ -203,7 +203,7 @@ def _grammar(language: str) -> tuple[Any, Any]:
                 f"{name} {installed[name]} is installed; upstream's verdicts are those of {wanted}"
             )
             raise UserError(what, where="bfcl", fix=fix)
-    # The address of the grammar is what these versions give; tree-sitter takes it and warns.
+    # In these versions ``language()`` returns an address, which tree-sitter accepts with a warning.
     return tree_sitter.Parser, tree_sitter.Language(grammar.language())
 
 
@@ -227,10 +227,10 @@ def _read_of(
     bare: tuple[str, ...],
     comments: tuple[str, ...],
 ) -> Read:
-    """Make the call of ``name`` with the nodes of a syntax tree as its ``arguments``.
+    """Return the call of ``name`` whose ``arguments`` are nodes of a syntax tree.
 
-    ``bare`` and ``comments`` are types of nodes. Raises `NotCalls` for a name that is given twice.
-    """
+    ``bare``: node types of positional arguments that upstream keeps. ``comments``: node types of
+    comments. Raises `NotCalls` for an argument name that is given twice."""
     args: dict[str | None, Any] = {}
     positional = {}
     place = count = 0

@@ -1,10 +1,9 @@
 """Episodes of the agentic categories: memory and web search.
 
-A memory entry begins with conversations that fill a memory; its question starts from that memory.
-A web search entry has two tools behind configured services. They answer in the shapes of upstream's
-``web_search.py``. What they find depends on the day and on the services, so these entries are never
-comparable with the leaderboard's.
-"""
+Before the question of a memory entry, prepared conversations fill a memory, which the question then
+uses. A web search entry offers two tools that call configured services. Their results have the
+shapes of upstream's ``web_search.py``. These results depend on the date and on the services, so the
+scores are not comparable with the leaderboard's."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from ace_ray.errors import PromptTooLong
 from ace_ray.models.http import Reply, Transport
 from ace_ray.types import Entry, Episode, digest
 
-# Endings of a conversation of which the memory keeps nothing.
+# A conversation with one of these endings does not change the memory.
 _FORGOTTEN = ("context", "deadline")
 
 
@@ -39,8 +38,8 @@ async def prepare_memory(
     conversations: Sequence[Mapping[str, Any]],
     embed: Embedder | None = None,
 ) -> dict[str, Any]:
-    """Hold the conversations of a memory entry's scenario in order, each from the memory that the
-    one before left.
+    """Run the conversations that fill the memory of an entry's scenario, in order. Each starts with
+    the memory that the previous one left.
 
     Args:
         entry: any entry of the scenario and backend.
@@ -48,13 +47,13 @@ async def prepare_memory(
 
     Returns:
         {"snapshot": the final memory, "conversations": [{"id", "ended", "messages", "turns",
-        "results"}, ...]}. A conversation that the context or the deadline truncated leaves no
-        trace in the memory, as in upstream; one that the step limit truncated does. Conversations
-        after the deadline are listed too, empty and ended by it.
+        "results"}, ...]}. A conversation truncated by the context or the deadline does not change
+        the memory, as in upstream; one truncated by the step limit does. Conversations after the
+        deadline are listed as empty, with the ending "deadline".
 
     Raises:
         RowError: the candidate did not answer before the deadline, its engine failed a health
-            check, or the sandbox is gone.
+            check, or the sandbox is lost.
     """
     records: list[dict[str, Any]] = []
     snapshot: dict[str, Any] = {}
@@ -67,7 +66,7 @@ async def prepare_memory(
             conversation, opening = await _begin(entry, context, settings, sandbox, first)
             try:
                 ended = await conversation.play([opening, *others])
-            except PromptTooLong:  # this one is forgotten too; the others may fit
+            except PromptTooLong:  # this conversation is dropped too; others may fit
                 ended = "context"
             if ended not in _FORGOTTEN:
                 snapshot = await sandbox.snapshot()
@@ -86,14 +85,13 @@ async def memory_rollout(
     settings: EpisodeSettings,
     embed: Embedder | None = None,
 ) -> Episode:
-    """Play the episode of one question, from the memory in ``context.prepared``.
+    """Run the episode of one memory question, starting with the memory in ``context.prepared``.
 
-    ``state``: ``turns``, ``results`` and ``ended`` as of multi-turn entries; ``memory``, the
-    snapshot that it started from, with ``memory_sha256``; ``memory_end``, the one that it left,
-    which no other episode starts from; ``prepared`` [{"id", "ended"}, ...] of the conversations
-    that filled it. If one of these was truncated, the memory may lack the answer: then the
-    episode's ``ended`` is "preparation", unless the context or the deadline truncated the question
-    too."""
+    `Episode.state` has ``turns``, ``results`` and ``ended`` as in multi-turn entries. ``memory`` is
+    the snapshot at the start, and ``memory_sha256`` its hash. ``memory_end`` is the snapshot at the
+    end. ``prepared`` lists {"id", "ended"} of the conversations that filled the memory. If the
+    context or the deadline truncated one of them, the memory may lack the answer. ``ended`` is then
+    "preparation", unless the question itself was truncated in such a way."""
     before = context.prepared or {}
     snapshot = dict(before.get("snapshot", {}))
     prepared = [
@@ -125,7 +123,7 @@ async def _begin(
     sandbox: Sandbox,
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[Conversation, list[dict[str, Any]]]:
-    """Make a conversation, and its first turn's messages with the memory before them."""
+    """Return a new conversation, and its first turn's messages, which begin with the memory."""
     functions, _ = settings.functions(entry)
     tools = settings.tools(functions)
     conversation = Conversation(context, sandbox.step, tools, settings.results)
@@ -139,8 +137,8 @@ MAX_RESULTS = 50
 MAX_PAGE_CHARS = 100_000
 # Maximum calls of one step. Each is a request to a service.
 MAX_STEP_CALLS = 500
-# Status (failed dependency) of the fetch service if a page, and not the service, has failed. The
-# body gives the reason. Any other status but 200 is a failure of the service.
+# HTTP status by which the fetch service reports that the page has failed, not the service itself.
+# The body gives the reason. A status other than 200 and 424 is a failure of the service.
 PAGE_FAILED = 424
 _FIELD_CHARS = 10_000
 _CAUSE_CHARS = 200
@@ -148,9 +146,9 @@ _MODES = ("raw", "markdown", "truncate")
 
 
 class WebSearchAPI:
-    """The two tools. Named like upstream's class, so that errors of Python read alike.
+    """The web search tools. The class has upstream's name because Python's errors contain the name.
 
-    Raises `ServiceFailed` if a service is down: that makes no answer wrong."""
+    Raises `ServiceFailed` if a service fails; the row is then not scored as wrong."""
 
     def __init__(self, config: WebSearchConfig, transport: Transport, *, snippets: bool) -> None:
         self._search = Service(config.search, transport)
@@ -162,7 +160,7 @@ class WebSearchAPI:
         }
 
     async def step(self, calls: list[str]) -> list[str]:
-        """Run the calls of one step, and return their results as a model sees them."""
+        """Run the calls of one step, and return their results in the format that a model sees."""
         results = [await self._execute(text) for text in calls[:MAX_STEP_CALLS]]
         refused = f"Error during execution: more than {MAX_STEP_CALLS} calls in one step"
         return results + [refused] * (len(calls) - len(results))
@@ -174,7 +172,7 @@ class WebSearchAPI:
             result = await evaluate(text, self._tools, _no_nesting)
         except ServiceFailed:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a call is its result
+        except Exception as error:  # noqa: BLE001 - the model sees any error of its call
             return f"Error during execution: {error}"
         return json.dumps(result) if isinstance(result, dict) else str(result)
 
@@ -184,7 +182,7 @@ class WebSearchAPI:
         wanted = MAX_RESULTS if max_results is None else min(int(max_results), MAX_RESULTS)
         asked = {"q": str(keywords), "max_results": str(max(0, wanted)), "region": str(region)}
         reply = await self._search.get(asked)
-        if reply.status != 200:  # the service's fault, or our configuration's
+        if reply.status != 200:  # the service or our configuration is wrong
             raise ServiceFailed(f"the search returned HTTP {reply.status}")
         fields = ("title", "href", "body") if self._snippets else ("title", "href")
         return [
@@ -232,9 +230,9 @@ async def web_search_rollout(
     config: WebSearchConfig,
     transport: Transport,
 ) -> Episode:
-    """Play the episode of a web search entry; ``state`` is as in multi-turn entries.
+    """Run a web search entry's episode. `Episode.state` has ``turns``, ``results`` and ``ended``.
 
-    Raises `RowError`, among it `ServiceFailed`."""
+    Raises `RowError`, for example `ServiceFailed`."""
     functions, _ = settings.functions(entry)
     tools = WebSearchAPI(config, transport, snippets=bool(entry.data["show_snippet"]))
     messages = with_system(settings.prompts.texts.agentic, entry.data["question"][0])

@@ -1,5 +1,5 @@
-"""Conversations with tools (upstream ``base_handler.inference_multi_turn_prompting`` and ``_FC``):
-who said what, what ran, and why they ended; and the episode of a multi-turn entry."""
+"""Conversations with tools, and the episodes of multi-turn entries. The rules are upstream's
+(``base_handler.inference_multi_turn_prompting`` and ``_FC``)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ace_ray.benchmarks.context import EpisodeContext, Truncated, tool_results
 from ace_ray.sandbox.protocol import Session
 from ace_ray.types import Entry, Episode
 
-# Steps with calls in one turn: upstream's limit is 20, and it stops after one more.
+# Maximum steps with calls in one turn. Upstream's limit is 20, but it stops only after step 21.
 MAX_STEPS = 21
 
-# Form of results for a prompt-mode model: one ``tool`` message per call, named like the call
-# (upstream's local models), or one user message with all (its API models).
+# Messages with tool results in prompt mode: one ``tool`` message per call, named like the call (as
+# for upstream's local models), or one user message for all calls (as for its API models).
 Results = Literal["tool", "user"]
 # Runs the calls of one step, and returns their results.
 Execute = Callable[[list[str]], Awaitable[list[str]]]
-# Returns the vectors of texts, in order. Raises `RowError`.
+# Returns the embedding vectors of texts, in order. Raises `RowError`.
 Embedder = Callable[[Sequence[str]], Awaitable[list[list[float]]]]
 Message = Mapping[str, Any]
 Docs = Sequence[Mapping[str, Any]]
@@ -31,8 +31,8 @@ Docs = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class EpisodeSettings:
-    """Settings that all episodes of a run share. ``docs``: the functions by class; ``native``: they
-    go through the model's own template."""
+    """Settings that all episodes of a run share. ``docs``: the functions of each class. ``native``:
+    functions are offered through the model's chat template."""
 
     prompts: Prompts
     docs: Mapping[str, Docs]
@@ -40,7 +40,7 @@ class EpisodeSettings:
     results: Results = "tool"
 
     def functions(self, entry: Entry) -> tuple[Docs, Mapping[int, Docs]]:
-        """Return the functions at the beginning of a conversation, and held-out ones by turn."""
+        """Return the functions offered from the first turn, and the held-out functions by turn."""
         classes, missed = entry.data["involved_classes"], entry.data.get("missed_function")
         functions, held_out = offered(self.docs, classes, missed)
         return functions, {int(turn): later for turn, later in held_out.items()}
@@ -50,14 +50,14 @@ class EpisodeSettings:
         return self.prompts.tools(functions) if self.native else None
 
     def opening(self, messages: Sequence[Message], functions: Docs) -> list[dict[str, Any]]:
-        """Return the first turn's messages, in prompt mode with the functions before them."""
+        """Return the messages of the first turn, with a system prompt first in prompt mode."""
         return [*map(dict, messages)] if self.native else self.prompts.messages(messages, functions)
 
 
 @dataclass
 class Conversation:
-    """Turns of one conversation. Its messages are the episode's. ``tools`` are offered through the
-    model's own template; None in prompt mode."""
+    """One conversation. Its messages are added to the episode's. ``tools`` are offered through the
+    model's chat template; None in prompt mode."""
 
     context: EpisodeContext
     execute: Execute
@@ -68,10 +68,10 @@ class Conversation:
     """The results of each step with calls, by turn."""
 
     async def turn(self, messages: Sequence[Message]) -> None:
-        """Play one turn: ask the model until its answer is without a call.
+        """Run one turn: call the model and execute its calls, until an answer contains no call.
 
-        Raises `Truncated`, also for "steps"; `PromptTooLong` if the very first prompt does not fit;
-        other `RowError`s as the model and the tools do."""
+        Raises `Truncated`, with reason "steps" at the step limit; `PromptTooLong` if the very first
+        prompt does not fit; and any `RowError` of the model or the tools."""
         self.context.episode.messages += [dict(message) for message in messages]
         answers: list[Answer] = []
         observed: list[list[str]] = []
@@ -91,7 +91,7 @@ class Conversation:
                 raise Truncated("steps")
 
     async def play(self, turns: Iterable[Sequence[Message]]) -> str:
-        """Play all turns. Return why they ended early, "" if they did not."""
+        """Run all turns. Return the reason if the conversation was truncated, else ""."""
         try:
             for messages in turns:
                 await self.turn(messages)
@@ -100,7 +100,7 @@ class Conversation:
         return ""
 
     def state(self, ended: str) -> dict[str, Any]:
-        """Return the state that is stored, so that it can be scored without an engine."""
+        """Return the values for `Episode.state`, from which `BFCL.check` computes the verdicts."""
         return {
             "turns": [[answer.as_json() for answer in turn] for turn in self.turns],
             "results": self.observed,
@@ -122,14 +122,14 @@ class Conversation:
 
 
 class Sandbox:
-    """An episode's handle to its `Environment`, wherever that lives. ``embed`` is for vector memory
-    alone."""
+    """Client of an episode's `Environment`, which may run in another process. ``embed`` is only
+    used for vector memory."""
 
     def __init__(self, session: Session, embed: Embedder | None = None) -> None:
         self._session, self._embed = session, embed
 
     async def step(self, calls: list[str]) -> list[str]:
-        """Run the calls of one step, and return their results as a model sees them."""
+        """Run the calls of one step, and return their results in the format that a model sees."""
         if self._embed is not None:
             await self._give_vectors(await self._call("texts", texts=calls))
         return list(await self._call("step", texts=calls))
@@ -147,7 +147,7 @@ class Sandbox:
         return dict(await self._call("snapshot"))
 
     async def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Put a snapshot back."""
+        """Set the memory to ``snapshot``."""
         if self._embed is not None:
             stores = [part["store"] for part in snapshot.values()]
             await self._give_vectors([text for store in stores for text in store.values()])
@@ -163,13 +163,13 @@ class Sandbox:
 
 
 async def rollout(entry: Entry, context: EpisodeContext, settings: EpisodeSettings) -> Episode:
-    """Play the episode of a multi-turn entry.
+    """Run the episode of a multi-turn entry. Raises `RowError`.
 
-    A conversation that is truncated (by the step limit, the context or the deadline) keeps what it
-    has reached. Functions that are held out come in their turn: written down by the user in prompt
-    mode, as further tools in native mode. ``state`` of the episode: ``turns`` (answers, see
-    `Answer.as_json`), ``results`` (texts of each step), ``ended``, and the sandbox ``before`` and
-    at the ``end``, each None if it is too large to record. Raises `RowError`."""
+    A conversation truncated by the step limit, the context or the deadline keeps its results so
+    far. Held-out functions are added in their turn, in the user message (prompt mode) or as tools
+    (native mode). `Episode.state` has ``turns`` (answers, see `Answer.as_json`), ``results``
+    (strings of each step) and ``ended``. ``before`` and ``end`` are the states of the sandbox, None
+    if too large."""
     functions, held_out = settings.functions(entry)
     prompts, native = settings.prompts, settings.native
     async with context.sandbox() as session:

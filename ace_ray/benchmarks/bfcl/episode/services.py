@@ -1,4 +1,4 @@
-"""Services that episodes may ask over HTTP: search, pages, embeddings. Off unless configured."""
+"""Clients of HTTP services for search, web pages and embeddings; used only if configured."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ace_ray.models.urls import http_url
 # Timeout of one attempt.
 TIMEOUT_S = 30.0
 MAX_RETRIES = 4
-# Maximum bytes of an answer that are read.
+# Maximum bytes that are read of one reply.
 MAX_BYTES = 2 << 20
 # Maximum texts in one request for embeddings.
 MAX_BATCH = 64
 
 
 class ServiceFailed(RowError):
-    """A service gave no usable answer, after all retries; the row is tried again on resume."""
+    """A service returned no usable reply after all retries. Resuming the run retries the row."""
 
 
 def check_service(config: ServiceConfig, where: str) -> None:
-    """Check the config of a service before anything starts; send no request.
+    """Check the config of a service without sending a request.
 
     Raises:
-        UserError: the URL is malformed or holds a secret, or the key is not in the environment.
+        UserError: the URL is malformed or contains a secret, or the key is not in the environment.
     """
     try:
         http_url(config.url)
@@ -55,8 +55,8 @@ def check_service(config: ServiceConfig, where: str) -> None:
 
 
 class Service:
-    """One service. ``transport`` raises `OSError` without an answer; ``pause`` waits between
-    attempts."""
+    """Client of one service. ``transport`` raises `OSError` if no reply arrives; ``pause`` sleeps
+    between attempts."""
 
     def __init__(
         self, config: ServiceConfig, transport: Transport, *, pause: Any = asyncio.sleep
@@ -65,13 +65,13 @@ class Service:
         self._host = urlsplit(config.url).hostname or config.url
 
     async def get(self, params: Mapping[str, str]) -> Reply:
-        """Return the reply to a GET request with a status below 500 that is not retried.
+        """Send a GET request. Return the first reply with a status that is not retried.
 
         Raises `ServiceFailed`."""
         return await self._ask("GET", params, None)
 
     async def post(self, value: Any) -> Reply:
-        """Return the reply to a POST request with a JSON body, as `get`."""
+        """Send ``value`` as JSON in a POST request. Returns and raises as `get`."""
         body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         return await self._ask("POST", {}, body)
 
@@ -113,7 +113,7 @@ class Service:
 
 
 class Embeddings:
-    """Vectors from an OpenAI-compatible endpoint. A process requests each text once."""
+    """Client of an OpenAI-compatible embedding endpoint; requests each text once per process."""
 
     def __init__(self, config: EmbeddingsConfig, service: Service) -> None:
         self._model, self._service = config.model, service
@@ -136,7 +136,7 @@ def _vectors(reply: Reply, wanted: int) -> list[list[float]]:
         rows = sorted(json.loads(reply.body)["data"], key=lambda row: row["index"])
         vectors = [[float(number) for number in row["embedding"]] for row in rows]
         if len(vectors) != wanted or len({len(row) for row in vectors}) != 1 or not vectors[0]:
-            raise ValueError("not one vector a text")
+            raise ValueError("not one vector per text")
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise ServiceFailed(f"no embeddings: {type(error).__name__}: {error}"[:300]) from error
     return vectors

@@ -1,1 +1,1 @@
-"""Outputs made elsewhere, and from verdicts to summaries, tables and reports."""
+"""Read outputs of bfcl-eval, and turn verdicts into summaries, tables and reports."""

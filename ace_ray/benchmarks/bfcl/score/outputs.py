@@ -1,14 +1,12 @@
-"""Answers that ``bfcl generate`` stored, as the episodes that a run would have stored.
+"""Read answers that ``bfcl generate`` stored, and convert them to episodes.
 
-Upstream (``base_handler.py::write``) writes ``BFCL_v4_<category>_result.json`` in
-``result/<model>/<group>/``, one ``{"id", "result", ...}`` a line; older versions had no folder of
-the group, and ``BFCL_v3_`` with other names of three categories.
+Upstream (``base_handler.py::write``) writes files ``BFCL_v4_<category>_result.json`` to the folder
+``result/<model>/<group>/``. Each line is ``{"id", "result", ...}``. Older versions lack the group
+folder, begin file names with ``BFCL_v3_``, and name three categories differently.
 
-The model's handler writes the result of a single answer: a text, or ``[{name: arguments}, ...]``
-for models with function calling (FC). The result of a conversation is a list of such answers for
-each turn. After failed inference it is a text that says so. Upstream judges it like any other text:
-not a call, and not a conversation.
-"""
+The result of a single answer is a string, or ``[{name: arguments}, ...]`` for models with function
+calling (FC). The result of a conversation is a list of such answers for each turn. If inference
+failed, the result is an error message, which upstream judges like any other string."""
 
 from __future__ import annotations
 
@@ -43,17 +41,17 @@ from ace_ray.parsing.known import known_calls
 from ace_ray.parsing.syntax import NotCalls
 from ace_ray.types import Completion, Entry, Episode, ToolAnswer, ToolCall
 
-# Maximum turns and answers of a conversation; upstream's have 21 answers in each of 8 turns.
+# Maximum turns plus answers of a conversation; upstream's have at most 8 turns of 21 answers.
 MAX_ANSWERS = 1_000
 _FILE = re.compile(r"BFCL_v\d+_(\w+?)_result\.json")
 _GROUPS = ("non_live", "live", "multi_turn", "agentic", "format_sensitivity")
 # Folders between a model's folder and its files; the last four belong to memory.
 _FOLDERS = frozenset((*_GROUPS, "memory", "kv", "vector", "rec_sum"))
-# Depth of the search for files, from ``result`` down.
+# Maximum levels of folders in which files are searched, counted from ``result``.
 _LEVELS = 5
 _RENAMED = {"simple": "simple_python", "java": "simple_java", "javascript": "simple_javascript"}
 _NOT_SCORED = re.compile(r"exec_\w+|rest|sql|chatable|multi_turn_composite|memory_\w+_prereq")
-# Names of files that do not say which of several categories they answer.
+# Names of groups in file names. Such a file does not record the category of its answers.
 _GROUP_NAMES = ("memory", "web_search")
 _DROPPED = """
 live_multiple_1052-79-0 live_relevance_16-16-0 live_relevance_17-17-0
@@ -67,18 +65,18 @@ live_relevance_31-19-1 live_relevance_32-20-0 live_relevance_33-21-0 live_releva
 live_relevance_35-22-1 live_relevance_36-23-0 live_relevance_37-24-0 live_relevance_38-25-0
 live_relevance_39-26-0 live_relevance_40-27-0
 """
-# Ids of versions 3 and 4 that upstream has removed since, from the history of its files.
+# Ids in versions 3 and 4 that upstream has since removed, taken from the history of its files.
 DROPPED_IDS = frozenset(_DROPPED.split())
 _CONVERSATIONS = frozenset(groups.MULTI_TURN + groups.AGENTIC)
 _TAG, _TAG_END = "<tool_call>\n", "\n</tool_call>"
-# Start of a list of calls in the form that prompts ask for.
+# Start of a list of calls in the format that prompts request.
 _PROMPTED = re.compile(r"[\s`]*+\[?[A-Za-z_][\w.]*+\(")
-# Models whose own handlers upstream uses to read calls without ``<tool_call>`` tags from texts.
+# Models for which upstream has special handlers, which read calls without ``<tool_call>`` tags.
 _OWN_FORM = re.compile(r"llama|phi-|functiongemma|minicpm3", re.IGNORECASE)
 
-# Form of the calls in one model's answers: in the text, as prompts ask for them; as lists, with
-# arguments as texts or as objects (then a text is not a call); or in the text between
-# ``<tool_call>`` tags, as Qwen's handler stores them.
+# Format of the calls in one model's answers. "text": in the text, as prompts request. "calls" and
+# "objects": lists with arguments as JSON strings or as objects; texts contain no calls. "tagged":
+# in the text between ``<tool_call>`` tags, as Qwen's handler stores them.
 Form = Literal["text", "calls", "objects", "tagged"]
 
 
@@ -95,7 +93,7 @@ class Source:
 
 
 def entries_of(package: UpstreamPackage) -> Entries:
-    """Return the entries of a copy of bfcl-eval, of all categories: all can be scored."""
+    """Return the entries of all categories of a copy of bfcl-eval; all can be scored."""
     return Entries(
         lambda _, category: load(package, [category]),
         languages=["en"],
@@ -104,16 +102,16 @@ def entries_of(package: UpstreamPackage) -> Entries:
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs at ``path``: one model's result folder, one file of it, or JSON lines with
-    ``id`` and ``output`` (in any shape of a ``result``), and perhaps ``sample``.
+    """Yield the outputs in one model's result folder, in one file of it, or in a JSON lines file.
 
-    Files come in the order of the categories. Files of categories that no version scores now
-    (``exec_*``, ``rest``, ``sql``, ``chatable``, and the group names ``memory`` and ``web_search``)
-    are skipped, and so are the conversations before memory questions and ids that the data has
-    dropped. An answer of another shape does not decode.
+    A row of a JSON lines file has ``id``, ``output`` (in any shape of ``result``) and optionally
+    ``sample``. Files are read in the order of the categories. Categories that are not scored
+    (``exec_*``, ``rest``, ``sql``, ``chatable``), the groups ``memory`` and ``web_search``,
+    conversations before memory questions, and removed ids are skipped. An answer in any other shape
+    counts as undecodable.
 
-    Raises `UserError` for a bad line with its file and number, for a path with results of several
-    models or of none, and for texts of a model with function calling in a form of its own."""
+    Raises `UserError` for a malformed line, for a path with results of several models or of none,
+    and for answers of an FC model in a format that only its handler in upstream reads."""
     return each_once(_outputs(path, entries), path)
 
 
@@ -147,7 +145,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _dropped(entry_id: Any, entries: Entries) -> bool:
-    """Return whether upstream has dropped an id, and count it."""
+    """Return whether upstream has removed an id. If so, count it in ``entries.remarks``."""
     if not isinstance(entry_id, str) or entry_id not in DROPPED_IDS:
         return False
     category = entry_id.rpartition("_")[0]
@@ -156,14 +154,14 @@ def _dropped(entry_id: Any, entries: Entries) -> bool:
 
 
 def _remark(entry: Entry, value: Any, entries: Entries) -> None:
-    """Count an answer that does not say whether the model wrote words."""
+    """Count an empty list in an irrelevance category: it may stand for text or for no answer."""
     if value == [] and entry.category in ("irrelevance", "live_irrelevance"):
         what = "empty lists in irrelevance categories, with words or without (strict: refusals)"
         entries.remarks[what] += 1
 
 
 def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
-    """As `Entries.answered_by`, without loading all categories: an id begins with its own."""
+    """Return the entry of a row; the id gives the category, so only that category is loaded."""
     if "category" not in row:
         category = text_of(row, "id", where).partition(":")[0].rpartition("_")[0]
         if category in entries.categories:
@@ -172,7 +170,7 @@ def _answered_by(row: Row, entries: Entries, where: str) -> Entry:
 
 
 def _sources(path: Path, entries: Entries) -> list[Source]:
-    """Return the files that are scored, by category. Raises `UserError`."""
+    """Return the files to score, in the order of the categories. Raises `UserError`."""
     if path.is_file():
         files = [path]
     elif path.is_dir():
@@ -189,7 +187,7 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
     sources: dict[str, Source] = {}
     for file in files:
         name = _FILE.fullmatch(file.name)
-        assert name is not None  # `_below` looks for these, and so does who names a file
+        assert name is not None  # `_below` and `_outputs` have checked the name
         source = Source(file, name[1])
         if source.named in _GROUP_NAMES:
             entries.remarks[f"files named {source.named}, a group of categories, skipped"] += 1
@@ -198,8 +196,8 @@ def _sources(path: Path, entries: Entries) -> list[Source]:
             continue
         require_known("category", source.category, groups.CATEGORIES, str(file))
         if other := sources.get(source.category):
-            what = f"is a second file of {source.category}, beside {other.path}"
-            raise UserError(what, where=str(file), fix="leave one of them")
+            what = f"is a second file of {source.category}; the other one is {other.path}"
+            raise UserError(what, where=str(file), fix="remove one of them")
         sources[source.category] = source
     if not sources:
         raise UserError("contains no scored category", where=str(path), fix=fix)
@@ -222,13 +220,12 @@ def _model_folder(file: Path) -> Path:
 
 
 def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
-    """Decide from all of a model's answers how they hold calls.
+    """Determine the format of the calls from all answers of a model.
 
-    Lists are calls, unless more texts than lists of objects hold calls: one odd row may be a list,
-    too. Likewise most lists say how arguments are written. ``FC`` in a model's name says that it
-    has function calling, so that its texts hold calls between tags or none. Raises `UserError` for
-    texts of an ``FC`` model that upstream reads with a handler of the model's own.
-    """
+    If some answers are lists, calls are in lists, unless more strings than lists contain calls. The
+    majority of lists decides whether arguments are strings or objects. A model with ``FC`` in its
+    name has function calling; its strings contain calls only between tags. Raises `UserError` for
+    an ``FC`` model with strings that only its handler in upstream can read."""
     listed = spelled = prompted = tagged = 0
     lists = own_form = False
     for path in paths:
@@ -262,7 +259,7 @@ def _form_of(paths: Sequence[Path], key: str, model: str) -> Form:
 
 
 def _is_spelled(call: dict[str, Any]) -> bool:
-    """Tell whether a stored call is ``{name: arguments}`` with the arguments' text."""
+    """Return whether a stored call is ``{name: arguments}`` with arguments as a JSON string."""
     return not _is_named(call) and isinstance(next(iter(call.values()), None), str)
 
 
@@ -299,7 +296,7 @@ def _episode(entry: Entry, value: Any, form: Form) -> Episode:
 
 
 def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answer]], str]:
-    """Return the answers of each turn, and why the conversation ended (`check_multi_turn`)."""
+    """Return the answers of each turn, and the reason of an early end (see `check_multi_turn`)."""
     agentic = entry.category in groups.AGENTIC
     is_one = isinstance(value, list) and all(isinstance(turn, list) for turn in value)
     if not is_one or (agentic and len(value) != 1):
@@ -308,13 +305,13 @@ def _conversation(entry: Entry, value: Any, form: Form) -> tuple[list[list[Answe
         return [], "steps"
     wanted = 1 if agentic else len(entry.gold)
     turns = [[_answer(one, form) for one in turn] for turn in value]
-    # Upstream stops a conversation in the turn that has so many answers, each of which held calls.
+    # Upstream stops a conversation in a turn with `MAX_STEPS` answers that all contain calls.
     cut = len(turns) < wanted or (bool(turns) and len(turns[-1]) >= MAX_STEPS)
     return turns, "steps" if cut else ""
 
 
 def _answer(value: Any, form: Form) -> Answer:
-    """Read a stored answer."""
+    """Convert a stored answer to an `Answer`."""
     if isinstance(value, str):
         if form == "text":
             return Answer(value)
@@ -323,14 +320,14 @@ def _answer(value: Any, form: Form) -> Answer:
     calls = _calls(value, form) if form in ("calls", "objects") else None
     if calls is None:
         return Answer("" if value is None else _json(value), (), unreadable=True)
-    # Handlers store [] for an answer in words when the server sends `tool_calls: []`.
+    # Handlers store [] for an answer in text if the server sends `tool_calls: []`.
     return Answer("" if calls else None, calls)
 
 
 def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
     """Read calls from ``[{name: arguments}, ...]`` or ``[{"name", "arguments"}, ...]``.
 
-    Return None for any other shape, such as an object if the model's arguments are texts."""
+    Return None for any other shape, for example an object if the model's arguments are strings."""
     if not isinstance(value, list):
         return None
     calls = []
@@ -342,7 +339,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
         if isinstance(arguments, str):
             calls.append(ToolCall(name, arguments))
         elif isinstance(arguments, dict) and form == "objects":
-            # Such handlers offer the published names, with their dots.
+            # Handlers that store objects offer functions by their published names, with dots.
             calls.append(ToolCall(tool_name(name), _json(arguments)))
         else:
             return None
@@ -350,7 +347,7 @@ def _calls(value: Any, form: Form) -> tuple[ToolCall, ...] | None:
 
 
 def _json(value: Any) -> str:
-    """Return a value as JSON; a broken text for one nested too deep."""
+    """Return a value as JSON, or invalid JSON if the value is nested too deep."""
     try:
         return json.dumps(value)
     except RecursionError:
@@ -358,8 +355,8 @@ def _json(value: Any) -> str:
 
 
 def _tagged(text: str) -> tuple[ToolCall, ...]:
-    """Read the calls between tags (upstream ``qwen_fc.py``). Blocks that are not JSON are skipped;
-    one that is JSON and not a call spoils all."""
+    """Read the calls between tags (upstream ``qwen_fc.py``). Blocks that are not JSON are skipped.
+    If a block is JSON but not a call, no calls are returned."""
     calls, place = [], 0
     while (begin := text.find(_TAG, place)) >= 0:
         end = text.find(_TAG_END, begin + len(_TAG))

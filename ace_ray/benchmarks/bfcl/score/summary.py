@@ -1,11 +1,11 @@
-"""The summary of a run: the shared statistics, and BFCL's own numbers.
+"""Compute the summary of a run: the shared statistics, and BFCL's own numbers.
 
-Keys beside the keys of `ace_ray.benchmarks.statistics` (``docs/results.md`` explains them)::
+Keys in addition to those of `ace_ray.benchmarks.statistics` (explained in ``docs/results.md``)::
 
     rules              {"official": RULES, "strict": RULES}
     format_sensitivity see `Diagnostics`; null without such rows
-    contamination      see `Diagnostics`; null where it was not asked for
-    endings            {category: {how: episodes}} of interactive categories
+    contamination      see `Diagnostics`; null if it was not measured
+    endings            {category: {ending: number of episodes}} of interactive categories
 
     RULES              STATS of all rows, and {"v4": {column: CELL}, "v3": {column: CELL}}
     CELL               {"title", "value", "interval", "missing"}
@@ -39,11 +39,10 @@ from ace_ray.util.stats import Z95, mean_of_present, wilson
 
 
 def summarize(rows: Iterable[ResultRow], *, max_unscored: float = 0.0) -> dict[str, Any]:
-    """Compute the summary in one pass over ``rows``, each (id, sample) once.
+    """Compute the summary in one pass over ``rows``, in which each (id, sample) occurs once.
 
-    A category with a larger share of unscored rows than ``max_unscored`` keeps its accuracy over
-    the scored ones, but enters no aggregate.
-    """
+    A category with a larger share of unscored rows than ``max_unscored`` enters no aggregate. Its
+    accuracy over the scored rows is still reported."""
     diagnostics = Diagnostics()
     summary = statistics(diagnostics.through(rows), RULE_SETS, {"all": CATEGORIES}, max_unscored)
     for rules in RULE_SETS:
@@ -71,9 +70,9 @@ _LIVE_AST = ("live_simple", "live_multiple", "live_parallel", "live_parallel_mul
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An aggregate: the weighted mean of ``parts``, categories or other columns.
+    """An aggregate: the weighted mean of ``parts``, which are categories or other columns.
 
-    ``pooled``: weighted by the number of judged entries, and then every part is a category.
+    ``pooled``: weights are the numbers of judged entries; every part must be a category.
     """
 
     title: str
@@ -98,7 +97,7 @@ V4: Mapping[str, Column] = {
         (0.1, 0.1, 0.1, 0.3, 0.4),
     ),
 }
-# v3 had the irrelevance categories within its groups, and no agentic ones.
+# In v3 the groups included the irrelevance categories, and there were no agentic categories.
 V3: Mapping[str, Column] = {
     "simple": V4["simple"],
     "non_live": Column(
@@ -111,11 +110,11 @@ V3: Mapping[str, Column] = {
 
 
 def aggregates(judged: Mapping[str, Any], columns: Mapping[str, Column]) -> dict[str, Any]:
-    """Compute ``{column: {"title", "value", "interval", "missing"}}``, shares in 0..1, from the
-    STATS of the categories that may enter an aggregate.
+    """Compute ``{column: {"title", "value", "interval", "missing"}}``, with fractions in 0..1.
 
-    ``missing`` names the missing categories of a column without a value. Then ``partial`` is the
-    mean of the others, ``{"value", "interval"}`` or None."""
+    ``judged``: STATS of the categories that may enter an aggregate. ``missing`` names the missing
+    categories of a column. If there are any, ``value`` is None, and ``partial`` is the mean of the
+    column's other categories, ``{"value", "interval"}`` or None."""
     cells: dict[str, Any] = {}
     for name, column in columns.items():
         parts = [cells.get(part) or _category_cell(part, judged) for part in column.parts]
@@ -142,7 +141,7 @@ def _category_cell(name: str, judged: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Compute the mean of the parts of a column that have a value, or a partial one."""
+    """Compute the mean of those parts of a column that have a value or a partial value."""
     there = [part if part["value"] is not None else part.get("partial") or {} for part in parts]
     weights = column.weights or [1.0] * len(parts)
     if column.pooled:
@@ -160,7 +159,7 @@ def _combined(column: Column, parts: Sequence[Mapping[str, Any]]) -> dict[str, A
     return {"value": value, "interval": list(interval)}
 
 
-# Reasons for the end of an episode. "preparation": a conversation before it was cut.
+# Endings of an episode. "preparation": a conversation that filled its memory was truncated.
 ENDINGS = ("finished", "steps", "context", "deadline", "preparation")
 GOLD = "gold_token_probability"
 _ENDED = "ended_"
@@ -174,8 +173,8 @@ def with_metrics(
 ) -> dict[str, Verdict]:
     """Add the episode's ending and the gold calls' probability to the metrics of ``verdicts``.
 
-    ``ended`` is one of `ENDINGS`, None for a single call. ``gold_logprobs`` belong to the tokens of
-    the gold calls, if requested."""
+    ``ended`` is one of `ENDINGS`, None for a single-turn entry. ``gold_logprobs``:
+    log-probabilities of the tokens of the gold calls, if measured."""
     more: dict[str, float] = {}
     if ended in ENDINGS:
         more[f"{_ENDED}{ended}"] = 1
@@ -188,7 +187,7 @@ def with_metrics(
 
 
 class Diagnostics:
-    """Collects endings, gold probabilities and tallies by form of prompt from the rows that are
+    """Collects endings, gold probabilities and tallies per prompt form from the rows that are
     iterated with `through`."""
 
     def __init__(self) -> None:
@@ -211,14 +210,15 @@ class Diagnostics:
             yield row
 
     def endings(self) -> dict[str, dict[str, int]]:
-        """``{category: {ending: episodes}}``."""
+        """Return ``{category: {ending: number of episodes}}``."""
         return {
             category: {how: counts[how] for how in ENDINGS}
             for category, counts in self._endings.items()
         }
 
     def contamination(self) -> dict[str, Any] | None:
-        """Return the score, its 95 % interval and both perplexities; None if a set is absent."""
+        """Return the contamination score, its 95 % interval, and the perplexities of single-turn
+        and live entries. Return None if one of these two sets lacks gold probabilities."""
         if not all(self._logs.values()):
             return None
         single, live = (_mean(logs) for logs in self._logs.values())
@@ -231,9 +231,10 @@ class Diagnostics:
         }
 
     def format_sensitivity(self) -> dict[str, Any] | None:
-        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None for no rows.
+        """Return ``{rules: {"forms": {form: STATS}, "range", "stdev"}}``; None without rows.
 
-        The spread is over forms with a judged row, in points; null for fewer than two."""
+        The range and standard deviation of the forms' accuracies are in percentage points. They are
+        None for fewer than two forms with judged rows."""
         if not self._forms:
             return None
         return {rules: self._sensitivity(rules) for rules in RULE_SETS}

@@ -30,10 +30,9 @@ _VERSIONS: Mapping[str, Mapping[str, Column]] = {"v4": V4, "v3": V3}
 
 
 def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, Any]:
-    """Make the printed table: categories, then complete groups, then both overall scores.
+    """Return the printed table: categories, groups without missing categories, and overall scores.
 
-    ``absent`` are categories that were not run, and why; they read ``N/A``.
-    """
+    ``absent`` maps each category that was not run to the reason; its scores read ``N/A``."""
     made = statistics.table(summary, RULE_SETS)
     lines = [*made["lines"], *([category, "", "N/A", "N/A"] for category in absent)]
     for version, names in (("v4", (*_HEADLINE, "overall")), ("v3", ("overall",))):
@@ -45,8 +44,7 @@ def table(summary: Mapping[str, Any], absent: Mapping[str, str]) -> dict[str, An
 
 
 def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Make tables of the endings of episodes, the accuracy of each form of prompt, and pass@k, as
-    far as there are any."""
+    """Return tables of episode endings, accuracy per prompt form and pass@k, without empty ones."""
     tables = []
     if summary["endings"]:
         tables.append(
@@ -75,7 +73,7 @@ def further_tables(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def notes(summary: Mapping[str, Any], absent: Mapping[str, str]) -> list[str]:
-    """Return notes on categories that did not run, and on contamination, a sentence each."""
+    """Return one sentence per category that did not run, and one on contamination if measured."""
     sentences = [f"{category} was not run: {why}" for category, why in absent.items()]
     if score := summary["contamination"]:
         low, high = score["interval"]
@@ -129,7 +127,7 @@ TITLED_GROUPS: Mapping[str, Sequence[str]] = {
 
 
 def task(row: ResultRow) -> str:
-    """Return the task's key: questions of one memory share it, and so do forms of a question."""
+    """Return the task's key, shared by questions on one memory and by all forms of a question."""
     if row.category in MEMORY:  # memory_kv_12-student-3
         return f"{row.category}/{row.id.rsplit('_', 1)[-1].split('-')[1]}"
     if row.category == FORMAT_SENSITIVITY:
@@ -138,7 +136,7 @@ def task(row: ResultRow) -> str:
 
 
 def paper(runs: Sequence[ReportedRun], rules: str) -> Paper:
-    """Return the leaderboard's columns, the accuracy of each form, and accuracy against size."""
+    """Return tables of leaderboard columns and of accuracy per form, and curves by model size."""
     tables = [_leaderboard(runs, version, rules) for version in _VERSIONS]
     notes = []
     if forms := _forms(runs, rules):

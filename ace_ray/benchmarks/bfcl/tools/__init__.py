@@ -1,1 +1,1 @@
-"""Upstream's classes out of the user's copy, behind a `Scenario` in a process of its own."""
+"""Run upstream's tool classes from the user's copy in a separate process, as a `Scenario`."""

@@ -1,5 +1,5 @@
-"""The tools' side of a limited process (`ace_ray.sandbox.limited_child`): the environments of many
-attempts, and the only place where the classes of a copy run."""
+"""Handler of the requests to a limited process (`ace_ray.sandbox.limited_child`). It keeps the
+environments of many attempts. The classes of a copy run only in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ace_ray.benchmarks.bfcl.tools.sources import ToolSources, load_class
 from ace_ray.benchmarks.bfcl.tools.standins import NAMES
 from ace_ray.sandbox.limited_child import limited
 
-# Modules that would be imported in the middle of a call, when files cannot be opened any more.
+# Modules that Python would otherwise import during a call, when files cannot be opened any more.
 _LATE = ("_strptime", "encodings.idna", "linecache", "locale", "mpmath.ctx_mp")
 
 
@@ -32,8 +32,8 @@ class _Attempt:
 
 
 class Tools:
-    """Answers {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops": [...],
-    "forget": [number, ...]}; the last with one value an operation (see the methods `op_*`)."""
+    """Handles the requests {"sources": ...}, {"load": [class, ...]} and {"attempt": number, "ops":
+    [...], "forget": [number, ...]}. Returns one value per operation in "ops" (methods `op_*`)."""
 
     def __init__(self) -> None:
         self._sources = ToolSources()
@@ -51,14 +51,16 @@ class Tools:
         for number in request["forget"]:
             self._attempts.pop(number, None)
         attempt = self._attempts.setdefault(request["attempt"], _Attempt())
-        # Operations that pass together pass alone. Others come again, one by one (`limited`).
+        # The limits apply to all operations together. If they are exceeded, the caller sends the
+        # operations again one by one.
         with limited():
             return [_OPERATIONS[op[0]](self, attempt, *op[1:]) for op in request["ops"]]
 
     def op_open(
         self, attempt: _Attempt, name: str, initial_state: Mapping[str, Any], shared: bool
     ) -> None:
-        """Open an environment ``name``; ``shared`` ones share the objects that upstream's share."""
+        """Open an environment. ``shared``: it shares objects with others of the attempt (see
+        `Shared`)."""
         given = InitialState(**initial_state)
         memo = attempt.shared if shared else None
         attempt.environments[name] = open_environment(self._sources, given, memo)
@@ -66,12 +68,12 @@ class Tools:
     def op_call(
         self, attempt: _Attempt, name: str, call: str, arguments: Mapping[str, Any]
     ) -> list[Any]:
-        """Return an observation's value and error."""
+        """Call an environment. Return the value and the error of the observation."""
         observation = attempt.environments[name].call(call, arguments)
         return [observation.value, observation.error]
 
     def op_broke(self, attempt: _Attempt, name: str) -> None:
-        """Charge the attempt for a call that broke the limits of its process."""
+        """Charge the environment for a call that exceeded the limits of its process."""
         attempt.environments[name].broke()
 
     def op_state(self, attempt: _Attempt, name: str) -> Any:
@@ -91,16 +93,16 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
 
 
 def make() -> Tools:
-    """Make the handler for `ace_ray.sandbox.limited_child.main`."""
+    """Return the handler for `ace_ray.sandbox.limited_child.main`."""
     for name in (*NAMES, *_LATE):
         if name == "numpy":
             continue
-        with suppress(ImportError):  # of mpmath, which load_class asks for where it is needed
+        with suppress(ImportError):  # load_class reports a missing mpmath
             import_module(name)
     return Tools()
 
 
 def make_with_vectors() -> Tools:
-    """Make a handler that can open vector memories; numpy takes time and memory to import."""
+    """Return a handler that supports vector memories. They need numpy, which is slow to import."""
     import_module("numpy")
     return make()

@@ -20,14 +20,14 @@ from ace_ray.sandbox.protocol import Observation
 from ace_ray.sandbox.tools import unknown_tool
 from ace_ray.types import Entry
 
-# The functions' docs as published, by the class that has the functions.
+# The published documentation of each class's functions.
 Docs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """Picklable. ``names`` are the methods that can be called, of each class in order: all that the
-    docs name, those held out in some turns too, since upstream executes them as well."""
+    """The classes of an environment, with their initial configuration; picklable. ``names`` are all
+    documented methods of each class, even those held out at first: upstream executes them too."""
 
     names: Mapping[str, tuple[str, ...]]
     initial_config: Mapping[str, Any] = field(default_factory=dict)
@@ -52,32 +52,33 @@ def initial_state_of(entry: Entry, docs: Docs) -> InitialState:
 
 MAX_CALL_CHARS = 100_000
 MAX_RESULT_CHARS = 2_000_000
-# Maximum processor time of all calls of an attempt. The limited process bounds each call.
+# Maximum CPU time of all calls of an environment. The limited process bounds each single call.
 MAX_CPU_S = 6.0
-# Processor time that is charged for a call that broke a limit of its process.
+# CPU time that is charged for a call that exceeded a limit of its process.
 BROKEN_CPU_S = 2.0
 
 _STATELESS = frozenset(["MathAPI"])
+# Attributes that contain objects of upstream's modules in long_context entries.
 _SHARED = {"TravelAPI": ("credit_card_list", "booking_record")}
-# Attributes that hold objects of upstream's modules in long_context entries.
+# Attributes of a memory that its snapshot contains.
 _SNAPSHOT = ("core_memory", "archival_memory", "memory")
 
-# Objects that upstream's instances in one process share: defaults of arguments that calls change,
-# and records of the long contexts. A memo of `copy.deepcopy`.
+# Memo of `copy.deepcopy` for the objects that upstream's instances in one process share: mutable
+# default arguments, and records of long contexts.
 Shared = dict[int, Any]
 
 
 class Environment:
-    """Fresh instances of an entry's classes. `call` takes these names:
+    """New instances of an entry's classes. `call` accepts these names:
 
     - ``step`` {"texts": [one call, ...]}: run the calls. Return their results as a model sees them.
-    - ``dump``: return the part of a memory that a prompt shows (text).
-    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: put it back.
-    - ``texts`` {"texts": [one call, ...]}: return the texts whose embeddings the calls may need.
-      ``vectors`` {"vectors": {text: [float, ...]}}: give embeddings (vector memory only).
+    - ``dump``: return the part of a memory that a prompt shows, as a string.
+    - ``snapshot``: return a memory as JSON values. ``restore`` {"snapshot": ...}: restore it.
+    - ``texts`` {"texts": [one call, ...]}: return the strings whose embeddings the calls may need.
+    - ``vectors`` {"vectors": {text: [float, ...]}}: provide embeddings (vector memory only).
 
-    Results are upstream's (``multi_turn_utils.execute_multi_turn_func_call``): a dict as JSON, a
-    string as it is, ``str()`` of anything else, and ``Error during execution: ...``.
+    Results are formatted as upstream does (``multi_turn_utils.execute_multi_turn_func_call``): a
+    dict as JSON, other values with ``str()``, and an error as ``Error during execution: ...``.
     """
 
     def __init__(self, instances: Mapping[str, Any], tools: Mapping[str, Callable[..., Any]]):
@@ -114,33 +115,33 @@ class Environment:
         )
 
     def step(self, texts: Sequence[str]) -> list[str]:
-        """Return the results of the calls of one step."""
+        """Run the calls of one step, and return their results."""
         return [self.execute(text) for text in texts]
 
     def execute(self, text: str) -> str:
-        """Return the result of one call as a model sees it. Raises `MemoryError`, nothing else."""
+        """Run one call, and return its result as a model sees it. Raises only `MemoryError`."""
         began = time.process_time()
         try:
             if len(text) > MAX_CALL_CHARS:
                 raise CallRefused(f"a call of more than {MAX_CALL_CHARS} characters")
             if self._cpu_s <= 0:
                 raise CallRefused("the calls of this conversation have used up their budget")
-            # A precision that a method sets ends with the call.
+            # `localcontext` undoes a decimal precision that a method sets.
             with known_vectors(self._vectors), localcontext():
-                # A nested call's result becomes an argument as a copy. Upstream passes the object;
-                # a few dozen objects that hold each other take forever to print.
+                # Copy the result of a nested call, unlike upstream. Otherwise a model could build
+                # a few dozen objects that contain each other, which take forever to print.
                 shown = _shown(evaluate(text, self._tools, copy.deepcopy))
             if len(shown) > MAX_RESULT_CHARS:
                 raise CallRefused("the result is too large")
         except MemoryError:  # the state may be half changed
             raise
-        except Exception as error:  # noqa: BLE001  # whatever a tool raises is its result
+        except Exception as error:  # noqa: BLE001  # the model sees any error of a tool
             shown = _error(error)
         self._cpu_s -= time.process_time() - began
         return shown
 
     def broke(self) -> None:
-        """Charge for a call that broke the limits of its process and had no effect."""
+        """Charge CPU time for a call that exceeded the limits of its process and had no effect."""
         self._cpu_s -= BROKEN_CPU_S
 
     def _memory(self) -> Any:
@@ -174,20 +175,20 @@ class Environment:
 def open_environment(
     sources: ToolSources, initial_state: InitialState, shared: Shared | None = None
 ) -> Environment:
-    """Make instances of the initial state's classes, loaded with its configuration.
+    """Create an environment: instances of the classes, loaded with their initial configuration.
 
     Environments with the same ``shared`` share the objects that upstream's instances in one process
-    share; by default they share nothing.
+    share. By default they share nothing.
 
     Raises:
-        UserError: a class is missing, does not load, or lacks a method that the docs name.
+        UserError: a class is missing, does not load, or lacks a documented method.
     """
     memo: Shared = {} if shared is None else shared
     instances: dict[str, Any] = {}
     tools: dict[str, Callable[..., Any]] = {}
     for class_name, names in initial_state.names.items():
         instance = load_class(sources, class_name)()
-        # Memories are loaded from files upstream, and by `restore` here.
+        # Upstream loads memories from files; here `restore` loads them.
         if class_name not in _STATELESS and not class_name.startswith("MemoryAPI_"):
             config = copy.deepcopy(initial_state.initial_config.get(class_name, {}))
             instance._load_scenario(config, long_context=initial_state.long_context)
@@ -204,8 +205,8 @@ def open_environment(
 
 
 def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., Any]:
-    """Give ``method`` own copies of mutable defaults. Upstream's are lists that one conversation
-    would hand on to the next."""
+    """Return ``method`` with copies of its mutable default arguments. Upstream's methods change
+    their defaults, so that one conversation would affect the next."""
     changeable = _changeable(method.__func__)  # type: ignore[attr-defined]
     if not changeable:
         return method
@@ -216,7 +217,7 @@ def _with_defaults(method: Callable[..., Any], memo: Shared) -> Callable[..., An
         try:
             given = signature.bind(*args, **named).arguments
         except TypeError:
-            return method(*args, **named)  # raises it in Python's words
+            return method(*args, **named)  # raises Python's own error
         missing = {k: v for k, v in changeable.items() if k not in given}
         return method(*args, **named, **{k: copy.deepcopy(v, memo) for k, v in missing.items()})
 
@@ -241,22 +242,22 @@ def _shown(result: Any) -> str:
 def _error(error: Exception) -> str:
     try:
         return f"Error during execution: {str(error)[:MAX_CALL_CHARS]}"
-    except Exception:  # noqa: BLE001  # a text that cannot be made of it
+    except Exception:  # noqa: BLE001  # the error cannot be printed
         return f"Error during execution: {type(error).__name__}"
 
 
 def shared_changed(shared: Shared) -> bool:
-    """Tell whether calls have changed an object that environments share."""
+    """Return whether calls have changed an object that environments share."""
     kept = {id(item): item for item in shared.get(id(shared), ())}
     return any(kept[key] != made for key, made in shared.items() if key in kept)
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """Return the first attribute, as ``Class.attribute``, that differs between instances of equal
-    classes, or "". Attributes with a leading underscore do not count.
+    """Return ``Class.attribute`` of the first public attribute that differs between the instances
+    of two environments, or "".
 
-    ``theirs`` is the answer key's side: it bounds the cost of the comparison. Values that cannot be
-    compared, which crash upstream, differ."""
+    ``theirs`` belongs to the answer key. Only its attributes are compared, which bounds the cost.
+    Values whose comparison raises, which crashes upstream, count as different."""
     for name, instance in theirs.items():
         for key, value in vars(instance).items():
             if not key.startswith("_") and not _same(vars(ours[name]), key, value):
@@ -267,24 +268,24 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
 def _same(attributes: Mapping[str, Any], key: str, value: Any) -> bool:
     try:
         return key in attributes and bool(attributes[key] == value)
-    except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that holds itself
+    except Exception:  # noqa: BLE001  # e.g. endless recursion in a directory that contains itself
         return False
 
 
-# The classes share lists and directories among several places, so that a value which is small in
-# memory can be endless in print.
+# The recorded state is bounded because a list or directory can occur in several places: a value
+# that is small in memory can be endless as JSON.
 # Maximum characters of a recorded state. The largest initial state has 20,000 as JSON.
 MAX_STATE_CHARS = 256 << 10
 # Maximum characters of a snapshot of a memory.
 MAX_MEMORY_CHARS = 4 << 20
 MAX_STATE_DEPTH = 100
-# Characters that a value counts for, beside its text.
+# Characters that each value counts for, in addition to its text.
 _CHARS_PER_VALUE = 8
 
 
 def as_json(value: Any, max_chars: int = MAX_STATE_CHARS) -> Any:
-    """Return ``value`` as JSON values: directories and files as objects, sets sorted, anything else
-    that is not JSON as its text, and "..." beyond the bounds."""
+    """Convert ``value`` to JSON values; parts beyond the bounds become "...". Directories and files
+    become objects, sets sorted lists, and other objects ``<class name>``."""
     return _Writer(max_chars).write(value, 0)
 
 
@@ -299,7 +300,7 @@ class _Writer:
         if type(value) is int:
             return value if value.bit_length() < 64 else f"{value:#x}"[:100]
         if isinstance(value, float) and not math.isfinite(value):
-            return repr(float(value))  # no reader of JSON takes it
+            return repr(float(value))  # JSON cannot express NaN or infinity
         if value is None or isinstance(value, (str, int, float)):
             return value
         if isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""One call text to its value: parsed, never evaluated as Python.
+"""Execute the text of one call without ``eval``.
 
-Upstream sends the text through ``eval``. Here it is one call of a tool with literal arguments, or
-with calls of the same tools among them; whatever else Python would do with the text is refused.
+Upstream passes the text to ``eval``. Here it must be a call of a tool, and its arguments must be
+literals or calls of the same tools. Any other Python is refused.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ Taken = Callable[[Any], Any]
 
 
 class CallRefused(Exception):
-    """The text is not a call of a tool with literal arguments. The model sees the message."""
+    """The text is not a call that can be executed. The model sees the message."""
 
 
 def as_upstream_reads(text: str) -> str:
-    """Return the text that upstream evaluates, without the names of its instances.
+    """Return the text as upstream evaluates it, except for the names of its instances.
 
-    It puts them before the names of tools by a regular expression that looks into string literals
-    too, and that drops spaces between any word and an opening bracket there: ``echo(content='a
-    (b)')`` writes ``a(b)``. The dropped spaces reach files and messages, so they are dropped here;
-    the instance names, which no gold value holds, are not put into the strings.
+    Upstream inserts an instance's name before each tool name with a regular expression. The
+    expression also matches inside string literals. There it removes spaces between a word and an
+    opening bracket: ``echo(content='a (b)')`` writes ``a(b)``. The spaces are removed here too,
+    because such strings reach files and messages. Instance names are not inserted, since no gold
+    value contains them.
     """
     return _BEFORE_BRACKET.sub(r"\1", text)
 
 
 def evaluate(text: str, tools: Tools, taken: Taken) -> Any:
-    """Return the result of the call in ``text``; ``taken`` turns a result into an argument.
+    """Execute the call in ``text``. ``taken`` converts the result of a nested call to an argument.
 
-    Raises `CallRefused`; `NameError`, in Python's words, for an unknown tool; and any `Exception`
-    that the tool raises."""
+    Raises `CallRefused`; `NameError`, with Python's message, for an unknown tool; and any
+    `Exception` that the tool raises."""
     text = as_upstream_reads(text)
     _check_blocked(text)
     try:
@@ -110,7 +111,7 @@ def _dict(node: ast.Dict, tools: Tools, taken: Taken) -> dict[Any, Any]:
     for key, value in zip(node.keys, node.values, strict=True):
         if key is None:
             raise CallRefused("** in an argument")
-        # An unhashable key raises TypeError, as Python does.
+        # An unhashable key raises TypeError, as in Python.
         pairs[_value(key, tools, taken)] = _value(value, tools, taken)
     return pairs
 

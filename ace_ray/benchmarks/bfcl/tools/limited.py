@@ -1,4 +1,4 @@
-"""BFCL's environments in a limited process (`ace_ray.sandbox.attempts`)."""
+"""Run BFCL's environments in a limited process (`ace_ray.sandbox.attempts`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNLOGGED_CALLS = frozenset(["dump", "snapshot", "texts"])
 
 
 def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
-    """Raises `UserError` for sources that must not run here."""
+    """Return the host of the process for ``classes``. Raises `UserError` if they must not run."""
     handler = f"{_HANDLER}_with_vectors" if _VECTORS in classes else _HANDLER
 
     def make() -> Host:
@@ -32,7 +32,7 @@ def _host(sources: ToolSources, classes: Sequence[str]) -> Host:
 
 
 def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
-    """Check that the classes load. Raises `UserError` if one does not, or must not."""
+    """Check that classes load. Raises `UserError` if one does not load or must not run."""
     host = _host(sources, names)
     with host.lock:
         try:
@@ -43,14 +43,14 @@ def load_classes(sources: ToolSources, names: Sequence[str]) -> None:
             ) from error
         except ProcessLost as error:
             raise UserError(
-                f"the process of tools does not start ({error})",
+                f"the tool process does not start ({error})",
                 where="data",
-                fix="see what it printed above",
+                fix="see its output above",
             ) from error
 
 
 class Attempt(attempts.Attempt):
-    """Environments of BFCL's classes that live and end together."""
+    """Environments of BFCL's classes that are created and dropped together."""
 
     def __init__(self, sources: ToolSources, classes: Sequence[str]) -> None:
         super().__init__(_host(sources, classes))
@@ -62,7 +62,7 @@ class Attempt(attempts.Attempt):
         return op[0] not in _UNLOGGED and not (op[0] == "call" and op[2] in _UNLOGGED_CALLS)
 
     def carefully(self, op: Op) -> Any:
-        """Run one operation per request, and one call of a step."""
+        """Run one operation per request. Split a step into requests with one call each."""
         if op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) > 1:
             singles = [(*op[:3], {"texts": [text]}) for text in op[3]["texts"]]
             return [[self.carefully(single)[0][0] for single in singles], ""]
@@ -70,20 +70,20 @@ class Attempt(attempts.Attempt):
 
     def broken(self, op: Op, error: LimitBroken) -> Any:
         if op[0] == "difference":
-            return f"what takes too much to compare ({error})"
+            return f"a state that is too large to compare ({error})"
         if op[0] == "state":
-            return None  # a model may make one that takes too much to record; its row still counts
+            return None  # the row still counts if its state is too large to record
         if op[0] == "call" and op[2] == "texts":
-            return [[], ""]  # their calls will find no embedding
+            return [[], ""]  # the calls will fail for lack of embeddings
         if not _is_call(op):
-            raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} of a toolbox: {error}")
+            raise SandboxLost(f"{' '.join(map(str, op[:3:2]))} failed: {error}")
         self.pay(("broke", op[1]))
         shown = f"Error during execution: {error}"
         return [[shown], ""]
 
 
 def _is_call(op: Op) -> bool:
-    """Tell whether an operation makes one call of a tool."""
+    """Return whether an operation is a step with one call."""
     return bool(op[0] == "call" and op[2] == "step" and len(op[3]["texts"]) == 1)
 
 
@@ -104,7 +104,7 @@ class LimitedEnvironment:
 
 
 def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> Op:
-    """Make the operation that opens an environment."""
+    """Return the operation that opens an environment."""
     given = {
         "names": initial_state.names,
         "initial_config": initial_state.initial_config,
@@ -114,5 +114,5 @@ def opened(name: str, initial_state: InitialState, *, shared: bool = False) -> O
 
 
 def step(name: str, texts: Sequence[str]) -> Op:
-    """Make the operation that runs the calls of a step; its value is (results, "")."""
+    """Return the operation that runs the calls of a step; its result is (results, "")."""
     return ("call", name, "step", {"texts": list(texts)})

@@ -1,7 +1,7 @@
-"""The classes of the mini set: our own, under the same contract as upstream's.
+"""Tool classes of the mini set. They are our own, with the same contract as upstream's classes.
 
-Public attributes are the state, public methods the tools; a method answers with a dict, and says
-``{"error": ...}`` where it cannot do what it was asked for.
+Public attributes are the state, and public methods are the tools. A method returns a dict, which is
+``{"error": ...}`` if the call fails.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ace_ray.benchmarks.bfcl.tools.standins import BM25Plus
 
 Answer = dict[str, Any]
 
+# Upstream's limits on memories, so that the task is equally difficult.
 CORE_ENTRIES, CORE_CHARS = 7, 300
 ARCHIVE_ENTRIES, ARCHIVE_CHARS = 50, 2_000
-# Upstream's limits on memories, so that a model meets the same difficulty.
 TEXT_CHARS = 10_000
 _KEY = re.compile(r"[a-z]+(_[a-z0-9]+)*")
 
@@ -85,7 +85,7 @@ class Bakery:
 
 
 class KeyValueMemory:
-    """Few short entries that a prompt shows, and more and longer ones that must be looked up."""
+    """A memory of a few short entries, which prompts show, and an archive for lookup."""
 
     def __init__(self) -> None:
         self.core_memory: dict[str, str] = {}
@@ -187,7 +187,7 @@ def _search(memory: dict[str, str], query: str, k: int) -> Answer:
 
 
 class SummaryMemory:
-    """One text that the model keeps up to date."""
+    """A memory that is one text, which the model keeps up to date."""
 
     def __init__(self) -> None:
         self.memory = ""
@@ -223,7 +223,7 @@ class SummaryMemory:
         return {"status": "The memory is up to date."}
 
 
-# By the names that entries have them under.
+# Classes by their names in entries.
 CLASSES: Mapping[str, type[Any]] = {
     "Bakery": Bakery,
     "MemoryAPI_kv": KeyValueMemory,

@@ -1,8 +1,8 @@
-"""The classes behind the tools: the source texts of the user's own copy, loaded as private modules
-(`ace_ray.sandbox.private_modules`) that import each other and what `standins` allows.
+"""Load the tool classes from the source files of the user's copy, as private modules
+(`ace_ray.sandbox.private_modules`). The modules can import each other and what `standins` allows.
 
-They run only if they equal the published package's (`OFFICIAL_TOOLS_SHA256`), or if the user named
-the copy in the command.
+The classes run only if they equal the published package's classes (`OFFICIAL_TOOLS_SHA256`), or if
+the user named the copy in the command.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class ToolSources:
 
     texts: Mapping[str, str] = field(default_factory=dict)
     where: str = "mini"
-    """Name of their copy, for errors."""
+    """Name of the copy, for error messages."""
     sha256: str = ""
     named: bool = False
-    """True if the user named the copy in this command, and not only a stored run."""
+    """True if the user named the copy in this command; False if only a stored run names it."""
 
 
 def tool_sources(package: UpstreamPackage) -> ToolSources:
     """Read the sources of all classes in ``package``.
 
     Raises:
-        UserError: a file is missing or no UTF-8.
+        UserError: a file is missing or not UTF-8.
     """
     if package.is_mini:
         return ToolSources()
@@ -65,8 +65,8 @@ def tool_sources(package: UpstreamPackage) -> ToolSources:
 
 
 def require_allowed(sources: ToolSources) -> None:
-    """Raise `UserError` for sources that must not run: they differ from the published ones, and the
-    user did not name them."""
+    """Raise `UserError` if ``sources`` must not run: they differ from the published ones, and the
+    user did not name their copy in the command."""
     known = not sources.texts or digest(sorted(sources.texts.items())) == OFFICIAL_TOOLS_SHA256
     if not (sources.named or known):
         raise UserError(
@@ -78,7 +78,7 @@ def require_allowed(sources: ToolSources) -> None:
 
 
 def load_class(sources: ToolSources, name: str) -> type[Any]:
-    """Return the class ``name`` of ``sources``, loaded once a process.
+    """Return the class ``name`` of ``sources``, which is loaded once per process.
 
     Raises:
         UserError: there is no such class, its module does not load, or it must not run here.

@@ -1,6 +1,6 @@
-"""Stand-ins for the modules that upstream's classes import, or the few names that they need.
+"""Replacements for the modules that upstream's classes import, with only the names that they need.
 
-A whole module would lead on to others (``random._os``), and these to files.
+A complete module would give access to other modules (``random._os``), and so to files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VECTORS: ContextVar[Mapping[str, Sequence[float]]] = ContextVar("bfcl_vectors")
 
 @contextmanager
 def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
-    """Let encoders find ``vectors`` by their texts within the block."""
+    """Let `Encoder` use ``vectors``, embeddings by text, within the ``with`` block."""
     token = _VECTORS.set(vectors)
     try:
         yield
@@ -34,15 +34,16 @@ def known_vectors(vectors: Mapping[str, Sequence[float]]) -> Iterator[None]:
 
 
 class Encoder:
-    """`SentenceTransformer`, as far as it is used."""
+    """Replaces `SentenceTransformer`, with only the methods that are used."""
 
     def __init__(self, name: str, device: str = "cpu") -> None: ...
 
     def get_sentence_embedding_dimension(self) -> int:
-        return 0  # nothing here depends on it
+        return 0  # the value is not used here
 
     def encode(self, texts: Sequence[Any], normalize_embeddings: bool = False) -> Any:
-        """Return rows of float32, L2-normalised. Raises `LookupError` without a text's vector."""
+        """Return an L2-normalised float32 row per text. Raises `LookupError` for an unknown
+        text."""
         import numpy as np
 
         vectors = _VECTORS.get({})
@@ -56,7 +57,7 @@ class Encoder:
 
 
 class FlatIndex:
-    """`faiss.IndexFlatIP` and, around it, `faiss.IndexIDMap`: inner products, highest first."""
+    """Replaces `faiss.IndexFlatIP` and `faiss.IndexIDMap`, which wraps it: inner product search."""
 
     def __init__(self, inner: Any = None) -> None:
         self._rows: list[tuple[int, Any]] = []
@@ -86,8 +87,8 @@ class FlatIndex:
 
 
 class BM25Plus:
-    """Scores documents, given as lists of tokens, against queries. Raises `ZeroDivisionError`
-    without a document, as that package does."""
+    """Replaces `rank_bm25.BM25Plus`: scores documents, given as lists of tokens, against queries.
+    Raises `ZeroDivisionError` for an empty corpus, as upstream's package does."""
 
     def __init__(
         self, corpus: Sequence[Sequence[str]], k1: float = 1.5, b: float = 0.75, delta: float = 1
@@ -125,7 +126,7 @@ def _no_files(*_: Any) -> Any:
 
 @functools.cache
 def _mpmath() -> ModuleType:
-    """`mpmath` with a context of its own: its precision is global, and sympy computes with it."""
+    """Return `mpmath` with a new context, since the shared context's precision affects sympy."""
     try:
         context = importlib.import_module("mpmath.ctx_mp").MPContext()
     except ImportError as error:
@@ -136,12 +137,12 @@ def _mpmath() -> ModuleType:
 
 
 def _of_datetime() -> ModuleType:
-    """datetime imports modules in its caller's name, and takes them from elsewhere then."""
+    """Return an empty module for imports by datetime, which then reads `sys.modules` itself."""
     importlib.import_module("_strptime")
     return made_module("of_datetime")
 
 
-# By the name of the module.
+# Names that may be imported, by module.
 NAMES: Mapping[str, Sequence[str]] = {
     "abc": ("ABC", "abstractmethod"),
     "copy": ("copy", "deepcopy"),
@@ -161,12 +162,12 @@ _SMALLER: Mapping[str, Mapping[str, Any]] = {
     "bfcl_eval.utils": dict.fromkeys(_WHERE_SNAPSHOTS_ARE, _no_files),
     "faiss": {"IndexFlatIP": FlatIndex, "IndexIDMap": FlatIndex},
     "overrides": {"final": _as_it_is, "override": _as_it_is},
-    "pathlib": {"Path": PurePath},  # named in annotations alone
+    "pathlib": {"Path": PurePath},  # used only in annotations
     "rank_bm25": {"BM25Plus": BM25Plus},
     "sentence_transformers": {"SentenceTransformer": Encoder},
-    "subprocess": {},  # imported and not used
+    "subprocess": {},  # imported but not used
 }
-# By the name of the module.
+# Functions that return a replacement, by the name of the module.
 STAND_INS: Mapping[str, Callable[[], ModuleType]] = {
     **{name: partial(made_module, name, **has) for name, has in _SMALLER.items()},
     "_strptime": _of_datetime,
