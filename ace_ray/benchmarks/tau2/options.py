@@ -41,8 +41,8 @@ CATEGORIES = {
 LEADERBOARD = ("airline", "retail", "telecom")
 DOMAINS = tuple(dict.fromkeys(one.domain for one in CATEGORIES.values()))
 
-MAX_STEPS = 200
 # Upstream's defaults (``config.py``).
+MAX_STEPS = 200
 MAX_ERRORS = 10
 
 
