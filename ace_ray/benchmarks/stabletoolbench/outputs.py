@@ -1,13 +1,13 @@
-"""Read converted answers made elsewhere, as the episodes that a run would have stored.
+"""Read converted answers of other programs as episodes, in the form that a run stores.
 
-Upstream (``tooleval/convert_to_answer_format.py``) writes ``<model>/<group>.json``: ``{query id:
-{"query", "available_tools", "answer"}}``, see `converted`. Its judge (``eval_pass_rate.py``) writes
-``<group>_<model>.json``, with ``is_solved`` of each query: ``{number of the vote:
-"AnswerStatus.Solved"}``. Votes beside the answers are taken over; otherwise episodes are not
-judged.
+Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/<group>.json``:
+``{query id: {"query", "available_tools", "answer"}}`` (see `converted`). Its judge
+(``eval_pass_rate.py``) writes votes to ``<group>_<model>.json``; ``is_solved`` of a query is
+``{number of the vote: "AnswerStatus.Solved"}``. If the folder of the answers contains this file,
+its votes are used. Otherwise the episodes have no votes.
 
-The calls are read from ``answer_details``; in a search these are the calls on the way to the
-answer.
+Calls are read from ``answer_details``. After a tree search, these are the calls of the chain with
+the answer.
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ _VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs at ``path``: a folder of converted answers, ``<group>.json`` each, one of
-    its files, or JSON lines of ``id``, ``output`` (a final or a converted answer) and perhaps
-    ``sample``.
+    """Yield the outputs at ``path``, each once.
 
-    Raises `UserError`: a bad answer (with file and query), a query that the data has in other
-    words, or votes on other answers.
+    ``path`` is a folder of converted answers (``<group>.json``), one such file, or JSON lines with
+    ``id``, ``output`` (a final or a converted answer) and optionally ``sample``. Raises `UserError`
+    for an invalid answer, a query whose words differ from the data, or missing votes.
     """
     return each_once(_outputs(path, entries), path)
 
@@ -89,7 +88,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
-    """Return the votes on the answers of a group by query, None without a file of votes."""
+    """Return the votes on a group's answers by query id, None if there is no file of votes."""
     files = sorted(file.parent.glob(f"{file.stem}_*.json"))
     if not files:
         return None
@@ -168,7 +167,7 @@ def _episode(entry: Entry, given: Any, votes: Sequence[str] | None, where: str) 
 
 
 def _nodes(answer: Mapping[str, Any]) -> list[Node]:
-    """Return the thoughts and calls on the chain; other values than texts are converted."""
+    """Return the thoughts and calls on the chain; values that are not strings are converted."""
     nodes = []
     for one in chain(answer):
         message = one.get("message")
@@ -203,8 +202,8 @@ def _messages(query: str, nodes: Sequence[Node]) -> list[dict[str, Any]]:
 def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """Return the calls as a run stores them; their backend is unknown. A function that was offered,
-    but is not an API of the query, was retrieved for it by upstream."""
+    """Return the calls as a run stores them, but without a source. A function in ``offered`` counts
+    as known even if it is not an API of the query: upstream had retrieved it."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:
@@ -230,7 +229,7 @@ def _calls(
 
 
 def _offered(given: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names in ``available_tools``, in the forms of several upstream versions."""
+    """Return the function names in ``available_tools``, in the form of any upstream version."""
     tools = given.get("available_tools")
     names = set()
     for tool in tools if isinstance(tools, list) else ():
@@ -242,7 +241,7 @@ def _offered(given: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _error(response: str) -> str:
-    """Return the error in an observation, which may be cut."""
+    """Return the error in an observation, or "". The observation may have been cut."""
     if not response.startswith(_ERROR):
         return ""
     try:

@@ -84,10 +84,9 @@ class Rollout:
     """Whether a solo agent has called ``done``. The text `STOP` without that call is an error."""
 
     async def play(self, opening: Sequence[Message], history: Sequence[Mapping[str, Any]]) -> str:
-        """Play the episode, and return why it ended.
+        """Play the episode after ``opening`` and the task's ``history``, and return why it ended.
 
-        ``opening`` begins the candidate's chat; ``history`` is the task's message history. Raises
-        `RowError` for a failure that is not the candidate's."""
+        Raises `RowError` for a failure that is not the candidate's."""
         self.context.episode.messages += [dict(message) for message in opening]
         if self.user_system:
             self._user_view.append({"role": "system", "content": self.user_system})
@@ -136,8 +135,7 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode; return the last speaker and turn. The turn is None after a tool's
-        result."""
+        """Start the episode; return the last speaker and turn, None after a tool's result."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -254,8 +252,7 @@ class Rollout:
             self._user_view.append({"role": "user", "content": answer.text})
 
     def _numbered(self, speaker: Speaker, answer: Answer) -> list[Message]:
-        """Return a turn's calls with ids. Native calls of the agent keep the ids of its recorded
-        message."""
+        """Return a turn's calls with ids. The agent's native calls keep the ids of its message."""
         if not answer.calls:
             return []
         message = _assistant(answer)

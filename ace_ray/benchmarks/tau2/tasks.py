@@ -263,8 +263,8 @@ def _database(package: UpstreamPackage, domain: str, name: str) -> str:
 
 
 def gold_episode(scenario: Scenario, entry: Entry) -> Episode:
-    """Return an episode in which each side makes its gold calls, and the agent says all that it
-    must.
+    """Return an episode in which each side makes its gold calls, and the agent gives all
+    information.
 
     ``scenario`` is a fresh scenario of the entry."""
     criteria: Mapping[str, Any] = entry.gold or {}

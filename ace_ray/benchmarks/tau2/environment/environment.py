@@ -122,8 +122,7 @@ class Environment:
             self.kits[side] = self.domain.toolkit(side, _copy(base))
 
     def begin(self, initial_state: Mapping[str, Any] | None) -> None:
-        """Set the initial state of a task: merge its data into the databases, and call its
-        functions.
+        """Set the initial state of a task: merge its data into the databases, call its functions.
 
         Raises the errors of upstream's code, which do not occur with upstream's tasks."""
         state = initial_state or {}
@@ -152,8 +151,7 @@ class Environment:
         return value is bool(assertion.get("assert_value", True))
 
     def call(self, requestor: str, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """Call a tool; return its answer as text, and whether it failed (upstream
-        ``get_response``)."""
+        """Call a tool; return its answer as text, and whether it failed (``get_response``)."""
         try:
             value: Any = self.run(requestor, name, arguments)
             self.sync()

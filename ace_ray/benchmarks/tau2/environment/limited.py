@@ -48,8 +48,7 @@ def _with_data(sources: ToolSources) -> dict[str, Any]:
 
 
 def schemas(sources: ToolSources) -> Schemas:
-    """Return a domain's tools by side. Raises `UserError` if its classes do not load or must not
-    run."""
+    """Return a domain's tools. Raises `UserError` if its classes do not load or must not run."""
     require_allowed(sources)
     host = host_of("tau2 schemas", lambda: Host(_HANDLER, list))
     failure: Exception | None = None
