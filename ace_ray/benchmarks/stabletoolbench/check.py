@@ -2,9 +2,9 @@
 
 ``official`` counts votes as upstream does (``eval_pass_rate.py``). A row's SoPR is the mean of its
 votes: 1 for Solved, 0.5 for Unsure, 0 for Unsolved. The row is valid if its SoPR exceeds 0.5. In
-``strict``, SoPR is 1 and the row is valid if every vote is Solved; otherwise SoPR is 0.
+``strict``, a row is valid if every vote is Solved; its SoPR is then 1, otherwise 0.
 
-``calls`` are those in the episode's state (docs/results.md), without Finish.
+Calls are the ``calls`` in the episode's state (docs/results.md), which do not include Finish.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pairs = Sequence[Sequence[str]]
 
 def api_recall(relevant: Pairs, calls: Sequence[Mapping[str, Any]]) -> float:
     """Return the share of relevant APIs that were called, 0 if no API is relevant. The result JSON
-    calls it API call score."""
+    contains it as ``api_call_score``."""
     wanted = {(tool, api) for tool, api in relevant}
     return len(wanted & _reached(calls)) / len(wanted) if wanted else 0.0
 
@@ -108,9 +108,9 @@ _WHY = {
 def verdicts(entry: Entry, state: Mapping[str, Any]) -> dict[str, Verdict]:
     """Return the verdicts of both rule sets on one episode.
 
-    ``state`` is `Episode.state`. Metrics of ``votes``, ``fac`` and ``sowr`` are missing if these
-    are null. ``sowr_missing`` is 1 if the reference has no answer. Of the metrics, only ``sopr``
-    differs between the rule sets.
+    ``state`` is `Episode.state`. If its ``votes``, ``fac`` or ``sowr`` is null, the metrics of that
+    measure are missing. ``sowr_missing`` is 1 if the reference lacks an answer. The rule sets
+    differ only in validity and in the metric ``sopr``.
     """
     answer = state["answer"]["answer"]
     votes: Sequence[Mapping[str, Any]] = state["votes"] or ()

@@ -126,9 +126,9 @@ def converted(query: str, tools: Tools, run: Mapping[str, Any]) -> dict[str, Any
 
     ``total_steps`` counts system and user, as in upstream. ``final_answer`` is Finish's arguments
     as the model wrote them, "" without Finish. A run that ended in Finish is converted from its
-    messages. As in upstream, this leaves out thoughts beside calls, and calls after Finish in one
-    reply. Of another run, one try or one path through its tree is converted. Upstream draws it at
-    random; here it depends on the query.
+    messages. As in upstream, thoughts in replies with calls, and calls after Finish in one reply,
+    are left out. For another run, one try or one path through its tree is converted. Upstream draws
+    it at random; here it depends on the query.
     """
     nodes = _from_messages(run["messages"]) if run["valid"] else _from_nodes(query, run)
     return {

@@ -171,9 +171,9 @@ def read_labels(path: Path) -> list[Entry]:
     """Read labelled answers from a file of JSON lines as entries; an entry's category is its label.
 
     Each line is ``{"query_id", "query", "answer", "label"}``. ``answer`` is a string, a converted
-    answer, or the ``answer`` in a converted answer. A string has no execution for the judge's
-    second question. ``label`` is Solved, Unsure or Unsolved. Several answers may share a query.
-    Raises `UserError` that names file and line."""
+    answer, or the ``answer`` in a converted answer. A string lacks the execution that the judge's
+    second question shows. ``label`` is Solved, Unsure or Unsolved. Several answers may share a
+    query. Raises `UserError` that names file and line."""
     lines = enumerate(json_lines(read_bounded(path), path))
     return [_entry(number, row, where) for number, (where, row) in lines]
 

@@ -34,8 +34,8 @@ _RESERVED = frozenset(("from", "class", "return", "false", "true", "id", "and"))
 
 
 def standardize(name: str) -> str:
-    """Return a name such as ``get_4chan_feed`` for ``4chan Feed``, ``api_tracking`` for
-    ``/api/Tracking``.
+    """Return a standard name: ``4chan Feed`` becomes ``get_4chan_feed``, ``/api/Tracking/`` becomes
+    ``api_tracking``.
 
     Characters other than CJK, ASCII letters, digits, ``_`` and ``^`` become underscores. Repeated
     underscores become one, and those at the ends are dropped. The result may be empty.

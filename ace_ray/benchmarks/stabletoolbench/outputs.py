@@ -4,7 +4,7 @@ Upstream (``tooleval/convert_to_answer_format.py``) writes answers to ``<model>/
 ``{query id: {"query", "available_tools", "answer"}}`` (see `converted`). Its judge
 (``eval_pass_rate.py``) writes votes to ``<group>_<model>.json``; ``is_solved`` of a query is
 ``{number of the vote: "AnswerStatus.Solved"}``. If the folder of the answers contains this file,
-its votes are used. Otherwise the episodes have no votes.
+its votes are used. Otherwise the episodes are not judged.
 
 Calls are read from ``answer_details``. After a tree search, these are the calls of the chain with
 the answer.
@@ -55,11 +55,12 @@ _VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
-    """Yield the outputs at ``path``, each once.
+    """Yield the outputs at ``path``.
 
     ``path`` is a folder of converted answers (``<group>.json``), one such file, or JSON lines with
     ``id``, ``output`` (a final or a converted answer) and optionally ``sample``. Raises `UserError`
-    for an invalid answer, a query whose words differ from the data, or missing votes.
+    for an invalid answer, a query that differs from the data's, or an answer without votes in a
+    group that has votes.
     """
     return each_once(_outputs(path, entries), path)
 
@@ -88,7 +89,7 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
 
 
 def _votes_beside(file: Path) -> dict[str, list[str]] | None:
-    """Return the votes on a group's answers by query id, None if there is no file of votes."""
+    """Return the votes on a group's answers by query id, None if the file of votes is missing."""
     files = sorted(file.parent.glob(f"{file.stem}_*.json"))
     if not files:
         return None

@@ -95,7 +95,7 @@ actions here:
 Think about why they failed, and do something that differs from every one of them.""",
     last_observation="The observation that had led you here: {observation}\n",
     react_after="",
-    # Small models copy the form up to its last line. They must stop there, so it comes last.
+    # Small models copy the form up to its last line, so the last line must be Observation.
     react="""
 Write every round in exactly this form:
 Thought: what the situation is and what you will do

@@ -47,7 +47,7 @@ class Metadata:
 def result_json(metadata: Metadata, rows: Iterable[tuple[Entry, Mapping[str, Any]]]) -> bytes:
     """Return the file as UTF-8; ``rows``: entries with the states of their episodes.
 
-    A row that was not scored has an empty state. It is counted, but has no result."""
+    A row that was not scored has an empty state. It is counted, but left out of the results."""
     declared: set[str] = set()
     evaluated: set[str] = set()
     not_scored = 0

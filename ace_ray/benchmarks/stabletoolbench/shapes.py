@@ -18,7 +18,7 @@ from ace_ray.util.local_files import path_of
 Doc = dict[str, Any]
 
 
-# Some tool files have null.
+# The description is null in some tool files.
 _Description = Annotated[str, BeforeValidator(lambda v: v if isinstance(v, str) else "")]
 
 
@@ -89,7 +89,7 @@ class ToolFolder:
 
     def __init__(self, folder: Path) -> None:
         """Open the tool directory: ``folder``, or its ``tools`` or ``toolenv/tools``. Raises
-        `UserError` if the directory has no subfolders."""
+        `UserError` if the directory lacks subfolders."""
         folder = path_of(folder, "the tool directory")
         if not folder.is_dir():
             raise UserError("no such folder", where=str(folder), fix="name a tool directory")

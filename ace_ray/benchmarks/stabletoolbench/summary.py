@@ -1,10 +1,10 @@
 """Summarize a run: SoPR, FAC and SoWR by group, and metrics without a judge.
 
 docs/results.md explains the keys. A value is null if nothing was judged. A mean over the groups is
-null if a group has no value; ``partial`` is then the mean of the other groups.
+null if a group's value is missing; ``partial`` is then the mean of the other groups.
 
 Skipped queries count as Unsolved in ``sopr`` and ``fac``, and as lost in ``sowr``.
-``answered_only`` (SoPR as upstream computes it) and ``shares`` leave them out. No value includes
+``answered_only`` (SoPR as upstream computes it) and ``shares`` leave them out. All values leave out
 failed rows.
 """
 
@@ -42,7 +42,7 @@ SHARES = (
     "cache_hit",
 )
 RATES = ("win", "lose", "tie")
-# Metrics that need a judge, with their values for a skipped query, which has no answer.
+# Metrics that need a judge, and the value that a skipped query counts as.
 OF_SKIPPED = {"sopr": 0.0, "fac": 0.0, "win": 0.0, "lose": 1.0, "tie": 0.0}
 JUDGE_ERROR = "JudgeError"
 
@@ -111,7 +111,7 @@ class Group:
 
     def sopr(self, rules: str) -> Cell:
         """Return SoPR over the group without failed rows (``infra_error``, ``quarantined``). A
-        skipped query has no answer, so it counts as Unsolved."""
+        skipped query counts as Unsolved."""
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
@@ -119,7 +119,7 @@ class Group:
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
-        """Return FAC or SoWR over all queries, as in `sopr`; other metrics over their rows."""
+        """Return FAC or SoWR over all queries, like `sopr`; others over the rows that have them."""
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
@@ -127,7 +127,7 @@ class Group:
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
-        """Return the number of rows for which the reference has no answer to compare with."""
+        """Return the number of rows for which the reference lacks an answer to compare with."""
         return int(self._sums["official/sowr_missing"][1])
 
     def votes(self, rules: str) -> list[float]:

@@ -1,6 +1,6 @@
 """Build the functions that an agent is offered: APIs with callable names and schemas, and Finish.
 
-The rules are those of upstream's ``rapidapi_multithread.py``. Optional parameters are shown only if
+The rules follow upstream's ``rapidapi_multithread.py``. Optional parameters are shown only if
 there is a required one. ``required`` begins with an empty string. Numbers are integers. A call
 reaches the first function whose name ends in the called name.
 """

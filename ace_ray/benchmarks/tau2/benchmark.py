@@ -69,7 +69,7 @@ _DONE = {
 
 
 class Tau2(Benchmark):
-    """Agents serve a simulated user with tools; the solo variant of telecom has no user."""
+    """Agents serve a simulated user with tools; in solo telecom they work without a user."""
 
     name = "tau2"
     rule_sets = RULE_SETS
@@ -87,7 +87,7 @@ class Tau2(Benchmark):
         self._package = UpstreamPackage.locate(options.data)
         self._options = options.model_copy(update={"data": self._package.name})
         self._categories = [CATEGORIES[n] for n in CATEGORIES if n in options.domains]
-        # Read on the driver: workers have no copy of the data.
+        # Read on the driver: workers lack a copy of the data.
         self._texts = read_texts(self._package)
         self._policies = {
             one.name: policy(self._package, one, options.policy) for one in self._categories
@@ -129,7 +129,7 @@ class Tau2(Benchmark):
             "policies_sha256": digest(self._policies),
             "tools_sha256": {name: one.sha256 for name, one in self._sources.items()},
             "databases_sha256": {name: one.data_sha256 for name, one in self._sources.items()},
-            # pydantic words the errors and the schemas of tools.
+            # pydantic writes the errors and the schemas of tools.
             "pydantic": pydantic.VERSION,
         }
         if options.mode == "prompt":

@@ -13,8 +13,8 @@ from ace_ray.config.schema import Section
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """A category. ``solo``: no user; the agent reads a ticket and has the user's tools too.
-    ``user_tools``: the domain has tools for the user."""
+    """A category of tasks. ``solo``: the agent reads a ticket and has the user's tools, too; it
+    works without a user. ``user_tools``: the domain has tools for the user."""
 
     name: str
     domain: str

@@ -25,8 +25,8 @@ from ace_ray.util.safe_loading import MOST_ROW_DEPTH, bounded_time, check_depth
 
 Row = Mapping[str, Any]
 _KNOWN_ENDS = (*STOPS, "max_steps", "too_many_errors", "agent_error", "user_error")
-# Written for an episode that filled its context or timed out: the reader of version 26.3 refuses
-# other reasons.
+# Reason written for an episode that filled its context or timed out: the reader of version 26.3
+# refuses other reasons.
 _OTHER_END = "agent_error"
 _READ_ENDS = (*_KNOWN_ENDS, "judge_stop", "timeout", "context_window_exceeded")
 # Failures that the agent did not cause. Upstream's pass^k leaves out the first one, too.
@@ -42,7 +42,7 @@ def results_json(
     info: Mapping[str, Any],
 ) -> Iterator[bytes]:
     """Yield a results file in pieces. ``info`` has the fields of upstream's ``Info``. Rows without
-    a verdict are left out, since version 26.3 has no form for them."""
+    a verdict are left out: version 26.3 cannot express them."""
     tasks = [_task(entry) for entry in entries]
     by_id = {entry.id: entry for entry in entries}
     head = {"timestamp": datetime.now(UTC).isoformat(), "info": info, "tasks": tasks}

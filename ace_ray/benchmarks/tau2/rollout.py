@@ -44,8 +44,8 @@ class Settings:
 
     Attributes:
         native: whether tools are offered through the models' chat templates.
-        solo: whether there is no user; the agent then ends the episode with the tool ``done``.
-        agent_tools, user_tools: tools in OpenAI's form; empty if the user has none.
+        solo: whether the agent works without a user; it then ends with the tool ``done``.
+        agent_tools, user_tools: tools in OpenAI's form; empty if the user lacks tools.
         greeting: the agent's first message, which is fixed; unused in solo mode.
         max_steps, max_errors: limits of an episode, as in upstream.
     """
@@ -135,7 +135,7 @@ class Rollout:
         return ended
 
     async def _begin(self, history: Sequence[Mapping[str, Any]]) -> tuple[Speaker, Answer | None]:
-        """Start the episode; return the last speaker and turn, None after a tool's result."""
+        """Start the episode; return the last speaker and turn (None after a tool's result)."""
         if not history and self.settings.solo:
             return "assistant", await self._ask_agent()
         if not history:
@@ -236,8 +236,8 @@ class Rollout:
         return answer
 
     def _note(self, speaker: Speaker, answer: Answer) -> None:
-        """Add a turn to the trajectory and the chats. The agent sees the user's texts, and the user
-        sees the agent's texts. Neither sees a turn of the other that has calls."""
+        """Add a turn to the trajectory and the chats. Each side sees the texts of the other side,
+        but not its turns with calls."""
         calls = self._numbered(speaker, answer)
         message: Message = {"role": speaker, "content": answer.text}
         if calls:
@@ -349,8 +349,8 @@ def _name(trajectory: Sequence[Message], call_id: str) -> str:
 
 
 def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
-    """Return the steps of a stored episode: the system message, then the trajectory. Reasoning
-    comes from ``messages``; without a trajectory, all steps do."""
+    """Return the steps of a stored episode: the system message, then the trajectory. Reasoning is
+    read from ``messages``, and so are all steps if the trajectory is missing."""
     trajectory = state.get("trajectory") if isinstance(state, Mapping) else None
     if not isinstance(trajectory, list):
         return of_messages(messages)
@@ -376,7 +376,7 @@ def transcript(messages: Sequence[Mapping[str, Any]], state: Any) -> list[Step]:
 
 
 def _answer(steps: list[Step], text: str, failed: bool) -> None:
-    """Add a tool's result to the first call in the last step that has no result yet."""
+    """Add a tool's result to the first call in the last step that lacks a result."""
     error = "failed" if failed else ""
     if steps:
         for place, call in enumerate(steps[-1].calls):

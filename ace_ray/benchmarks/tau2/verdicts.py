@@ -146,7 +146,7 @@ class Parts:
 
 @dataclass
 class Judged:
-    """Fields of an episode's state that are judged."""
+    """Fields of an episode's state on which the verdicts depend."""
 
     ended: str
     stopped: bool

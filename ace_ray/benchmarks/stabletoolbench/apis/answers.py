@@ -37,10 +37,10 @@ class Answered:
     Attributes:
         origin: the backend that first gave the answer: ``recorded`` (imported files), ``simulator``
             or ``real``.
-        failure: the reason why there is no answer of an API, or "": ``arguments`` (not JSON within
-            the bounds, or not an object in MirrorAPI's form), ``simulator`` (no usable answer in
-            all attempts), ``prompt`` (too long, or refused by the template), ``real`` (refused or
-            failed), ``no_backend``. The cache stores only ``simulator``, for that simulator alone.
+        failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
+            or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
+            long, or refused by the template. ``real``: the request was refused or failed.
+            ``no_backend``. Only ``simulator`` is recorded, for that simulator alone.
         schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 

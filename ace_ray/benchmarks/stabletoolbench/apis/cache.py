@@ -188,8 +188,8 @@ def _answered(found: Found) -> Answered:
 
 
 def recorded_sha256(folder: Path, apis: Iterable[str]) -> str | None:
-    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`), None if there are
-    none. Raises `UserError` as `AnswerCache.open` does."""
+    """Return the SHA-256 (hex) of the imported answers of ``apis`` (`api_key`), or None without
+    answers. Raises `UserError` as `AnswerCache.open` does."""
     if not (folder / FILE).exists():
         return None
     with closing(open_database(folder, "read")) as database:
@@ -237,5 +237,5 @@ def names_key(category: str, tool: str, api: str) -> str:
 
 def other_key(key: str) -> str:
     """Return our key for a key of upstream's that is not a literal dict (NaN, a list). It begins
-    with ``key``, as no JSON text does, so it differs from every key that is JSON."""
+    with ``key``, unlike JSON text, so it differs from every key that is JSON."""
     return f"key {json.dumps(key)}"

@@ -38,12 +38,11 @@ _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
 
 
 def import_answers(source: Path, folder: Path) -> int:
-    """Import the JSON files in ``source`` into the cache in ``folder``; return the number of
-    answers.
+    """Import the JSON files in ``source`` into the cache ``folder``; return the number of answers.
 
     They replace earlier imports for the same calls. Values without error and response are skipped:
-    upstream stores all that a simulator wrote. If a file cannot be read, nothing is imported:
-    raises `UserError` that names the file.
+    upstream stores all that a simulator wrote. Raises `UserError` that names a file that cannot be
+    read; nothing is imported then.
     """
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:

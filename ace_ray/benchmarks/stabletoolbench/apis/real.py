@@ -39,7 +39,7 @@ class RealConfig(Section):
 
 
 class RealApis:
-    """Calls real APIs. ``transport`` raises `OSError`. ``key`` is sent unless it is ""."""
+    """Calls real APIs. ``transport`` raises `OSError` on failure. An empty ``key`` is not sent."""
 
     def __init__(self, config: RealConfig, transport: Transport, key: str) -> None:
         self._config, self._transport, self._key = config, transport, key

@@ -70,7 +70,7 @@ SCHEMA: dict[str, Any] = {
             _EMPTY,
             {
                 "anyOf": [
-                    # Objects come first: xgrammar knows no escapes in strings of bounded length.
+                    # Objects come first: xgrammar allows no escapes in strings of bounded length.
                     {"type": "object"},
                     {"type": "array"},
                     {"type": "string", "minLength": 1, "maxLength": 1200},
@@ -92,7 +92,7 @@ class SystemText:
 
 
 def form_of(model: str) -> Form:
-    """Return the prompt form for a model's name. Of a path, only the last part counts."""
+    """Return the prompt form for a model's name. Only the last part of a path counts."""
     name = model.rstrip("/").rpartition("/")[2].lower().replace("-", "").replace("_", "")
     if "mirrorapi" not in name:
         return "own"
@@ -218,7 +218,7 @@ def _error_and_response(value: Any) -> tuple[str, Any] | None:
 
 
 ATTEMPTS = 3
-# Temperature of retries if it was 0, since greedy decoding would repeat the unusable answer.
+# Temperature of retries in place of 0: greedy decoding would repeat the unusable answer.
 RETRY_TEMPERATURE = 0.5
 # Default sampling of answers.
 SAMPLING = Sampling(temperature=0.1, max_tokens=1024, seed=42)
@@ -230,8 +230,8 @@ FAILED = "The API server failed to answer."
 class Simulator:
     """Asks a model for an API's answer, up to `ATTEMPTS` times.
 
-    Raises the model's errors. A refused prompt is only a failure of this call, since the prompt
-    contains the agent's own arguments.
+    Raises the model's errors. A refused prompt makes only this call fail, since the prompt contains
+    the agent's own arguments.
     """
 
     def __init__(self, model: RoleModel, form: Form, system: SystemText) -> None:

@@ -55,7 +55,7 @@ class ApiSources:
         self._options = options
         check_names(options.apis, BACKENDS, what="backend", where=f"{_WHERE}.apis")
         self.backends = tuple(name for name in BACKENDS if name in options.apis)
-        # Read on the driver: workers have no copy of the checkout.
+        # Read on the driver: workers lack a copy of the checkout.
         self._systems: dict[Form, SystemText] = {
             form: system_text(form, str(checkout) if checkout else None)
             for form in (("own", "mirror", "mirror_cache") if checkout else ("own",))
@@ -107,7 +107,7 @@ class ApiSources:
         }
 
     def service(self) -> Service | None:
-        """Return the cache, or None if it is unused. Check that the cache can be opened."""
+        """Check that the cache can be opened, and return it; None if the cache is unused."""
         self._real()  # not earlier: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None

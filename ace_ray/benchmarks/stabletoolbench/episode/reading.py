@@ -22,14 +22,14 @@ def system_text(system: str, tools: Sequence[Mapping[str, Any]], texts: Texts) -
     else:
         system += texts.react
     functions = [tool["function"] for tool in tools]
-    return system + texts.react_tools + str(functions)  # printed as by Python, as in upstream
+    return system + texts.react_tools + str(functions)  # as Python prints it, as in upstream
 
 
 def read_react(text: str) -> tuple[str, list[ToolCall]]:
     """Return (thought, calls) of a reply: always one call. Never raises.
 
-    As in upstream's ``react_parser``, the call is the text after the first markers, even if these
-    are missing. The thought is the complete text.
+    As in upstream's ``react_parser``, the call's name and arguments are the texts after the first
+    markers, even if a marker is missing. The thought is the complete text.
     """
     text = text[:MAX_TEXT]
     action = _between(text, "Action: ", "\nAction Input: ")

@@ -37,7 +37,7 @@ Message = dict[str, Any]
 class Node:
     """A thought, action or action input; ``messages`` is the stored chat up to and including it.
 
-    ``terminal``: this node or an ancestor gave an answer. ``pruned``: the node gets no children.
+    ``terminal``: this node or an ancestor gave an answer. ``pruned``: children are not tried.
     ``note`` contains further fields to store (JSON values).
     """
 
@@ -198,11 +198,11 @@ class Rollout:
 
     @property
     def spent(self) -> bool:
-        """Whether the episode has made all model calls that it may make."""
+        """Whether the episode has reached its maximum number of model calls."""
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """Ask the candidate for a reply to ``messages``; ``child`` counts earlier replies there.
+        """Ask the candidate to answer ``messages``; ``child`` counts the node's earlier replies.
 
         Returns None if this chain no longer fits the context; other chains may continue. Raises
         `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.

@@ -129,13 +129,13 @@ class AgentRun:
 
     Attributes:
         final: ``{"return_type", "answer", "raw"}``, None if the agent did not finish. ``raw`` is
-            Finish's arguments as text, which upstream's judges see. If a tree search has no answer,
-            one of its give-ups is used, if any. In a single chain, a give-up is not an answer in
+            Finish's arguments as text, which upstream's judges see. A tree search without an answer
+            returns one of its give-ups, if any. In a single chain, a give-up is not an answer in
             upstream, so ``valid`` is false.
         ended: answered, gave_up, max_steps, max_queries, exhausted, context or deadline.
         tries: one ``{"nodes"}`` for each attempt (`Node.as_json`).
         calls: API calls. ``tool`` and ``api`` are None for a function that does not exist.
-        messages: the chat of the chain with the result, or of the last chain if none has one.
+        messages: the chat of the chain with the result, otherwise of the last chain.
     """
 
     method: str

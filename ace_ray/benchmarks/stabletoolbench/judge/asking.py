@@ -1,4 +1,4 @@
-"""Ask the judge one question until a reply has a verdict. Raise `JudgeError` if none has.
+"""Ask the judge one question until a reply has a verdict, at most `ATTEMPTS` times.
 
 A reply has a verdict if all its statements name the same one. Three forms are statements: a JSON
 object with the field, at any depth, even if it is cut after the field; a labelled word
@@ -196,8 +196,8 @@ def read_status(reply: str) -> str | None:
 
 
 def read_complete(reply: str) -> str | None:
-    """Return ``Solved`` or ``Unsolved``, or None. For replies to our own question on completeness,
-    which has no Unsure."""
+    """Return the verdict of a reply to our own question on completeness: ``Solved`` or
+    ``Unsolved``. Any other reply, such as Unsure, returns None."""
     status = read_status(reply)
     return None if status == "Unsure" else status
 

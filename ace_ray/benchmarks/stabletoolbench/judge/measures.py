@@ -8,8 +8,8 @@ execution. An `unanswered` query is Unsolved without a question.
 FAC, final answer completeness (``fac_eval.py``), is one question about the final answer alone.
 
 SoWR decides in rounds which of two runs answers a query better, by the rules of
-``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Two rules that bugs disable in
-upstream work here: statuses come from the SoPR votes, and the order of the two answers changes.
+``tooleval/eval_preference.py`` and ``registered_cls/rtl.py``. Bugs disable two of these rules in
+upstream, but not here: statuses come from the SoPR votes, and the order of the two answers changes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def unanswered(answer_tree: Mapping[str, Any], final_answer_raw: Any) -> str | N
         return "gave_up"
     if not has_finish(answer_tree):
         return "no_finish"
-    # A single chain that gave up has no final answer, but its last call shows the give-up.
+    # A single chain that gave up lacks a final answer, but its last call shows the give-up.
     if not final_answer_raw and gave_up(tool_messages(answer_tree)[-1].get("arguments")):
         return "gave_up"
     return None if final_text(final_answer_raw).strip() else "empty_answer"
@@ -147,7 +147,7 @@ async def judge_answer(
         judged["fac"] = await judge_fac(fac, query, answer, final, prompts)
     if references is None:
         return judged
-    if query_id not in references:  # the reference has no answer: no comparison, and no win
+    if query_id not in references:  # without an answer of the reference, nothing is compared
         return judged | {"sowr_missing": True}
     theirs = json.loads(references[query_id])
     other = await judge_sopr(model, query, theirs, theirs["final_answer"], votes, prompts)
@@ -165,9 +165,9 @@ async def judge_fac(
 ) -> dict[str, Any]:
     """Return ``{"status": "Solved" | "Unsolved", ...}`` with the fields of `asking.Reply`.
 
-    An `unanswered` answer is Unsolved without a question; upstream omits the question only if there
-    is no final answer. Replies to upstream's question are read by upstream's rule. Raises
-    `JudgeError` if no reply has a verdict; upstream scores such replies as Unsolved.
+    An `unanswered` answer is Unsolved without a question; upstream omits the question only if the
+    final answer is missing. Replies to upstream's question are read by upstream's rule. Raises
+    `JudgeError` if no reply states a verdict; upstream scores such replies as Unsolved.
     """
     if why := unanswered(answer_tree, final_answer_raw):
         return {
@@ -203,10 +203,10 @@ async def judge_sowr(
     """Return ``{"outcome": "win" | "lose" | "tie", "by", "rounds"}``, seen from the candidate.
 
     ``statuses`` are the majorities of the SoPR votes on the candidate and on the reference. If they
-    differ, the better one wins all rounds (Solved, then Unsure, then Unsolved). If they are equal,
-    the judge decides each round; for equal answers a coin decides, as in upstream. The side that
-    wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises `JudgeError` if one
-    round fails.
+    differ, the side with the better one wins all rounds (Solved, then Unsure, then Unsolved). If
+    they are equal, the judge decides each round; for equal answers a coin decides, as in upstream.
+    The side that wins more rounds wins. ``by`` is ``status``, ``coin`` or ``judge``. Raises
+    `JudgeError` if one round fails.
     """
     ours, theirs = (POINTS[status] for status in statuses)
     if ours != theirs:

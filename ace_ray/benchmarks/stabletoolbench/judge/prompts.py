@@ -131,7 +131,7 @@ def broken_up(text: str) -> str:
 
 
 def cut(text: str, limit: int) -> str:
-    """Shorten ``text`` to ``limit`` characters and a remark, but keep both ends."""
+    """Shorten the middle of ``text`` so that ``limit`` characters and a remark remain."""
     if len(text) <= limit:
         return text
     head = 2 * limit // 3

@@ -58,7 +58,7 @@ class Tools:
         arguments: Mapping[str, Any],
         last: bool,
     ) -> list[Any]:
-        """Make a call; return [answer, whether it failed]. ``last``: it is its message's last."""
+        """Make a call; return [answer, failed]. ``last``: the call is the last of its message."""
         environment = attempt[name]
         answer = environment.call(requestor, tool, arguments)
         if last:

@@ -110,7 +110,7 @@ class _Ids:
 
 @dataclass
 class Environment:
-    """State of one episode. ``solo``: the agent has the user's tools too; there is no user."""
+    """State of one episode. ``solo``: the agent has the user's tools, too, and there is no user."""
 
     domain: Domain
     solo: bool = False

@@ -127,7 +127,7 @@ class TauEnvironment:
         self._attempt.do([("sync", _OURS)])
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> Observation:
-        """Call a tool. ``arguments`` has "requestor" (the side), "arguments" (those of the tool)
+        """Call a tool. ``arguments`` has "requestor" (the side), "arguments" (of the tool)
         and "last" (whether it is the last call of its message). The observation has the answer as
         text, and the error "failed" if the tool raised."""
         try:

@@ -56,7 +56,7 @@ class ToolSources:
 
     @property
     def known(self) -> bool:
-        """Whether the sources are those of the published version `VERSION`."""
+        """Whether the sources equal the published version `VERSION`."""
         return self.sha256 == KNOWN_SHA256.get(self.domain)
 
     def source_texts(self) -> dict[str, str]:
@@ -265,7 +265,7 @@ KNOWN_SHA256: Mapping[str, str] = {
 
 
 class Overlay(MutableMapping[str, Any]):
-    """View of a shared mapping of records, ``base``, that keeps changes to itself.
+    """View of ``base``, a mapping of records that episodes share. Changes do not reach the base.
 
     While ``copies`` is true, a record is copied when it is first read. Otherwise the record of
     ``base`` is returned; tools that only read need no copy.
