@@ -242,7 +242,7 @@ def json_object(path: Path, fix: str) -> dict[str, Any]:
     """Return the JSON object in a file. Raises `UserError`, for example for a repeated key."""
     value = json_value(read_bounded(path, REFERENCE_LIMIT_BYTES), path, fix)
     if not isinstance(value, dict):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix=fix)
+        raise UserError(f"contains a {type(value).__name__}", where=str(path), fix=fix)
     return value
 
 

@@ -184,9 +184,9 @@ def _entry(number: int, row: Mapping[str, Any], where: str) -> Entry:
             raise UserError(f"has no {key}", where=where, fix=_FIX)
     name, query, label = row["query_id"], row["query"], row["label"]
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a text")
+        raise UserError(f"query_id is {name!r:.60}", where=where, fix="write a number or a string")
     if not isinstance(query, str) or not query.strip():
-        raise UserError(f"query is {query!r:.60}", where=where, fix="write what the user asked")
+        raise UserError(f"query is {query!r:.60}", where=where, fix="write the user's request")
     status = next(
         (s for s in STATUSES if isinstance(label, str) and s.lower() == label.lower()), None
     )
@@ -205,9 +205,9 @@ def _labelled_answer(answer: Any, where: str) -> Mapping[str, Any]:
         answer = answer.get("answer", answer)
     if not is_answer(answer):
         raise UserError(
-            "answer is neither a text nor a converted answer",
+            "answer is neither a string nor a converted answer",
             where=where,
-            fix='write a text, or {"final_answer": text, "answer_details": [...]}',
+            fix='write a string, or {"final_answer": string, "answer_details": [...]}',
         )
     converted: Mapping[str, Any] = answer
     return converted

@@ -51,7 +51,7 @@ from ace_ray.types import Entry, Episode, canonical_json
 MAX_VOTES = 100
 _STATUS = "AnswerStatus."
 _ERROR = '{"error": '
-_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or leave it out"
+_VOTES_FIX = "give what upstream's eval_pass_rate.py wrote for these answers, or remove the file"
 
 
 def read_outputs(path: Path, entries: Entries) -> Iterator[Output]:
@@ -75,14 +75,14 @@ def _outputs(path: Path, entries: Entries) -> Iterator[Placed]:
     files = [file for file in files if file.is_file()]
     if not files:
         fix = f"name a folder of converted answers, with {GROUPS[0]}.json or others like it"
-        raise UserError("holds no <group>.json", where=str(path), fix=fix)
+        raise UserError("contains no <group>.json", where=str(path), fix=fix)
     for file in files:
         votes = _votes_beside(file)
         for query_id, given, where in converted_answers(file):
             entry = entries.find(query_id, where, category=file.stem)
             if votes is not None and query_id not in votes:
-                what = "has no votes, and other queries of its group have"
-                raise UserError(what, where=where, fix="judge it too, or leave the votes out")
+                what = "has no votes, but other queries of its group have votes"
+                raise UserError(what, where=where, fix="judge it, too, or remove the file of votes")
             statuses = None if votes is None else votes[query_id]
             episode = _episode(entry, given, statuses, where)
             yield where, Output(entry, 0, episode)
@@ -94,8 +94,8 @@ def _votes_beside(file: Path) -> dict[str, list[str]] | None:
     if not files:
         return None
     if len(files) > 1:
-        what = f"are two files of votes on {file.name}: {files[0].name} and {files[1].name}"
-        raise UserError(what, where=str(file.parent), fix="leave one of them")
+        what = f"contains two files of votes on {file.name}: {files[0].name} and {files[1].name}"
+        raise UserError(what, where=str(file.parent), fix="remove one of them")
     votes = {}
     for query_id, row in json_object(files[0], _VOTES_FIX).items():
         where = f"{files[0]}, query {query_id:.60}"
@@ -122,7 +122,7 @@ def _of_line(entry: Entry, row: Row, where: str) -> Episode:
     if isinstance(output, Mapping):
         return _episode(entry, output if "answer" in output else {"answer": output}, None, where)
     if output is not None and not isinstance(output, str):
-        what = f"the output is {shown(output)}, not a text, a converted answer or null"
+        what = f"the output is {shown(output)}, not a string, a converted answer or null"
         raise UserError(what, where=where)
     answer: dict[str, Any] = {"final_answer": "", "answer_details": linked([])}
     if output is not None:

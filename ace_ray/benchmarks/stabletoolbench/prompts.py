@@ -271,4 +271,4 @@ def _returns(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, int]]:
 
 
 def _missing(what: str, where: Path) -> UserError:
-    return UserError(f"{what} is not in it", where=str(where), fix=_FIX)
+    return UserError(f"{what} is missing", where=str(where), fix=_FIX)

@@ -131,7 +131,7 @@ def _load_group(
         raise UserError(
             f"names queries that do not exist: {', '.join(unknown[:5])}{more}",
             where=str(ids_file),
-            fix=f"take them out, or add the queries to {query_file}",
+            fix=f"remove these ids, or add the queries to {query_file}",
         )
     chosen = set(wanted)
     entries = []
@@ -173,7 +173,7 @@ def _entry(
 def _queries(path: Path) -> dict[str, dict[str, Any]]:
     value = _json(path)
     if not isinstance(value, list):
-        raise UserError(f"holds a {type(value).__name__}", where=str(path), fix="it must be a list")
+        raise UserError(f"contains a {type(value).__name__}", where=str(path), fix="give a list")
     rows: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(value, start=1):
         where = f"{path}, query {number} of the list"
@@ -237,7 +237,7 @@ def import_queries(
     for line in loaded.warnings:
         say(line)
     if not official:
-        say(f"its queries are not those of commit {OFFICIAL_COMMIT[:12]}: {path}")
+        say(f"the queries differ from those of commit {OFFICIAL_COMMIT[:12]}: {path}")
     if SOURCES[0] not in files:
         say(f"{path} is not a checkout: official prompts are not available from it")
     return target

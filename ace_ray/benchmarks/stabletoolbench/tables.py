@@ -66,8 +66,8 @@ def notes(summary: Stats) -> list[str]:
     sources, sentences = summary["sources"], []
     if failed := summary["judge_errors"]:
         sentences.append(
-            f"{failed} rows have no verdict because the judge gave none (JudgeError); they count "
-            "nowhere, and the same command tries them again"
+            f"{failed} rows have no verdict because the judge gave none (JudgeError); they are "
+            "not counted, and the same command retries them"
         )
     if skipped := summary["counts"]["status"]["skipped"]:
         sentences.append(
@@ -80,14 +80,12 @@ def notes(summary: Stats) -> list[str]:
             "queries are neither won nor lost"
         )
     if cached := _listed(sources["cached"]):
-        sentences.append(f"API answers out of the cache, by who made them: {cached}")
+        sentences.append(f"API answers from the cache, by origin: {cached}")
     if kinds := _listed(sources["failures"]):
         failed = sum(sources["failures"].values())
-        sentences.append(f"{failed} API calls failed without an answer of an API: {kinds}")
+        sentences.append(f"{failed} API calls got no answer from an API: {kinds}")
     if missing := summary["rules"]["official"]["sopr"]["missing"]:
-        sentences.append(
-            f"no average: it needs every group, and these are missing: {', '.join(missing)}"
-        )
+        sentences.append(f"no average: these groups are missing: {', '.join(missing)}")
     return sentences
 
 

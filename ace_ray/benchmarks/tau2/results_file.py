@@ -212,7 +212,7 @@ def _opened(path: Path) -> tuple[Any, Iterator[tuple[str, Any]]]:
 
 
 def _no_results(path: Path, what: str = "is not a results file of tau2") -> UserError:
-    fix = "give the JSON file or the folder that `tau2 run` has saved"
+    fix = "give the JSON file or the folder that `tau2 run` saved"
     return UserError(what, where=str(path), fix=fix)
 
 
@@ -256,7 +256,7 @@ def _episode(tree: Any, ended: Any, *, solo: bool) -> Episode:
     if tree.get("messages") is None and ended not in STOPS:
         tree = {"messages": []}  # the reward is 0, whatever was said
     elif tree.get("messages") is None and tree.get("ticks"):
-        raise ValueError("a voice conversation (ticks in place of messages) is not read")
+        raise ValueError("a voice conversation (ticks in place of messages) is not supported")
     check_depth(tree, MOST_ROW_DEPTH)
     trajectory = [message.stored() for message in _Spoken.model_validate(tree).messages]
     last = trajectory[-1] if trajectory else {"role": "", "content": ""}

@@ -160,7 +160,7 @@ def task_of(tree: Any, where: str) -> Task:
         raise UserError(
             "evaluation_criteria: field required",
             where=place,
-            fix="use an unmodified copy of the data; where nothing is to be judged, write null",
+            fix="use an unmodified copy of the data; write null if nothing is judged",
         )
     return found
 

@@ -61,7 +61,7 @@ def import_answers(source: Path, folder: Path) -> int:
             )
             imported += len(rows)
     if not imported:
-        what = "holds no <category>/<tool>/<api>.json with answers"
+        what = "contains no <category>/<tool>/<api>.json with answers"
         raise UserError(what, where=str(source), fix="name a folder of recorded answers")
     return imported
 
@@ -97,7 +97,7 @@ def _json_object(root: Path, relative: Path) -> dict[str, Any]:
         what = f"is not JSON that can be used: {error}"
         raise UserError(what, where=str(root / relative)) from None
     if not isinstance(tree, dict):
-        raise UserError(f"holds a {type(tree).__name__}", where=str(root / relative))
+        raise UserError(f"contains a {type(tree).__name__}", where=str(root / relative))
     return tree
 
 

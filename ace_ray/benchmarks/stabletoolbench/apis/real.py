@@ -101,7 +101,7 @@ def check_real(config: RealConfig, where: str) -> None:
     try:
         http_url(config.service_url)
     except ValueError as error:
-        raise UserError(f"not asked: {error}", where=where, fix=fix) from None
+        raise UserError(f"the URL cannot be used: {error}", where=where, fix=fix) from None
     parts = urlsplit(config.service_url)
     if parts.query or parts.fragment:
         raise UserError(

@@ -230,7 +230,7 @@ class Rollout:
             thought, calls = read_react(completion.text)
             return Reply(completion.text, thought, calls, note)
         if completion.tools is None:
-            raise ValueError("an answer to tools has been taken apart")
+            raise ValueError("the completion was not parsed for calls")
         answer = completion.tools
         if answer.error:
             note["tool_parser_error"] = answer.error

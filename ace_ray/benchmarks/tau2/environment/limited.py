@@ -68,7 +68,7 @@ def schemas(sources: ToolSources) -> Schemas:
     raise UserError(
         f"the process of tools does not start ({failure})",
         where="data",
-        fix="see what it printed above",
+        fix="see its output above",
     )
 
 
