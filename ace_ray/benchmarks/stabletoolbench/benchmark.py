@@ -238,7 +238,7 @@ class StableToolBench(Benchmark):
         if options.fac:
             drawn = model.sampling
             own = drawn if _has_own_sampling(self._roles["judge"]) else asking.FAC_SAMPLING
-            most = min(own.max_tokens, drawn.max_tokens)  # the candidate's limit if it judges
+            most = min(own.max_tokens, drawn.max_tokens)  # if the candidate judges: its limit
             alone = replace(model, sampling=replace(own, seed=drawn.seed, max_tokens=most))
         return await measures.judge_answer(
             model,
@@ -380,7 +380,7 @@ async def _in_time(context: EpisodeContext, work: Awaitable[_T]) -> _T:
 
 
 def _converted(reference: str) -> Path:
-    """Return the folder with converted answers: ``reference``, or a subfolder if it is a run."""
+    """Return the folder with converted answers: ``reference``, or a subfolder of a run."""
     folder = path_of(reference, f"{_WHERE}.reference")
     inner = folder / "files" / StableToolBench.name / "converted"
     return inner if inner.is_dir() else folder

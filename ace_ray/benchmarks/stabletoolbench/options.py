@@ -52,7 +52,7 @@ class Settings:
         return int(match[2] or 0) if match else 0
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that can change a score (as JSON)."""
+        """Return the settings that can change a score (JSON values)."""
         return {
             "method": self.method,
             "form": self.form,

@@ -204,7 +204,7 @@ def _calls(
     nodes: Sequence[Node], apis: Sequence[Api], offered: frozenset[str]
 ) -> list[dict[str, Any]]:
     """Return the calls as a run stores them, but without a source. A function in ``offered`` counts
-    as known even if it is not an API of the query: upstream had retrieved it."""
+    as known even if it is not an API of the query: upstream can retrieve further functions."""
     calls = []
     for one in nodes:
         if one["role"] != "tool" or one["message"]["name"] == FINISH:

@@ -40,7 +40,7 @@ class Texts:
     """Descriptions of Finish, and of its parameter ``final_answer``."""
     diversity: str
     last_observation: str
-    """Texts that ask for another action than ``{previous_candidate}``, after ``{observation}``."""
+    """Texts that ask for an action unlike ``{previous_candidate}``, and show ``{observation}``."""
     react_after: str
     """Sentence of ``system`` that ``react`` replaces; if "", ``react`` is added at the end."""
     react: str
@@ -95,7 +95,7 @@ actions here:
 Think about why they failed, and do something that differs from every one of them.""",
     last_observation="The observation that had led you here: {observation}\n",
     react_after="",
-    # Small models copy the form up to its last line, so the last line must be Observation.
+    # Small models copy the form up to its last line, so it must end with "Observation".
     react="""
 Write every round in exactly this form:
 Thought: what the situation is and what you will do

@@ -94,7 +94,7 @@ def files_of(group: str) -> tuple[str, str]:
 
 
 def queries_folder(folder: Path) -> Path:
-    """Return ``folder``, or the ``solvable_queries`` in it. Raises `UserError` if it is neither."""
+    """Return ``folder`` or its ``solvable_queries``. Raises `UserError` if neither has queries."""
     for candidate in (folder, folder / QUERIES):
         if (candidate / "test_instruction").is_dir():
             return candidate

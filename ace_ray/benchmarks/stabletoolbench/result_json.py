@@ -104,7 +104,7 @@ def _result(entry: Entry, state: Mapping[str, Any], evaluation_method: str) -> d
         },
         "evaluation": {
             "answer_status": majority(votes) if votes else None,
-            # A call of Finish anywhere. Upstream's pass rate and `finish` need it at the end.
+            # True for a call of Finish anywhere. Upstream's pass rate and `finish` need it last.
             "has_finish": any(one.get("name") == FINISH for one in tool_messages(answer)),
             "evaluation_method": evaluation_method,
         },

@@ -115,7 +115,7 @@ class Group:
         return self._of_all("sopr", rules)
 
     def answered_only(self, rules: str) -> Cell:
-        """Return SoPR over the queries with an answer: upstream's denominator."""
+        """Return SoPR over the answered queries only, as upstream does."""
         return self._mean(f"{rules}/sopr")
 
     def share(self, name: str) -> Cell:
@@ -123,7 +123,7 @@ class Group:
         return self._of_all(name) if name in OF_SKIPPED else self._mean(f"official/{name}")
 
     def has(self, name: str) -> bool:
-        """Return whether a row has the metric."""
+        """Return whether any row has the metric."""
         return bool(self._queries[f"official/{name}"])
 
     def sowr_missing(self) -> int:
@@ -221,7 +221,7 @@ def _mean(groups: Mapping[str, Group], cell: Callable[[Group], Cell]) -> dict[st
 
 
 def _spread(votes: Sequence[float]) -> float | None:
-    """Return the population standard deviation of the scores by vote, as upstream."""
+    """Return the population standard deviation of the scores by vote, as in upstream."""
     return pstdev(votes) if votes else None
 
 

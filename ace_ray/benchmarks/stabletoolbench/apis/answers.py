@@ -40,7 +40,8 @@ class Answered:
         failure: the reason for a missing answer, or "". ``arguments``: not JSON within the bounds,
             or not an object for MirrorAPI. ``simulator``: unusable in all attempts. ``prompt``: too
             long, or refused by the template. ``real``: the request was refused or failed.
-            ``no_backend``. Only ``simulator`` is recorded, for that simulator alone.
+            ``no_backend``: only the cache was asked. Only ``simulator`` is recorded, for that
+            simulator alone.
         schema_refused: the reason why the simulator's answer ignores the schema, or "".
     """
 
@@ -110,7 +111,7 @@ def first_object(text: str) -> dict[str, Any] | None:
 def arguments_of(arguments: Mapping[str, Any] | str) -> Any:
     """Return a call's arguments as upstream's server reads them; objects keep their order of keys.
 
-    Any JSON value is valid, also ``[1]`` and ``null``. Empty text means no arguments. Raises
+    Any JSON value is valid, such as ``[1]`` or ``null``. Empty text means no arguments. Raises
     `Unusable` for text that is not JSON or exceeds the bounds.
     """
     if not isinstance(arguments, str):

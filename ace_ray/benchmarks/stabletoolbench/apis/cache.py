@@ -124,7 +124,7 @@ class AnswerCache:
     def examples(self, api: str) -> list[list[str]]:
         """Return up to `EXAMPLES` imported answers of an API as texts: [arguments, answer] each.
 
-        There are fewer if they exceed `EXAMPLE_CHARS` together. Answers that runs record are not
+        Fewer are returned if they exceed `EXAMPLE_CHARS` together. Answers that runs record are not
         examples: they depend on the order of episodes.
         """
         rows = self._rows(

@@ -1,8 +1,8 @@
 """Import recorded answers from JSON files into a cache, and export them.
 
 The layout is upstream's: ``<category>/<tool>_for_<category>/<api>.json``, or
-``<category>/<tool>/<api>.json``. Each file is one object. A key is the arguments as Python prints
-them; its value is ``{"error", "response"}``.
+``<category>/<tool>/<api>.json``. Each file is one object. A key is a call's arguments as Python
+prints them; its value is ``{"error", "response"}``.
 
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files import JSON_FOLDER CACHE_FOLDER
     python -m ace_ray.benchmarks.stabletoolbench.apis.json_files export CACHE_FOLDER JSON_FOLDER
@@ -40,9 +40,9 @@ _NO_FILE_NAME = re.compile(r"[^\w%&+()^, -]")
 def import_answers(source: Path, folder: Path) -> int:
     """Import the JSON files in ``source`` into the cache ``folder``; return the number of answers.
 
-    They replace earlier imports for the same calls. Values without error and response are skipped:
-    upstream stores all that a simulator wrote. Raises `UserError` that names a file that cannot be
-    read; nothing is imported then.
+    The answers replace earlier imports for the same calls. Values without error and response are
+    skipped: upstream stores all that a simulator wrote. Raises `UserError` that names a file that
+    cannot be read; nothing is imported then.
     """
     imported = 0
     with closing(open_database(folder, "readwrite")) as database, database:

@@ -185,9 +185,8 @@ def read_answer(text: str, *, loose: bool = False) -> tuple[str, Any] | None:
     """Return (error, response) from a simulator's text, or None.
 
     The answer is the complete text as JSON, its first fenced block, or its first object. It needs
-    an error or a response that is not empty. ``loose`` also reads text that is not JSON, as
-    upstream's MirrorAPI servers do: the response is all text after an error and the start of a
-    quoted response.
+    an error or a response that is not empty. ``loose`` also accepts text that only begins like such
+    an object, as upstream's MirrorAPI servers do. The response is then the rest of the text.
     """
     if len(text) > MAX_CHARS:
         return None

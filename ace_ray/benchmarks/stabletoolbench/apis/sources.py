@@ -88,7 +88,7 @@ class ApiSources:
         return self.__dict__ | {"_callers": {}}
 
     def identity(self, apis: ApisOf) -> Mapping[str, Any]:
-        """Return the settings that can change a score (as JSON); None for an unused backend."""
+        """Return the settings that can change a score (JSON values); None for an unused backend."""
         options, cached = self._options, "cache" in self.backends
         by_schema = self.simulator is not None and form_of(model_of(self.simulator)) == "own"
         return {
@@ -108,7 +108,7 @@ class ApiSources:
 
     def service(self) -> Service | None:
         """Check that the cache can be opened, and return it; None if the cache is unused."""
-        self._real()  # not earlier: scoring a stored run does not need the service's key
+        self._real()  # only here: scoring a stored run does not need the service's key
         if "cache" not in self.backends:
             return None
         cache = AnswerCache(str(self._cache_folder), self._options.cache)

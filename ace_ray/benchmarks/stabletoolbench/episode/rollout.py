@@ -202,7 +202,7 @@ class Rollout:
         return self.context.episode.model_calls >= self.settings.max_queries
 
     async def ask(self, messages: Sequence[Message], child: int = 0) -> Reply | None:
-        """Ask the candidate to answer ``messages``; ``child`` counts the node's earlier replies.
+        """Ask the candidate to answer ``messages``; ``child``: number of earlier replies at a node.
 
         Returns None if this chain no longer fits the context; other chains may continue. Raises
         `Truncated` at the deadline, and `RowError` for a failure that is not the candidate's.

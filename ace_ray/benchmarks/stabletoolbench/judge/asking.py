@@ -108,7 +108,7 @@ async def ask(
 
 
 def protocol() -> dict[str, Any]:
-    """Return the settings that can change a verdict, except prompts and sampling (as JSON)."""
+    """Return the settings that can change a verdict, except prompts and sampling (JSON values)."""
     return {"attempts": ATTEMPTS, "retry_temperature": RETRY_TEMPERATURE, "cuts": list(CUTS)}
 
 

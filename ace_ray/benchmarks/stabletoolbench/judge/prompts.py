@@ -206,7 +206,7 @@ class Prompts:
         return digest(self.answer_status, self.trace_status, self.fac, self.better)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that can change a verdict (as JSON)."""
+        """Return the values that can change a verdict (JSON values)."""
         schemas = [self.schema(name) for name in ("answer", "execution", "fac", "better")]
         held = {"schemas_sha256": digest(schemas)} if any(schemas) else {}
         return {"prompts": self.source, "prompts_sha256": self.sha256, **held}
